@@ -16,11 +16,17 @@ from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
 
 
-def texts() -> list[str]:
+@pytest.fixture(scope="module")
+def texts(full: bool) -> list[str]:
+    return make_texts(5600, 900) if full else make_texts(2600, 600)
+
+
+def make_texts(originals: int, copies: int) -> list[str]:
+    """Returns texts, near-duplicates of some, exact copies of 50, and an empty text."""
     rng = np.random.default_rng(6)
     vocabulary = [f"w{i}" for i in range(2000)]
-    out = [" ".join(rng.choice(vocabulary, rng.integers(60, 140))) for _ in range(5600)]
-    for i in range(900):
+    out = [" ".join(rng.choice(vocabulary, rng.integers(60, 140))) for _ in range(originals)]
+    for i in range(copies):
         words = out[i].split()
         for at in rng.choice(len(words), 1 + i % 7, replace=False):
             words[at] = f"e{i}"
@@ -29,12 +35,10 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
-    some = texts()
-    pq.write_table(
-        pa.table({"id": [f"d{i}" for i in range(len(some))], "text": some}), folder / "docs.parquet"
-    )
+    table = pa.table({"id": [f"d{i}" for i in range(len(texts))], "text": texts})
+    pq.write_table(table, folder / "docs.parquet")
     return folder
 
 
@@ -66,19 +70,18 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
     return out
 
 
-def test_measured_recall_agrees_with_brute_force(corpus: Path) -> None:
+def test_measured_recall_agrees_with_brute_force(corpus: Path, texts: list[str]) -> None:
     """All documents are sampled, so the audit compares all pairs."""
     out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
     audit = audit_run(out, Silent(), sample=100_000).audit
-    some = texts()
-    everything = true_pairs(some, 0.7)
-    exact = {(a, b) for a, b in everything if some[a] == some[b]}
-    assert audit.sampled == len(some) - 1
+    everything = true_pairs(texts, 0.7)
+    exact = {(a, b) for a, b in everything if texts[a] == texts[b]}
+    assert audit.sampled == len(texts) - 1
     assert audit.exact == len(exact)
     assert audit.recall.total == len(everything) - len(exact)
     ids = pq.read_table(out / "pairs.parquet").select(["id_a", "id_b"]).to_pylist()
-    text_of = {frozenset((some[int(r["id_a"][1:])], some[int(r["id_b"][1:])])) for r in ids}
-    hits = sum(frozenset((some[a], some[b])) in text_of for a, b in everything - exact)
+    text_of = {frozenset((texts[int(r["id_a"][1:])], texts[int(r["id_b"][1:])])) for r in ids}
+    hits = sum(frozenset((texts[a], texts[b])) in text_of for a, b in everything - exact)
     assert audit.recall.hits == hits
     assert audit.recall.value < 0.7
     assert "recall is below the requested 0.95: omit `bands` and `rows`" in audit.advice
@@ -248,7 +251,7 @@ def test_folder_without_a_run_is_rejected(tmp_path: Path) -> None:
         audit_run(tmp_path, Silent())
 
 
-def vectors(n: int = 5200) -> np.ndarray:
+def vectors(n: int) -> np.ndarray:
     rng = np.random.default_rng(3)
     out = rng.standard_normal((n, 24)).astype(np.float32)
     near = rng.choice(n // 2, 300, replace=False)
@@ -268,15 +271,16 @@ MEASURES = {
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_other_measures_are_compared_with_all_documents(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     """The recall of an audit of all documents agrees with a run that compares every pair."""
-    monkeypatch.setattr(AllPairsScan, "sample_per_scan", 2000)
-    some, v = texts()[:5200], vectors()
+    documents = 5200 if full else 2600
+    monkeypatch.setattr(AllPairsScan, "sample_per_scan", documents * 2 // 5)
+    v = vectors(documents)
     column = pa.FixedSizeListArray.from_arrays(pa.array(v.ravel()), 24)
+    ids = [f"d{i:04d}" for i in range(documents)]
     pq.write_table(
-        pa.table({"id": [f"d{i:04d}" for i in range(5200)], "text": some, "v": column}),
-        tmp_path / "docs.parquet",
+        pa.table({"id": ids, "text": texts[:documents], "v": column}), tmp_path / "docs.parquet"
     )
     out = tmp_path / "out"
     assert (

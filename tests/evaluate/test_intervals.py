@@ -227,7 +227,7 @@ def test_intervals_of_sampled_clusters_contain_the_scores_of_all(kind: str, full
     assert min(covered.values()) >= 0.93 * repetitions, covered
 
 
-@pytest.mark.parametrize("kind", ["split", "large split"])
+@pytest.mark.parametrize("kind", [pytest.param("split", marks=pytest.mark.full), "large split"])
 def test_interval_of_labelled_pairs_contains_the_recall_of_all(kind: str, full: bool) -> None:
     """The pairs of 300 clusters are labelled one by one."""
     true, predicted = merged(kind)
