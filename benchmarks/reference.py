@@ -5,8 +5,10 @@ python -m benchmarks.reference --work FOLDER --new 1000000 --length fixed:300   
 
 The documents are generated. A quarter of them is in clusters, which new documents share with the
 reference. The reference is saved with signatures and shingle hashes; `--no-hashes` leaves these
-hashes out, so that texts of the reference are read again. Everything is written below the folder,
-and the corpus and the saved run are used again by the next call.
+hashes out, so that texts of the reference are read again. The pass over the keys of the reference
+is what it costs to compare a few documents with it. Everything is written below the folder, and the
+corpus and the saved run are used again by the next call. `--write` records the figures for
+docs/reference/benchmarks.md.
 """
 
 import argparse
@@ -16,8 +18,38 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypedDict
+
+import pyarrow.parquet as pq
+
+from benchmarks.pages import REFERENCE, write_pages
+from nearkin.lab.bench import describe_machine
 
 RUNS = 3
+FEW = 100
+"""The number of documents with which the pass over the keys of the reference is measured."""
+
+
+class ReferenceFigure(TypedDict):
+    """What a reference added to the deduplication of new documents. Times are CPU seconds."""
+
+    new: int
+    times: int
+    """The number of documents of the reference for each new one."""
+    length: str
+    hashes: bool
+    """True if the shingle hashes of the reference were saved."""
+    compared: int
+    """The number of documents of the reference that were compared."""
+    saved_bytes: int
+    """The size of the saved signatures and hashes."""
+    alone_runs: list[float]
+    against_runs: list[float]
+    pass_runs: list[float]
+    """The pass over the keys of the reference."""
+    load: float
+    """The load average of the machine at the end."""
+    machine: dict[str, object]
 
 
 def run_nearkin(*arguments: object) -> float:
@@ -67,6 +99,19 @@ def make_documents(
     return files[0], saved
 
 
+def compare_files(new: Path, saved: Path, folder: Path) -> tuple[float, float]:
+    """Returns the CPU seconds of new documents alone, and against the reference.
+
+    Args:
+        new: File of the new documents.
+        saved: Saved run over the reference.
+        folder: Folder of the results.
+    """
+    command = ("dedup", new, "--id", "id", "--overwrite", "-o")
+    alone = run_nearkin(*command, folder / "alone")
+    return alone, run_nearkin(*command, folder / "against", "--against", saved)
+
+
 def count_bytes(folder: Path) -> int:
     """Returns the size of all files below a folder, in bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -80,23 +125,59 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10, help="documents of the reference for each")
     parser.add_argument("--length", default="fixed:1500", help="length of the documents")
     parser.add_argument("--no-hashes", action="store_true", help="save no shingle hashes")
+    parser.add_argument("--write", action="store_true", help="record the figures")
     parser.add_argument("--runs", type=int, default=RUNS, help="number of runs of each kind")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
     new, saved = make_documents(
         given.work, given.new, given.times, given.length, with_hashes=not given.no_hashes
     )
-    command = ("dedup", new, "--id", "id", "--overwrite", "-o")
+    few = given.work / "few.parquet"
+    pq.write_table(pq.read_table(new).slice(0, FEW), few)
     alone = []
     against = []
+    passes = []
     for _ in range(given.runs):
-        alone.append(run_nearkin(*command, given.work / "alone"))
-        against.append(run_nearkin(*command, given.work / "against", "--against", saved))
-        print(f"alone {alone[-1]:.1f}, against the reference {against[-1]:.1f}", flush=True)
+        few_alone, few_against = compare_files(few, saved, given.work)
+        passes.append(few_against - few_alone)
+        of_new = compare_files(new, saved, given.work)
+        alone.append(of_new[0])
+        against.append(of_new[1])
+        print(
+            f"alone {alone[-1]:.1f}, against the reference {against[-1]:.1f}, pass over its keys "
+            f"{passes[-1]:.1f}",
+            flush=True,
+        )
     stages = json.loads((given.work / "against" / "run.json").read_bytes())["stages"]
-    ratio = statistics.median(against) / statistics.median(alone)
-    print(f"medians: {statistics.median(alone):.1f} and {statistics.median(against):.1f} CPU s")
-    print(f"ratio: {ratio:.2f}; stage: {json.dumps(stages['against'])}")
+    own, both, key_pass = (statistics.median(runs) for runs in (alone, against, passes))
+    print(f"medians: {own:.1f}, {both:.1f} and {key_pass:.1f} CPU seconds")
+    print(f"ratio: {both / own:.2f}, without the pass over the keys {(both - key_pass) / own:.2f}")
+    print(f"stage: {json.dumps(stages['against'])}")
+    if given.write:
+        figure: ReferenceFigure = {
+            "new": given.new,
+            "times": given.times,
+            "length": given.length,
+            "hashes": not given.no_hashes,
+            "compared": stages["against"]["compared"],
+            "saved_bytes": count_bytes(saved / "signatures"),
+            "alone_runs": alone,
+            "against_runs": against,
+            "pass_runs": passes,
+            "load": os.getloadavg()[0],
+            "machine": describe_machine(),
+        }
+        record_figure(figure)
+
+
+def record_figure(figure: ReferenceFigure) -> None:
+    """Records a figure in place of one of the same sizes, and writes the page of benchmarks."""
+    recorded = json.loads(REFERENCE.read_bytes())["figures"] if REFERENCE.exists() else []
+    names = ("new", "times", "length", "hashes")
+    others = [each for each in recorded if any(each[name] != figure[name] for name in names)]
+    text = json.dumps({"figures": [figure, *others]}, indent=1)
+    REFERENCE.write_text(text + "\n", "utf-8")
+    write_pages()
 
 
 if __name__ == "__main__":
