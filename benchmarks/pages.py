@@ -185,9 +185,10 @@ New documents are deduplicated alone, and [against a saved
 run](../how-to/deduplicate-against-a-reference.md#sketch-the-reference-once), by
 `python -m benchmarks.reference --write`. Figures are CPU seconds of whole processes, medians of
 three runs. Without saved hashes, the texts of the reference are read again for the exact
-comparison. The pass over the keys is measured with 100 new documents. The goal is 1.5 times the new
-documents alone plus that pass, for 1,000,000 against 10,000,000 documents; the table has a tenth of
-that size, because the machine was busy (load average up to {load:.0f}).
+comparison. The pass over the keys is measured with 100 new documents that resemble no other. The
+goal is 1.5 times the new documents alone plus that pass, for 1,000,000 against 10,000,000
+documents; the table has at most a tenth of that size, because the machine was busy (load average up
+to {load:.0f}).
 
 {describe(first["machine"])}
 {table}

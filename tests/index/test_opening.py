@@ -125,6 +125,10 @@ def test_a_file_of_another_program_is_not_an_index(tmp_path: Path) -> None:
     with pytest.raises(MissingIndexError, match="the file has no header of one"):
         nk.Index.open(f"sqlite:///{path}", must_exist=True)
     (tmp_path / "no.db").write_bytes(b"no database, but more than sixteen bytes of text" * 20)
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(MissingIndexError, match="it is a folder"):
+        nk.Index.open(f"sqlite:///{tmp_path / 'folder.db'}", must_exist=True)
+    (tmp_path / "folder.db").rmdir()
     with pytest.raises(StoreError, match="not an SQLite file"):
         nk.Index.open(f"sqlite:///{tmp_path / 'no.db'}", must_exist=True)
     assert path.read_bytes() == before

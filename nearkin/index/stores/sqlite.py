@@ -163,7 +163,8 @@ def require_index_file(path: Path) -> None:
         sqlite3.DatabaseError: If the file cannot be read.
     """
     if not path.is_file():
-        raise MissingIndexError(f"there is no index at sqlite:///{path}: no such file")
+        reason = "it is a folder" if path.is_dir() else "no such file"
+        raise MissingIndexError(f"there is no index at sqlite:///{path}: {reason}")
     uri = f"file:{quote(str(path))}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None)) as db:
         tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchall()
