@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         StoredDocument,
         TuningResult,
     )
+    from nearkin.decisions.decision import Decision, Decisions, Verdict
     from nearkin.engine.short_documents import ShortTextSettings
     from nearkin.errors import (
         ClockError,
@@ -121,6 +122,8 @@ __all__ = [
     "ClusterPage",
     "ClusterPart",
     "CountingMinHash",
+    "Decision",
+    "Decisions",
     "DecontaminationResult",
     "DedupResult",
     "Distribution",
@@ -189,6 +192,7 @@ __all__ = [
     "TuningResult",
     "UsageError",
     "VectorEvidence",
+    "Verdict",
     "WireError",
     "Workload",
     "__version__",
@@ -277,6 +281,9 @@ _HOMES = {
     "IndexStats": "nearkin.index.description",
     "BlockedMatch": "nearkin.blocklist.blocklist",
     "Blocklist": "nearkin.blocklist.blocklist",
+    "Decision": "nearkin.decisions.decision",
+    "Decisions": "nearkin.decisions.decision",
+    "Verdict": "nearkin.decisions.decision",
     "Cluster": "nearkin.index.entry",
     "ClusterPart": "nearkin.index.entry",
     "Entry": "nearkin.index.entry",

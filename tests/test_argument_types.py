@@ -488,6 +488,9 @@ def test_arguments_of_another_type_are_usage_errors(
 
 RESULTS = {
     "BlockedMatch",
+    "Decision",
+    "Decisions",
+    "Verdict",
     "Cluster",
     "ClusterPage",
     "ClusterPart",
@@ -531,7 +534,7 @@ RESULTS = {
     "TuningResult",
     "NewDocument",
 }
-"""Classes that the library returns, and one whose content a request checks."""
+"""Classes that the library returns, and those whose content a request checks."""
 WITHOUT_A_CASE = {
     "AsyncIndex": "its methods call those of Index",
     "Blocklist.add_documents": "nearkin block add calls it",

@@ -241,9 +241,19 @@ def _require_storable(decision: "Decision") -> None:
     """Requires that an index can store a decision.
 
     Raises:
-        UsageError: If an id or a name is not valid.
+        UsageError: If it is not a decision, or an id, the verdict or a name is not valid.
     """
-    for id in decision.pair:
+    from nearkin.decisions import Decision, Verdict
+
+    if not isinstance(decision, Decision):
+        raise UsageError(
+            f"{decision!r} is not a decision; give nearkin.Decision(id_a, id_b, verdict)"
+        )
+    if decision.verdict not in list(Verdict):
+        raise UsageError(
+            f"the verdict {decision.verdict!r} is unknown; give {' or '.join(Verdict)}"
+        )
+    for id in (decision.id_a, decision.id_b):
         require_id(id)
     if decision.by is not None:
         require_public_name(decision.by, "the name of who decides")

@@ -126,9 +126,15 @@ def test_contradictory_decisions_are_refused_and_nothing_is_stored() -> None:
         index.decide(SCOPE, [Decision("a", "b", SAME)])
         assert index.decisions(SCOPE).different == []
         assert index.decide(SCOPE, [Decision("a", "b", DIFFERENT, at=at)]) == 0
-        for bad in (Decision("a\0", "b", SAME), Decision("a", "b", SAME, by="x\n")):
+        for bad in (
+            Decision("a\0", "b", SAME),
+            Decision("a", "b", SAME, by="x\n"),
+            Decision("a", "b", "maybe"),  # type: ignore[arg-type]
+            Decision(1, "b", SAME),  # type: ignore[arg-type]
+            "a",
+        ):
             with pytest.raises(UsageError):
-                index.decide(SCOPE, [bad])
+                index.decide(SCOPE, [bad])  # type: ignore[list-item]
         stored = next(iter(index.decisions(SCOPE)))
         with pytest.raises(UsageError, match="same time"):
             index.decide(SCOPE, [Decision(*stored.pair, DIFFERENT, at=stored.at)])
