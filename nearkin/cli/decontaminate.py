@@ -21,6 +21,7 @@ from nearkin.cli.option_groups import (
 )
 from nearkin.cli.printing import print_json, require_documents
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.visible_text import make_visible
 
 if TYPE_CHECKING:
     from nearkin.decontamination.suites import Suites
@@ -292,7 +293,7 @@ def decontaminate(
         names = ", ".join(str(suite["suite"]) for suite in above)
         sys.stderr.write(
             f"nearkin: more than {flag_of('fail_above')} {fail_above:g} of the items of "
-            f"{format_count(len(above), 'suite')} are contaminated: {names}\n"
+            f"{format_count(len(above), 'suite')} are contaminated: {make_visible(names)}\n"
         )
         raise typer.Exit(TOO_CONTAMINATED)
 

@@ -77,6 +77,8 @@ def open_suites(
         KeyRequiredError: If saved suites have the hashes of another key.
         RunError: If a file cannot be read.
     """
+    if not paths:
+        raise UsageError(f"{name_setting('against')} names no suite; give at least one")
     named = name_suites(FileCorpus.open(paths).files)
     suites = []
     for name, file in sorted(named, key=lambda pair: (pair[0], pair[1].path)):

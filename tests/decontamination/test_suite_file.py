@@ -107,6 +107,9 @@ def test_suites_of_one_name_and_of_other_keys_are_refused() -> None:
 
 
 def test_files_that_are_no_suites_are_refused(tmp_path: Path) -> None:
+    for nothing in ([], {}):
+        with pytest.raises(UsageError, match="names no suite"):
+            nearkin.decontaminate(["a text"], nothing)
     text = tmp_path / "notes.txt"
     text.write_text("a text")
     with pytest.raises(UsageError, match="none of the fields"):
