@@ -535,6 +535,11 @@ class DedupResult:
                 f"the run removed documents under the condition {str(options.acceptance)!r}, which "
                 "another threshold would change; run again with another condition"
             )
+        if options.fields:
+            raise UsageError(
+                f"the run compared {name_setting('fields', list(options.fields))}, each of which "
+                "has a limit of its own; run again with other limits"
+            )
         if not options.threshold <= threshold <= 1:
             raise UsageError(
                 f"threshold {threshold} is out of range; it must be {options.threshold} "

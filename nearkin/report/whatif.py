@@ -39,8 +39,8 @@ class PairAboveThreshold:
 def has_higher_thresholds(run: LocalRun) -> bool:
     """Returns True if the stored pairs of a run determine its result at higher thresholds.
 
-    They do not for Hamming distances, for runs with a second measure, a reference or a blocklist,
-    and for those in which an expression decides.
+    They do not for Hamming distances, for runs with several fields, a second measure, a reference
+    or a blocklist, and for those in which an expression decides.
 
     Args:
         run: The finished run.
@@ -48,7 +48,7 @@ def has_higher_thresholds(run: LocalRun) -> bool:
     options = run.options
     if options.distance is not None or options.second_measure is not None or run.compares_others:
         return False
-    return options.acceptance is None and options.threshold < 1
+    return options.acceptance is None and not options.fields and options.threshold < 1
 
 
 def list_thresholds(run: LocalRun) -> list[float]:

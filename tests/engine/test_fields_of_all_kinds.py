@@ -360,6 +360,13 @@ def test_a_column_of_nulls_is_a_field_that_all_documents_lack(field: str) -> Non
     assert nk.dedup(table, fields=fields, shingle="words:1").kept.all()
 
 
+def test_another_threshold_has_no_meaning_for_fields() -> None:
+    result = nk.dedup({"a": ["x y", "x y z"]}, fields=["a:jaccard>=0.5"], shingle="words:1")
+    with pytest.raises(UsageError, match="each of which has a limit of its own"):
+        result.rethreshold(0.9)
+    assert not result.report_data.what_if
+
+
 def test_encoded_and_extension_columns_are_lists_too() -> None:
     tags = pa.array([["a", "b"], ["a", "b"], ["c"]])
     dictionary = pa.array(["a", "b", "a", "b", "c"]).dictionary_encode()
