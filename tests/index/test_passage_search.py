@@ -15,7 +15,7 @@ from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.opening import PASSAGES_FORMAT
 from nearkin.loading import migrate
-from tests.index.conftest import Opener, count_shards, store_of
+from tests.index.conftest import Clock, Opener, count_shards, store_of
 from tests.winnowing.test_matching_runs import find_plainly
 
 LEAST = 5
@@ -278,3 +278,18 @@ def test_removed_documents_leave_no_fingerprints_of_others() -> None:
     assert index.remove("s", "a")
     assert [document.id for document in index.passages("s", text).documents] == ["b"]
     assert np.unique(store_of(index).posting_portion(None, 1000).words).size > 0
+
+
+def test_expired_documents_leave_no_fingerprints(clock: Clock) -> None:
+    fields = {"record_ttl": 100.0, "bucket_ttl": 50.0, "clock": clock}
+    index = nk.Index.open("memory://", passages=4, **fields)  # type: ignore[arg-type]
+    text = "one two three four five six seven"
+    index.upsert("s", text, id="x")
+    clock.now += 60
+    assert index.expire(trust_clock=True) == {"records": 0, "postings": 1}
+    # a document that has left its buckets is still stored, and its passages are found
+    assert [document.id for document in index.passages("s", text).documents] == ["x"]
+    clock.now += 60
+    assert index.expire(trust_clock=True)["records"] == 1
+    assert index.passages("s", text).documents == ()
+    assert store_of(index).counts()["postings"] == 0
