@@ -17,6 +17,7 @@ from nearkin.cli.app import run
 from nearkin.engine.spark.document_parts import unite_parts
 from nearkin.errors import UsageError
 from nearkin.measures import Payload, measure_of
+from nearkin.spark.result import SparkResult
 from nearkin.spec import Spec
 
 
@@ -42,13 +43,26 @@ def fates(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     return {row["id"]: (row["cluster"], row["kept"], row["similarity"]) for row in rows}
 
 
+def require_signatures_of_whole_documents(result: SparkResult, whole: pa.Table) -> None:
+    merged = {
+        row.id: bytes(row.signature)
+        for row in result._run.documents.select("id", "signature").collect()
+    }
+    lists = whole["words"].combine_chunks().cast(pa.large_list(pa.large_string()))
+    expected = measure_of(Spec(n=1)).sketcher().sketch(lists).signatures
+    assert merged == {
+        name: signature.tobytes()
+        for name, signature in zip(whole["id"].to_pylist(), expected, strict=True)
+    }
+
+
+@pytest.mark.full
 def test_merged_parts_equal_the_whole_document(
-    spark: SparkSession, code: pa.Table, tmp_path: Path, full: bool
+    spark: SparkSession, code: pa.Table, tmp_path: Path
 ) -> None:
     spec, some = Spec(n=1), code.slice(0, 300)
     options: dict[str, Any] = {"tokens": "words", "spec": spec, "threshold": 0.7}
-    if full:
-        options |= {"bands": 20, "rows": 5, "hot_bucket_size": 10**6}
+    options |= {"bands": 20, "rows": 5, "hot_bucket_size": 10**6}
     whole = nk.dedup(some, id="id", **options)
     path = tmp_path / "parts.parquet"
     pq.write_table(in_parts(some), path)
@@ -56,16 +70,7 @@ def test_merged_parts_equal_the_whole_document(
         assert fates(result.clusters.toArrow().to_pylist()) == fates(
             whole.clusters.arrow.to_pylist()
         )
-        merged = {
-            row.id: bytes(row.signature)
-            for row in result._run.documents.select("id", "signature").collect()
-        }
-    lists = some["words"].combine_chunks().cast(pa.large_list(pa.large_string()))
-    expected = measure_of(spec).sketcher().sketch(lists).signatures
-    assert merged == {
-        name: signature.tobytes()
-        for name, signature in zip(some["id"].to_pylist(), expected, strict=True)
-    }
+        require_signatures_of_whole_documents(result, some)
 
 
 @pytest.mark.full
@@ -161,6 +166,7 @@ def test_merged_parts_are_compared_across_sources_like_whole_documents(
     frame = spark.read.parquet(str(path))
     with nks.dedup(frame, id="id", merge_parts=True, **options) as result:
         assert fates(result.clusters.toArrow().to_pylist()) == fates(expected)
+        require_signatures_of_whole_documents(result, some)
     removed = [row for row in expected if not row["kept"]]
     assert removed
     assert all(shops[row["id"]] != shops[row["cluster"]] for row in removed)

@@ -263,10 +263,14 @@ def test_keywords_of_spark_are_those_of_the_local_engine() -> None:
     assert "shingle: Shingle" in (nks.dedup.__doc__ or "")
 
 
-def test_empty_frame_gives_empty_results(spark: SparkSession, frame: DataFrame) -> None:
-    for options in ({}, {"bands": 20, "rows": 5}):
-        with nks.dedup(frame.limit(0), id="id", **options) as result:
-            assert result.clusters.count() == result.pairs.count() == result.statistics["read"] == 0
+@pytest.mark.parametrize(
+    "options", [{"bands": 20, "rows": 5}, pytest.param({}, marks=pytest.mark.full)], ids=str
+)
+def test_empty_frame_gives_empty_results(
+    options: dict[str, Any], spark: SparkSession, frame: DataFrame
+) -> None:
+    with nks.dedup(frame.limit(0), id="id", **options) as result:
+        assert result.clusters.count() == result.pairs.count() == result.statistics["read"] == 0
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,13 @@ def test_newest_document_is_kept_and_clusters_are_counted_as_by_the_local_engine
     assert {row["id"]: row for row in columns} == {row["id"]: row for row in expected}
 
 
+# the quick form has a criterion of clusters in the case of the kept files
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("keep", "cluster"),
     [
         ("most-complete, oldest:date", "leaders"),
-        pytest.param("central", "components", marks=pytest.mark.full),
+        ("central", "components"),
     ],
 )
 def test_criterion_of_clusters_chooses_the_same_documents(
@@ -96,7 +98,13 @@ def test_criterion_of_clusters_chooses_the_same_documents(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--sizes", "--source", "source", "--keep-up-to", "2"),
+        (
+            *("--sizes", "--source", "source", "--keep-up-to", "2"),
+            *("--keep", "most-complete, oldest:date"),
+        ),
+        pytest.param(
+            ("--sizes", "--source", "source", "--keep-up-to", "2"), marks=pytest.mark.full
+        ),
         pytest.param(
             ("--annotate", "--sizes", "--document-weights", "sqrt"), marks=pytest.mark.full
         ),
@@ -112,13 +120,19 @@ def test_kept_files_have_the_columns_of_the_local_engine(
     rows = versions.slice(80).to_pylist()
     (folder / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["dedup", str(folder), "--id", "id", "--shingle", "words:1", "--threshold", "0.5"]
-    for engine in ("local", "spark"):
+    engines = ("local", "spark")
+    for engine in engines:
         out = ["--engine", engine, "--out", str(tmp_path / engine)]
         assert run([*command, *options, *out]) == 0
-    kept = [tmp_path / engine / "kept" for engine in ("local", "spark")]
+    kept = [tmp_path / engine / "kept" for engine in engines]
     assert pq.read_table(kept[0] / "a.parquet").equals(pq.read_table(kept[1] / "a.parquet"))
     for name in ("b.csv", "c.jsonl"):
         assert (kept[0] / name).read_bytes() == (kept[1] / name).read_bytes()
+    clusters = [pq.read_table(tmp_path / engine / "clusters.parquet") for engine in engines]
+    assert rows_of(clusters[0]) == rows_of(clusters[1])
+    reports = [json.loads((tmp_path / engine / "report.json").read_bytes()) for engine in engines]
+    for facts in ("counts", "cluster_sizes"):
+        assert reports[0][facts] == reports[1][facts]
 
 
 def test_function_as_keep_policy_is_refused(versions_frame: DataFrame) -> None:

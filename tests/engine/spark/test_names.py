@@ -1,10 +1,12 @@
 """Columns of a DataFrame with the names that nearkin uses inside."""
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
+from nearkin.errors import UsageError
 from tests.engine.spark.conftest import rows_of
 
 TEXTS = [
@@ -43,6 +45,8 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
         kept = result.kept.toArrow()
         assert sorted(kept["key"].to_pylist()) == ["a", "c"]
         assert kept.column_names == table.column_names
+        with pytest.raises(UsageError, match="deduplicate again with related"):
+            _ = result.related
     assert local.kept.tolist() == [True, False, True]
 
 

@@ -46,11 +46,6 @@ def test_the_same_documents_are_related_as_by_the_local_engine(
         assert len(local.related) > 50
         assert result.pairs.count() == len(local.pairs)
         assert result.statistics == local.statistics
-    with (
-        nks.dedup(frame, **WORDS) as plain,
-        pytest.raises(UsageError, match="deduplicate again with related"),
-    ):
-        _ = plain.related
 
 
 @pytest.mark.full
