@@ -55,16 +55,29 @@ class StandardFiles:
             inputs: The inputs as they were given.
 
         Raises:
+            UsageError: If standard input holds something else than text.
             RunError: If the disk is full.
         """
         if not self.reads:
             return inputs
+        from nearkin.corpus.formats.foreign_content import find_foreign_content
+        from nearkin.corpus.input_file import InputFile
+        from nearkin.errors import UsageError
         from nearkin.runtime.files import disk_errors
 
         folder = self.make_folder()
         path = folder / INPUT_NAME
         with disk_errors(folder), path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, BLOCK)
+        content = find_foreign_content(
+            InputFile(str(path.absolute()), INPUT_NAME), whole_text=False
+        )
+        if content is not None:
+            kind = content.partition(";")[0]
+            raise UsageError(
+                f"standard input holds {kind}, and not JSON lines; convert it before, for example "
+                "zstd -dc docs.jsonl.zst | nearkin dedup - --out -, or write it to a file"
+            )
         return [str(path.absolute())]
 
     def name_output(self, out: Path) -> str:

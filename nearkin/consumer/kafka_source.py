@@ -16,6 +16,7 @@ from nearkin.consumer.events import StreamEvent
 from nearkin.errors import MissingExtraError, StoreError, UsageError
 from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.urls import recorded_url
+from nearkin.setting_names import name_setting
 
 try:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -103,8 +104,8 @@ class KafkaSource:
             raise UsageError(f"{self._shown_url!r} is not of the form kafka://host:9092/documents")
         if idle < SHORTEST_SESSION:
             raise UsageError(
-                f"--idle {idle:g}s is shorter than {SHORTEST_SESSION:g}s, which brokers of Kafka "
-                "refuse; give a longer time"
+                f"{name_setting('idle', f'{idle:g}s')} is shorter than {SHORTEST_SESSION:g}s, "
+                "which brokers of Kafka refuse; give a longer time"
             )
         self.dead = options.get("dead", [f"{self.topic}.dead"])[0]
         self._partitions: dict[int, _Partition] = {}

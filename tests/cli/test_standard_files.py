@@ -1,5 +1,6 @@
 """`-` as an input and as an output."""
 
+import gzip
 import io
 import json
 import subprocess
@@ -136,6 +137,14 @@ def test_options_without_a_meaning_are_refused_before_reading(
     assert run(*arguments) == app.USAGE
     assert message in capfd.readouterr().err
     assert sys.stdin.read() == "unread"
+
+
+def test_compressed_standard_input_is_refused(
+    rows: bytes, feed: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    feed(gzip.compress(rows))
+    assert run("pairs", "-", "--out", "-") == app.USAGE
+    assert "standard input holds gzip data, and not JSON lines" in capfd.readouterr().err
 
 
 def test_terminal_is_refused_as_input(
