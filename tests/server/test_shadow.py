@@ -11,7 +11,9 @@ from starlette.testclient import TestClient
 
 import nearkin.index.migration.cutover
 import nearkin.server.shadow
+from nearkin.decisions import Decision, Verdict
 from nearkin.errors import UsageError
+from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
@@ -68,6 +70,29 @@ def test_shadow_index_is_filled_updated_and_compared(serve: Serve, tmp_path: Pat
         "shadow": {"bands": 32, "rows": 4, "probes": 0},
     }
     assert client.app.state.service.shadow.standby._session.store.counts()["records"] == 59  # type: ignore[attr-defined]
+
+
+def test_shadow_index_follows_decisions(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "decisions.csv"
+    file.write_text("id_a,id_b,decision\na,d,different\n")
+    client = serve(**both(tmp_path, keyed=False, decisions={"a": file}))
+    facts(client)
+    for id in "abcd":
+        client.post(URL, json={"id": id, "text": text(0)})
+    facts(client, 4)
+    service = client.app.state.service  # type: ignore[attr-defined]
+    service.index.decide("a", [Decision("a", "b", Verdict.DIFFERENT)])
+    for id in (decision_id(("a", "b")), HEAD):
+        service.shadow.mark_changed(decisions_scope("a"), id)
+    facts(client)
+    for index in (service.index, service.shadow.standby):
+        leaders = {entry.id: entry.leader for entry in index.scan("a")}
+        # b has the content of d, from which it is not decided to be different
+        assert leaders == {"a": "a", "b": "d", "c": "a", "d": "d"}
+        assert index.decisions("a").different == [("a", "b")]
+    assert client.post("/v1/shadow", json={"live": "shadow"}).json()["live"] == "shadow"
+    client.delete(f"{URL}/b")
+    assert client.post(URL, json={"id": "b", "text": text(0)}).json()["representative"] != "a"
 
 
 def test_switch_survives_restart(serve: Serve, tmp_path: Path) -> None:
