@@ -4,6 +4,7 @@ docs/reference/files.md describes the format.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.decontamination.suites import ITEM_COLUMNS, SuiteFacts, Suites, run_counts
+from nearkin.decontamination.suites import (
+    ITEM_COLUMNS,
+    SuiteFacts,
+    Suites,
+    run_counts,
+    spec_of_words,
+)
 from nearkin.errors import UsageError
 from nearkin.spec import MAX_SHINGLE, Spec
 
@@ -109,7 +116,7 @@ def read_suites(path: Path) -> Suites:
         version = int(facts["version"])
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
-    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
+    except (OSError, KeyError, ValueError, TypeError, OverflowError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:120]
         raise _damaged(path, reason) from error
     if version != VERSION:
@@ -119,7 +126,7 @@ def read_suites(path: Path) -> Suites:
         )
     try:
         suites = _parse(table.combine_chunks(), facts)
-    except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+    except (KeyError, ValueError, TypeError, OverflowError, pa.ArrowException) as error:
         raise _damaged(path, " ".join(str(error).split())[:120]) from error
     if suites.fingerprint != facts.get("fingerprint"):
         raise _damaged(path, "the checksum does not match")
@@ -185,8 +192,13 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> Suites:
         ],
         schema=ITEM_COLUMNS,
     )
+    spec = Spec.from_json(json.dumps(facts["spec"]))
+    if spec != replace(spec_of_words(spec.key_id), unicode=spec.unicode):
+        raise ValueError("the Spec is not one of single words")
+    if width is not None and spec.key_id is None:
+        raise ValueError("its fingerprints have no key, so anybody could test words against them")
     return Suites(
-        spec=Spec.from_json(json.dumps(facts["spec"])),
+        spec=spec,
         suites=suites,
         fields=fields,
         items=items,

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from nearkin.decontamination import kernels
-from nearkin.errors import IncompatibleError, UsageError
+from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.keys import HashKey
 from nearkin.packed_pairs import sorted_unique
 from nearkin.setting_names import name_flag, name_setting
@@ -122,7 +122,17 @@ class Suites:
 
         Args:
             width: Number of words of a fingerprint.
+
+        Raises:
+            IncompatibleError: If only fingerprints of another width are known.
+            KeyRequiredError: If the words were hashed without a key. Anybody could test words
+                against such fingerprints.
         """
+        if self.spec.key_id is None:
+            raise KeyRequiredError(
+                "the words of the suites were hashed without a key, so that fingerprints would not "
+                "hide them; build the suites again from their tables"
+            )
         fingerprints = self.fingerprints_of(width)
         if self.fingerprints is not None:
             return self
@@ -231,15 +241,15 @@ class ItemTexts(NamedTuple):
     """The number of rows between them that cannot be read."""
 
 
-def spec_of_words(key: HashKey | None) -> Spec:
+def spec_of_words(key_id: str | None) -> Spec:
     """Returns the Spec of the words of suites and documents.
 
     Args:
-        key: The hash key, or None.
+        key_id: The id of the hash key, or None.
     """
-    if key is None:
+    if key_id is None:
         return Spec(n=1)
-    return Spec(n=1, base_hash=KEYED, hash_seed=0, key_id=key.id)
+    return Spec(n=1, base_hash=KEYED, hash_seed=0, key_id=key_id)
 
 
 def build_suite(
@@ -261,7 +271,7 @@ def build_suite(
         >>> suite.parts, suite.offsets.tolist()
         (1, [0, 3])
     """
-    spec = spec_of_words(key)
+    spec = spec_of_words(None if key is None else key.id)
     reader = TokenReader(Shingler(spec, key), 1)
     ids: list[str] = []
     copies: list[int] = []

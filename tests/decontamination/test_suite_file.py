@@ -1,5 +1,6 @@
 """Suites: read from files, saved, read again, and shared without their words."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -73,6 +74,18 @@ def test_keyed_suites_hold_fingerprints_and_no_words(tmp_path: Path) -> None:
         nearkin.decontaminate(texts, path, key=HashKey(bytes(16)))
     with pytest.raises(IncompatibleError, match="fingerprints of 8 words"):
         nearkin.decontaminate(texts, path, key=KEY, operating_point="exact")
+
+
+def test_words_without_a_key_do_not_become_fingerprints(saved: Path, tmp_path: Path) -> None:
+    unkeyed = open_suites([str(saved)], SuiteColumns(), KEY, MEMORY)
+    with pytest.raises(KeyRequiredError, match="hashed without a key"):
+        unkeyed.without_words(8)
+    keyed = suites_of(KEY).without_words(8)
+    path = tmp_path / "forged.arrow"
+    for spec in (unkeyed.spec, dataclasses.replace(unkeyed.spec, n=5)):
+        write_suites(path, dataclasses.replace(keyed, spec=spec))
+        with pytest.raises(UsageError, match=r"have no key|not one of single words"):
+            read_suites(path)
 
 
 def test_saved_suites_find_what_their_files_find(saved: Path, tmp_path: Path) -> None:
