@@ -398,7 +398,7 @@ def test_console_is_usable_by_keyboard(visit: Open) -> None:
     page.locator("#tune-curve .main-svg").first.wait_for()
     page.evaluate("document.activeElement.blur()")
     reached = []
-    for _ in range(14):
+    for _ in range(15):
         page.keyboard.press("Tab")
         seen = page.evaluate(
             "(() => { const e = document.activeElement, frame = e.closest('.dash-input-container') "
@@ -413,6 +413,7 @@ def test_console_is_usable_by_keyboard(visit: Open) -> None:
         "Log out",
         "Live",
         "Search",
+        "Review",
         "scope",
         "Show",
         "tune-threshold",
