@@ -78,6 +78,8 @@ class FieldKind(StrEnum):
     TOKENS = "tokens"
     FINGERPRINT = FINGERPRINT
     VECTOR = "vector"
+    VALUE = "value"
+    """A value of any type as text, in the form of carried columns. Such fields are not compared."""
 
 
 class ContentField(NamedTuple):

@@ -73,11 +73,9 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         reasons = {**ids.reasons, **reasons}
         values[ID] = ids.values
     for name in columns.carried_columns:
-        plain, large = remove_encoding_within(rows[name], columns.document_limit)
-        text = format_as_readable_text(plain)
-        large += _long_texts(text, columns.document_limit)
-        reasons.update(dict.fromkeys(large, too_long_reason(name, columns.document_limit)))
-        values[carried_column_name(name)] = text
+        carried = _check_value(rows[name], name, columns.document_limit)
+        reasons.update(carried.reasons)
+        values[carried_column_name(name)] = carried.values
     documents = pa.record_batch(list(values.values()), list(values))
     if not reasons:
         return CheckedRows(documents, np.arange(len(rows)), [], np.ones(len(rows), bool))
@@ -87,6 +85,14 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         (at, reasons[at], format_raw_prefix(_python_value(content, at))) for at in sorted(reasons)
     ]
     return CheckedRows(documents.filter(pa.array(fit)), np.flatnonzero(fit), rejected, fit)
+
+
+def _check_value(values: pa.Array, name: str, limit: int) -> CheckedColumn:
+    """Returns a column of any type as texts, and the reasons for rejections."""
+    plain, large = remove_encoding_within(values, limit)
+    text = format_as_readable_text(plain)
+    large += _long_texts(text, limit)
+    return CheckedColumn(text, dict.fromkeys(large, too_long_reason(name, limit)))
 
 
 def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
@@ -150,6 +156,8 @@ def _check_field(values: pa.Array, field: ContentField, limit: int) -> CheckedCo
         UsageError: If the column has a type that cannot hold values of this kind.
     """
     name = field.name
+    if field.kind == FieldKind.VALUE:
+        return _check_value(values, name, limit)
     if field.kind == FieldKind.TEXT:
         if is_list(values.type):
             raise UsageError(

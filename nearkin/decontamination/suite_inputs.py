@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, make_ids
-from nearkin.corpus.columns import carried_column_name, document_limit
+from nearkin.corpus.columns import ContentField, FieldKind, document_limit
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.base import UNREADABLE
 from nearkin.corpus.input_file import InputFile
@@ -185,25 +185,21 @@ def read_suite(
             f"({describe_columns(list(names))}); name its columns with "
             f"{name_setting('suite_fields')}"
         )
-    read = Columns(
-        text=fields[0],
-        id=columns.id,
-        carried_columns=tuple(fields[1:]),
-        document_limit=document_limit(memory),
-    )
+    read = Columns(id=columns.id, document_limit=document_limit(memory))
+    # The only column of a file that is one text is a text, and the others may hold anything.
+    if list(names) != ["text"]:
+        kinds = tuple(ContentField(field, FieldKind.VALUE) for field in fields)
+        read = replace(read, fields=kinds)
     corpus.check(read)
     return build_suite(name, fields, _read_items(corpus, read, fields), key)
 
 
 def _read_items(corpus: Corpus, columns: Columns, fields: Sequence[str]) -> Iterator[ItemTexts]:
-    names = {fields[0]: columns.content}
-    names |= {field: carried_column_name(field) for field in fields[1:]}
     for batch in corpus.batches(columns):
         ids = [str(row) for row in batch.rows.tolist()]
         if columns.id is not None:
             ids = make_ids(batch, columns, corpus.names).to_pylist()
-        texts = {
-            field: [flatten_value(value) for value in batch.documents[name].to_pylist()]
-            for field, name in names.items()
-        }
+        items = batch.documents[columns.content]
+        values = {field: items.field(field) if columns.fields else items for field in fields}
+        texts = {name: list(map(flatten_value, of.to_pylist())) for name, of in values.items()}
         yield ItemTexts(ids, texts, len(batch.rejected))

@@ -403,16 +403,19 @@ def flatten_value(text: str | None) -> str:
 
 
 def _flatten(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _flatten(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _flatten(inner)
-    elif value is not None:
-        yield str(value)
+    """Yields the texts of a list or object in their order."""
+    # Values of strangers can be nested more deeply than functions may call themselves.
+    remaining = [value]
+    while remaining:
+        inner = remaining.pop()
+        if isinstance(inner, str):
+            yield inner
+        elif isinstance(inner, Mapping):
+            remaining.extend(reversed(list(inner.values())))
+        elif isinstance(inner, list):
+            remaining.extend(reversed(inner))
+        elif inner is not None:
+            yield str(inner)
 
 
 def require_keyed(key: HashKey | None) -> HashKey:

@@ -234,7 +234,7 @@ class ContaminationTables:
         """Warnings about suites with items that cannot be found."""
         return [
             f"{row['not_searched']:,} of {row['items']:,} items of the suite {row['suite']} are "
-            "too short or too common to be found"
+            "too short or too common to be found, or cannot be read"
             for row in self.suites.to_pylist()
             if row["not_searched"]
         ]

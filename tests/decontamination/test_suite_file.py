@@ -13,7 +13,7 @@ import pytest
 import nearkin
 from nearkin.decontamination.suite_file import FACTS, is_suites_file, read_suites, write_suites
 from nearkin.decontamination.suite_inputs import SuiteColumns, open_suites, suites_of_data
-from nearkin.decontamination.suites import Suites, merge_suites
+from nearkin.decontamination.suites import Suites, flatten_value, merge_suites
 from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
 from nearkin.keys import HashKey
 
@@ -206,3 +206,53 @@ def test_values_of_lists_and_objects_are_texts(tmp_path: Path) -> None:
         suite_fields=["question", "choices"],
     )
     assert found.hits["field"].to_pylist() == ["choices"]
+
+
+LONG_TEXT = "which of these nine words is the very first"
+ODD_ITEMS = [
+    {"question": LONG_TEXT},
+    {"question": None, "answer": f"{LONG_TEXT} one"},
+    {"question": [f"{LONG_TEXT} two", "and then"], "answer": "x"},
+    {"question": {"de": f"{LONG_TEXT} three", "year": 1999}},
+    {"question": 17, "answer": f"{LONG_TEXT} four"},
+]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "csv"])
+def test_items_need_neither_the_first_field_nor_texts(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"odd.{suffix}"
+    rows = ODD_ITEMS
+    if suffix == "jsonl":
+        path.write_text("".join(json.dumps(item) + "\n" for item in rows))
+    elif suffix == "csv":
+        rows = [rows[0], rows[1], {"answer": rows[4]["answer"]}]
+        path.write_text(
+            "question,answer\n"
+            + "".join(f"{row.get('question') or ''},{row.get('answer', '')}\n" for row in rows)
+        )
+    else:
+        rows = [{"question": [f"{LONG_TEXT} two"], "answer": 4}, {"question": None, "answer": 5}]
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    suites = open_suites([str(path)], SuiteColumns(), None, MEMORY)
+    assert suites.suites[0].items == len(rows)
+    assert suites.items["id"].to_pylist() == [str(number) for number in range(len(rows))]
+
+
+def test_turns_of_a_conversation_are_a_field(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    path.write_text(json.dumps({"turns": [LONG_TEXT, "and why do you think so?"]}))
+    texts = ["other", f"{LONG_TEXT}\nand why do you think so"]
+    found = nearkin.decontaminate(texts, path, suite_fields=["turns"])
+    assert found.documents["document"].to_pylist() == [1]
+
+
+def test_file_of_one_text_is_an_item(tmp_path: Path) -> None:
+    path = tmp_path / "riddle.txt"
+    path.write_text(LONG_TEXT)
+    found = nearkin.decontaminate([LONG_TEXT, "other"], path, suite_fields=["text"])
+    assert found.documents["document"].to_pylist() == [0]
+
+
+def test_deep_values_are_read_to_their_end() -> None:
+    text = "[" * 1000 + json.dumps(LONG_TEXT) + "]" * 1000
+    assert flatten_value(text) == LONG_TEXT

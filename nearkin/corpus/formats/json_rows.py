@@ -73,8 +73,9 @@ class JsonSliceBuilder:
         self._whole = whole
         self._has_lines = has_lines
         self._decoder = JsonRowDecoder(columns)
+        values = [field.name for field in columns.fields if field.kind == FieldKind.VALUE]
         self._texts = tuple(
-            name for name in (columns.id, *columns.carried_columns) if name is not None
+            name for name in (columns.id, *columns.carried_columns, *values) if name is not None
         )
         self._clear()
 
@@ -211,7 +212,7 @@ class JsonSliceBuilder:
         for name, kind, size in self._columns.fields:
             content = value.get(name)
             fault = None
-            if content is None:
+            if content is None or kind == FieldKind.VALUE:
                 continue
             if kind == FieldKind.FINGERPRINT:
                 if content != "":
@@ -270,6 +271,8 @@ class JsonSliceBuilder:
                     None if value in (None, "") else to_fingerprint_bytes(value, size)
                     for value in values
                 ]
+            elif kind == FieldKind.VALUE:
+                values = _convert_to_texts(values).to_pylist()
             parts[name] = values
         rows = zip(*parts.values(), strict=True)
         return [dict(zip(parts, row, strict=True)) for row in rows]
