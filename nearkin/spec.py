@@ -327,13 +327,12 @@ class Spec:
             )
         if (self.unit == "vector") != (self.measure == "cosine"):
             raise UsageError(
-                f"{name_setting('measure', self.measure)} does not go with unit={self.unit!r}; "
-                f"vectors are "
-                f"compared by cosine"
+                f"{name_setting('measure', self.measure)} does not go with the unit {self.unit}; "
+                "vectors are compared by cosine"
             )
         if (self.unit == FINGERPRINT) != (self.measure == HAMMING):
             raise UsageError(
-                f"{name_setting('measure', self.measure)} does not go with unit={self.unit!r}; "
+                f"{name_setting('measure', self.measure)} does not go with the unit {self.unit}; "
                 "fingerprints are compared by hamming"
             )
         if self.cut is not None and not self.has_shingles:

@@ -93,8 +93,8 @@ class DecontaminationRequest:
         for name, threshold in (field_thresholds or {}).items():
             if not 0 < threshold <= 1:
                 raise UsageError(
-                    f"{name_setting('field_thresholds', f'{name}={threshold:g}')} is out of range; "
-                    "a threshold is above 0 and at most 1"
+                    f"{name_setting('field_thresholds')} for {name!r} is {threshold:g}, which is "
+                    "out of range; a threshold is above 0 and at most 1"
                 )
         actions = [str(known) for known in ContaminationAction]
         if action is not None and action not in actions:

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.settings import SettingsFields
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 BATCH = 1000
@@ -119,4 +120,4 @@ def require_action(action: str) -> None:
         UsageError: If it is unknown.
     """
     if action not in (DROP, MARK):
-        raise UsageError(f"action={action!r} is unknown; choose {DROP} or {MARK}")
+        raise UsageError(f"{name_setting('action', action)} is unknown; choose {DROP} or {MARK}")

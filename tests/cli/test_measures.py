@@ -199,7 +199,7 @@ WRONG = [
     (["--measure", "cosine"], "name their column with --vector"),
     (["--vector", "v", "--text", "text"], "--text text and --vector v exclude each other"),
     (["--vector", "text"], "not lists of numbers"),
-    (["--vector", "v", "--measure", "jaccard"], "does not go with unit='vector'"),
+    (["--vector", "v", "--measure", "jaccard"], "does not go with the unit vector"),
     (["--distance", "3"], "distance 3 is only for measures simhash and cosine"),
     (
         ["--measure", "simhash", "--distance", "99"],
