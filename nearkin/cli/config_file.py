@@ -4,6 +4,8 @@ A file has one table for each command, for example `[dedup]` or `[index.add]`, w
 names of options. In `pyproject.toml` the tables are below `[tool.nearkin]`.
 """
 
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +29,8 @@ SERVER_SETTINGS = frozenset({"host", "port", "store", "tokens", "key_file", "mem
 same name and is read by `nearkin serve --config` only."""
 OTHER_PATHS = ("key_file", "new_key_file", "against")
 """The options that are paths, although their type is text."""
+NOT_PATHS = frozenset({("shadow", "against")})
+"""Commands, and options of them with such a name that are not paths."""
 USED = "nearkin.config"
 """The key of a context under which the file is recorded whose defaults the command has."""
 
@@ -55,11 +59,14 @@ class ConfigFile:
             folder: The working folder, as an absolute path.
 
         Raises:
-            UsageError: If the file cannot be read or is not valid.
+            UsageError: If the file cannot be read, is not valid, or is above the folder and belongs
+                to another user.
         """
         for searched in searched_folders(folder):
             found = cls._read(searched / FILE_NAME) or cls._read(searched / PROJECT_FILE)
             if found is not None:
+                if searched != folder:
+                    found._require_trusted(folder)
                 return found
         return None
 
@@ -67,6 +74,12 @@ class ConfigFile:
     def _read(cls, path: Path) -> "ConfigFile | None":
         """Returns the defaults in a file, or None if it does not exist or has none."""
         try:
+            mode = path.stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                # Opening a named pipe waits for another process.
+                raise UsageError(
+                    f"{path} is not a regular file; delete it, or run nearkin --no-config"
+                )
             with path.open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
@@ -100,6 +113,24 @@ class ConfigFile:
         config = cls(path, _require_table(path, PROJECT_TABLE, values))
         config._require_known_commands()
         return config
+
+    def _require_trusted(self, folder: Path) -> None:
+        """Requires that nobody but the users whose files are used anyway could have made this file.
+
+        Anybody can make a folder `.git` in a shared folder such as /tmp, and a file beside it.
+
+        Args:
+            folder: The working folder, below that of the file.
+        """
+        owner = self.path.lstat().st_uid
+        # Systems without numbers of users have no such function.
+        user = os.geteuid() if hasattr(os, "geteuid") else owner
+        if owner not in (0, user, folder.stat().st_uid):
+            raise UsageError(
+                f"{self.path} belongs to another user ({owner}), who could choose what this "
+                "command reads; run it in the folder of that file if you trust it, or run "
+                "nearkin --no-config"
+            )
 
     def _require_known_commands(self) -> None:
         """Requires that each table is that of a command."""
@@ -167,18 +198,26 @@ class ConfigFile:
             if option.name in defaults:
                 raise UsageError(f"{place}: {key!r} is given twice, with - and with _; delete one")
             try:
-                defaults[option.name] = self._convert(option, key, value)
+                is_path = option.name in OTHER_PATHS and (name, option.name) not in NOT_PATHS
+                defaults[option.name] = self._convert(option, key, value, is_path=is_path)
             except UsageError as error:
                 error.args = (f"{place}: {error}",)
                 raise
         return defaults
 
-    def _convert(self, option: Any, key: str, value: Any) -> Any:
-        """Returns a value of the file as an option takes it."""
+    def _convert(self, option: Any, key: str, value: Any, *, is_path: bool) -> Any:
+        """Returns a value of the file as an option takes it.
+
+        Args:
+            option: The option.
+            key: The name of the value in the file.
+            value: The value.
+            is_path: Whether a text is a path.
+        """
         from nearkin.argument_types import check_type
 
         kind = option.type_descriptor.annotation
-        if kind is Path or option.name in OTHER_PATHS:
+        if kind is Path or is_path:
             paths = value if isinstance(value, list) else [value]
             located = [self._locate(check_type(key, path, str)) for path in paths]
             return located if option.multiple else located[0]
@@ -189,8 +228,15 @@ class ConfigFile:
         return check_type(key, value, kind)
 
     def _locate(self, path: str) -> str:
-        """Returns a path that is relative to the folder of the file. URLs stay as they are."""
-        return path if "://" in path else str(self.path.parent / path)
+        """Returns a path that is relative to the folder of the file.
+
+        URLs stay as they are, and so do the names of environment variables that hold keys.
+        """
+        from nearkin.keys import ENVIRONMENT
+
+        if "://" in path or path.startswith(ENVIRONMENT):
+            return path
+        return str(self.path.parent / path)
 
 
 def searched_folders(folder: Path) -> list[Path]:

@@ -113,7 +113,8 @@ def with_standard_files(
         with ExitStack() as exits:
             if writes:
                 folder = exits.enter_context(_temporary_folder())
-                output = replace(output, out=folder / result)
+                # A file of defaults can ask for JSON, which would be mixed with the rows.
+                output = replace(output, out=folder / result, json=False)
                 standard = StandardFiles(reads, writes, lambda: folder)
             else:
                 if reads:

@@ -1,12 +1,15 @@
 """Defaults of options in `nearkin.toml` and `pyproject.toml`."""
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from nearkin.cli import app
 from nearkin.cli.config_file import ConfigFile
+from nearkin.errors import UsageError
 from tests.cli.conftest import run
 
 
@@ -130,6 +133,52 @@ def test_paths_are_relative_to_the_folder_of_the_file(project: Path) -> None:
     assert config is not None
     against = config.defaults_of(_command("dedup"), "dedup")["against"]
     assert against == [str(project / "old"), "s3://bucket/old/"]
+
+
+def test_environment_variables_and_settings_are_not_paths(project: Path) -> None:
+    (project / "nearkin.toml").write_text(
+        "[dedup]\nkey-file = 'env:KEY'\n[shadow]\nagainst = 'b=16,r=8'"
+    )
+    config = ConfigFile.find(Path.cwd())
+    assert config is not None
+    assert config.defaults_of(_command("dedup"), "dedup") == {"key_file": "env:KEY"}
+    assert config.defaults_of(_command("shadow"), "shadow") == {"against": "b=16,r=8"}
+
+
+def test_file_of_another_user_above_the_working_folder_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project / "nearkin.toml"
+    path.write_text("[dedup]\nthreshold = 0.6")
+    lstat = Path.lstat
+
+    def lstat_of_stranger(self: Path) -> os.stat_result:
+        status = list(lstat(self))
+        status[stat.ST_UID] = 4711
+        return os.stat_result(status)
+
+    monkeypatch.setattr(Path, "lstat", lstat_of_stranger)
+    with pytest.raises(UsageError, match=r"nearkin\.toml belongs to another user \(4711\)"):
+        ConfigFile.find(Path.cwd())
+    # Whoever works in the folder itself can see the file.
+    config = ConfigFile.find(project)
+    assert config is not None
+
+
+def test_named_pipe_is_refused(project: Path) -> None:
+    os.mkfifo(project / "nearkin.toml")
+    with pytest.raises(UsageError, match="is not a regular file"):
+        ConfigFile.find(Path.cwd())
+
+
+def test_json_of_a_file_is_not_mixed_with_rows(
+    project: Path, documents: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (project / "nearkin.toml").write_text("[dedup]\njson = true")
+    assert run("dedup", documents, "--out", "-") == app.DONE
+    rows = capsysbinary.readouterr().out.splitlines()
+    assert rows
+    assert all("text" in json.loads(row) for row in rows)
 
 
 def test_file_above_the_working_folder_counts_only_inside_a_repository(
