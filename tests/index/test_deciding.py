@@ -84,6 +84,24 @@ def test_random_decisions_are_followed_by_the_documents_that_are_stored(
                 require_followed(index, Decisions(followed))
 
 
+def test_decisions_are_followed_in_every_store(url: str | list[str]) -> None:
+    rng = random.Random(3)
+    decisions = list(random_decisions(rng))[:5]
+    with open_index(url) as index:
+        for decision in decisions:
+            random_step(index, rng)
+            assert index.decide(SCOPE, [decision]) == 1
+        require_followed(index, Decisions({one.pair: one for one in decisions}))
+        assert check_index(index).problems == ()
+    if url == "memory://":
+        return  # it ends with its process
+    with open_index(url) as index:
+        assert {one.pair for one in index.decisions(SCOPE)} == {one.pair for one in decisions}
+        for _ in range(3):
+            random_step(index, rng)
+        require_followed(index, index.decisions(SCOPE))
+
+
 def test_decisions_separate_and_join_whole_groups() -> None:
     with open_index() as index:
         index.upsert_many(SCOPE, [TEXT] * 4, ["a", "b", "c", "d"])
