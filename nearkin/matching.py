@@ -3,7 +3,7 @@
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,15 @@ from nearkin.corpus import (
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.result_schema import BLOCKED_BY_COLUMN
+from nearkin.engine.result_schema import (
+    BLOCKED_BY_COLUMN,
+    NEW_OUTCOME,
+    OUTCOME_COLUMN,
+    OUTCOMES,
+    RELATED_FILE,
+    RELATED_OUTCOME,
+    SAME_OUTCOME,
+)
 from nearkin.errors import UsageError
 from nearkin.index.documents import documents_of
 from nearkin.index.entry import Match, Outcome, require_scope
@@ -58,6 +66,17 @@ MATCHES_SCHEMA = pa.schema(
 )
 """The table of matches: one row for each document, in the order of the inputs. `duplicate_of` is
 the id of the document of the index that it repeats, and `cluster` that of its cluster."""
+RELATED_MATCHES = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("related_to", pa.large_string()),
+        ("cluster", pa.large_string()),
+        ("similarity", pa.float64()),
+    ]
+)
+"""The table of related documents: one row for each related representative of a document, the most
+similar ones first, in the order of the inputs. `cluster` is the id of the representative's cluster.
+"""
 
 
 @dataclass
@@ -66,9 +85,13 @@ class MatchTable:
 
     Attributes:
         has_blocklist: Whether the documents are compared with a blocklist.
+        related: Rows of the table of related documents. None for an index without the setting
+            `related`, whose matches have no outcomes.
     """
 
     has_blocklist: bool = False
+    related: list[dict[str, object]] | None = None
+    _outcomes: list[str] = field(default_factory=list)
     _columns: dict[str, list[object]] = field(
         default_factory=lambda: {
             name: [] for name in (*MATCHES_SCHEMA.names, BLOCKED_BY_COLUMN.name)
@@ -86,6 +109,29 @@ class MatchTable:
             self._add(id, None, None, None)
         else:
             self._add(id, match.id, match.cluster, match.similarity)
+
+    def add_related(self, id: str, match: Match | None, related: Sequence[Match]) -> None:
+        """Adds the outcome of a document whose match was added, and its related documents.
+
+        Args:
+            id: Id of the document.
+            match: The document of the index that it repeats, or None.
+            related: Its related representatives, most similar first. One of the cluster of the
+                match is left out.
+        """
+        assert self.related is not None
+        others = [other for other in related if match is None or other.cluster != match.cluster]
+        for other in others:
+            self.related.append(
+                {
+                    "id": id,
+                    "related_to": other.id,
+                    "cluster": other.cluster,
+                    "similarity": other.similarity,
+                }
+            )
+        outcome = RELATED_OUTCOME if others else NEW_OUTCOME
+        self._outcomes.append(OUTCOMES[SAME_OUTCOME if match is not None else outcome])
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Adds a document that was upserted. A representative repeats no other document."""
@@ -114,10 +160,20 @@ class MatchTable:
         """The documents without a match, bool (n,)."""
         return np.array(self._columns["kept"], bool)
 
+    @property
+    def related_count(self) -> int | None:
+        """The number of documents with the outcome `related`, or None without outcomes."""
+        if self.related is None:
+            return None
+        return self._outcomes.count(OUTCOMES[RELATED_OUTCOME])
+
     def to_arrow(self) -> pa.Table:
         """Returns the table."""
         schema = MATCHES_SCHEMA.append(BLOCKED_BY_COLUMN) if self.has_blocklist else MATCHES_SCHEMA
-        return pa.table({name: self._columns[name] for name in schema.names}, schema)
+        table = pa.table({name: self._columns[name] for name in schema.names}, schema)
+        if self.related is None:
+            return table
+        return table.append_column(OUTCOME_COLUMN, pa.array(self._outcomes, OUTCOME_COLUMN.type))
 
 
 @dataclass(frozen=True)
@@ -181,6 +237,9 @@ class MatchOutput:
                     quarantine.add(batch.rejected)
             write_kept(corpus, columns, matches.kept, staging / KEPT)
             pq.write_table(matches.to_arrow(), staging / MATCHES, compression="zstd")
+            if matches.related is not None:
+                related = pa.Table.from_pylist(matches.related, RELATED_MATCHES)
+                pq.write_table(related, staging / RELATED_FILE, compression="zstd")
             set_readers(staging, self.readers)
             identity = {
                 "command": command,
@@ -199,19 +258,24 @@ class MatchedDocuments:
         matched: Number of documents that repeat a document of the index.
         rejected: Number of rejected rows.
         warnings: Warnings about the files.
+        related: Number of other documents that are related to one of the index. None for an index
+            without the setting `related`.
     """
 
     documents: int
     matched: int
     rejected: int
     warnings: tuple[str, ...]
+    related: int | None = None
 
     def to_dict(self) -> dict[str, int]:
         """Returns the counts by name, without the warnings."""
+        related = {} if self.related is None else {"related": self.related}
         return {
             "documents": self.documents,
             "kept": self.documents - self.matched,
             "matched": self.matched,
+            **related,
             "rejected": self.rejected,
         }
 
@@ -227,6 +291,10 @@ def match_files(
     selection: Selection | None = None,
 ) -> MatchedDocuments:
     """Searches an index for the documents of files, and adds none of them.
+
+    With an index that has the setting `related`, each document has the outcome that `Index.upsert`
+    would give it if it came alone: `same`, `related` or `new`. With `postings="all"`, a document
+    that repeats a member of a cluster is the `same`, too.
 
     Args:
         inputs: Files, globs, folders and URLs.
@@ -248,11 +316,12 @@ def match_files(
     output.require_free(corpus)
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
-    matches = MatchTable()
     rejected = 0
     with Index.open(
         url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True
     ) as index:
+        is_related = index.settings.related is not None
+        matches = MatchTable(related=[] if is_related else None)
         for batch in corpus.batches(columns):
             rejected += len(batch.rejected)
             ids = make_ids(batch, columns, corpus.names).to_pylist()
@@ -261,6 +330,10 @@ def match_files(
                 found = index.match_many(scope, documents[part])
                 for id, match in zip(ids[part], found, strict=True):
                     matches.add_match(id, match)
+                if is_related:
+                    others = index.related_many(scope, documents[part])
+                    for id, match, related in zip(ids[part], found, others, strict=True):
+                        matches.add_related(id, match, related)
         kept = matches.kept
         warnings = warn_of_inputs(corpus, columns)
         if kept.all() and scope not in index.iterate_scopes():
@@ -274,6 +347,7 @@ def match_files(
         matched=int(np.count_nonzero(~kept)),
         rejected=rejected,
         warnings=tuple(warnings),
+        related=matches.related_count,
     )
 
 

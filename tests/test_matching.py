@@ -11,7 +11,7 @@ from nearkin.cli.app import run
 from nearkin.corpus import Columns
 from nearkin.errors import UsageError
 from nearkin.matching import MatchOutput, add_files_with_matches, match_files
-from tests.engine.reference_oracle import make_texts, share_texts
+from tests.engine.reference_oracle import make_texts, share_texts, similarity_of
 
 COLUMNS = Columns(id="id")
 
@@ -231,3 +231,64 @@ def test_blocked_documents_are_neither_added_nor_kept(
 
 def save_other_spec(path: Path) -> None:
     nk.Blocklist(nk.Spec(n=5)).save(path)
+
+
+@pytest.mark.parametrize("postings", ["leaders", "all"])
+def test_outcomes_and_related_documents_are_those_of_brute_force(
+    tmp_path: Path, postings: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'related.db'}"
+    stored = {f"s{number}": text for number, text in enumerate(make_texts(31, 50))}
+    settings = {"threshold": 0.85, "related": 0.3, "bands": 128, "rows": 1, "postings": postings}
+    with nk.Index.open(url, **settings) as index:
+        index.upsert_many("web", list(stored.values()), list(stored))
+        entries = [index.get("web", id) for id in stored]
+    leaders = [entry for entry in entries if entry is not None and entry.is_leader]
+    new = write_table(tmp_path / "new.parquet", share_texts(31, list(stored.values()), 40))
+    out = tmp_path / "out"
+    counts = match_files((str(tmp_path / "new.parquet"),), COLUMNS, url, "web", MatchOutput(out))
+
+    expected_links = []
+    outcomes = []
+    for row, text in zip(read_matches(out), new["text"].to_pylist(), strict=True):
+        scored = [(leader, similarity_of(text, stored[leader.id])) for leader in leaders]
+        # of equal similarities the older representative comes first
+        scored.sort(key=lambda pair: -pair[1])
+        related = [
+            (row["id"], leader.id, leader.cluster, similarity)
+            for leader, similarity in scored
+            if similarity >= 0.3 and leader.cluster != row["cluster"]
+        ]
+        expected_links += related
+        outcomes.append("same" if not row["kept"] else "related" if related else "new")
+        assert row["outcome"] == outcomes[-1]
+    links = pq.read_table(out / "related.parquet").to_pylist()
+    assert [tuple(link.values()) for link in links] == expected_links
+    assert set(outcomes) == {"same", "related", "new"}
+    assert counts.to_dict()["related"] == outcomes.count("related")
+
+
+def test_outcomes_are_those_of_an_upsert_of_each_document(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'related.db'}"
+    stored = make_texts(32, 30)
+    new = write_table(tmp_path / "new.parquet", share_texts(32, stored, 20))
+    settings = {"threshold": 0.85, "related": 0.3}
+    with nk.Index.open(url, **settings) as index:
+        index.upsert_many("web", stored)
+    out = tmp_path / "out"
+    match_files((str(tmp_path / "new.parquet"),), COLUMNS, url, "web", MatchOutput(out))
+    names = {"new": "new", "related": "related", "match": "same"}
+    for row, text in zip(read_matches(out), new["text"].to_pylist(), strict=True):
+        with nk.Index.open("memory://", **settings) as copy:
+            copy.upsert_many("web", stored)
+            assert row["outcome"] == names[copy.upsert("web", text, id=row["id"]).kind]
+
+
+def test_matches_have_no_outcomes_without_the_setting(
+    tmp_path: Path, store: str, new: pa.Table
+) -> None:
+    out = tmp_path / "out"
+    counts = match_files((str(tmp_path / "new.parquet"),), COLUMNS, store, "web", MatchOutput(out))
+    assert "outcome" not in pq.read_schema(out / "matches.parquet").names
+    assert not (out / "related.parquet").exists()
+    assert counts.related is None
