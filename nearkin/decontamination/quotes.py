@@ -34,8 +34,6 @@ class QuotedHit(NamedTuple):
 def quote_contaminations(run: DecontaminationRun, tables: ContaminationTables) -> list[QuotedHit]:
     """Returns excerpts of contaminated documents, ordered by suite and score.
 
-    The documents that are quoted are read again.
-
     Args:
         run: The run, whose stages are finished.
         tables: Its tables.
@@ -44,9 +42,10 @@ def quote_contaminations(run: DecontaminationRun, tables: ContaminationTables) -
     hits = run.hits.take(chosen)
     suites = run.index.suites
     wanted = np.unique(hits["document"].to_numpy())
+    read = (text for batch in run.read_candidates(wanted) for text in batch.texts)
     texts = {
         int(number): text.as_buffer().to_pybytes()
-        for number, text in zip(wanted, run.read_texts(wanted), strict=True)
+        for number, text in zip(wanted, read, strict=True)
     }
     ids = take_values(run.documents[ID], hits["document"].to_numpy()).to_pylist()
     quoted = []

@@ -1,11 +1,12 @@
 """A run that finds the items of suites in a corpus. Its stages leave results in a work folder.
 
 The corpus is read once. This counts the documents with each word of the suites, and finds the
-documents that may hold an item. Only these are read again and compared exactly.
+documents that may hold an item. Only these are compared exactly. Their texts are kept in a file.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.decontamination import kernels
+from nearkin.decontamination.candidate_texts import CandidateTextWriter, read_candidate_texts
 from nearkin.decontamination.index import SuiteIndex
 from nearkin.decontamination.matching import Hit, Matcher, Weights, join_spans
 from nearkin.decontamination.request import ContaminationAction, DecontaminationRequest
@@ -42,6 +44,7 @@ from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
 FREQUENCIES = "word-frequencies"
 CANDIDATES = "candidates"
+TEXTS_FILE = "candidate-texts.arrow"
 HITS_FILE = "hits.arrow"
 HITS = pa.schema(
     [
@@ -104,6 +107,15 @@ class WordCounter:
             is_candidate,
         )
         return np.asarray(numbers[is_candidate])
+
+
+class TextBatch(NamedTuple):
+    """The texts of consecutive candidates."""
+
+    first: int
+    """The position of the first one among the candidates that are read."""
+    texts: pa.Array
+    """large_string (n,)."""
 
 
 class MatchTool(NamedTuple):
@@ -169,20 +181,50 @@ class DecontaminationRun(DocumentRun):
             return counters[-1]
 
         candidates = [np.empty(0, np.int64)]
-
-        def add(found: Iterable[np.ndarray]) -> None:
-            candidates.extend(found)
-
         self.progress.stage("scan", estimate_documents(self.corpus))
         pieces = PieceMapper(self, make_counter)
-        counts = self.write_facts(pieces.map(lambda piece, counter: counter.scan(piece)), add)
-        numbers = sorted_unique(np.concatenate(candidates))
+        with CandidateTextWriter(self._texts_path, self.options.memory) as texts:
+            counts = self.write_facts(self._find_candidates(pieces, texts), candidates.append)
+        numbers = np.concatenate(candidates)
         frequencies = np.zeros(len(self.index.words), np.int64)
         for counter in counters:
             frequencies += counter.frequencies
         self.work.save(FREQUENCIES, frequencies)
         self.work.save(CANDIDATES, numbers)
         return {**counts, "candidates": len(numbers)}
+
+    def _find_candidates(
+        self, pieces: PieceMapper[WordCounter], texts: CandidateTextWriter
+    ) -> Iterator[tuple[Batch, np.ndarray]]:
+        """Yields the batches of the corpus with the numbers of their candidates, int64, ascending.
+
+        Args:
+            pieces: Reader of the corpus.
+            texts: Receives the texts of the candidates.
+        """
+        for batch, found in pieces.map(lambda piece, counter: counter.scan(piece)):
+            numbers = sorted_unique(np.concatenate([np.empty(0, np.int64), *found]))
+            texts.add(self.texts_of(batch), batch.first, numbers)
+            yield batch, numbers
+
+    @property
+    def _texts_path(self) -> Path:
+        return self.work.path / TEXTS_FILE
+
+    def read_candidates(self, numbers: np.ndarray) -> Iterator[TextBatch]:
+        """Yields the texts of some candidates. Those that were not kept are read from the inputs.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+        first = 0
+        for texts in read_candidate_texts(self._texts_path, numbers):
+            yield TextBatch(first, texts)
+            first += len(texts)
+        # The texts that were kept are those of the first candidates.
+        if first < len(numbers):
+            for batch in self.batches_of(numbers[first:]):
+                yield TextBatch(first + batch.first, batch.documents[self.columns.content])
 
     def _make_tool(self) -> MatchTool:
         reader = TokenReader(Shingler(self.options.spec, self.key), 1)
@@ -195,20 +237,18 @@ class DecontaminationRun(DocumentRun):
         return Weights(self.index, frequencies, self.documents_read)
 
     def _match(self) -> dict[str, object]:
-        """Reads the candidates again, and writes the items that they hold."""
+        """Writes the items that the candidates hold."""
         candidates = np.array(self.work.load(CANDIDATES))
         tools = ObjectPool(self._make_tool)
         # Threads share the index, so it is complete before they start.
         _ = (self.weights, self.index.known_texts, self.index.known_words, self.index.short_order)
 
-        def match(batch: Batch) -> tuple[int, pa.RecordBatch]:
-            texts = batch.documents[self.columns.content]
-
+        def match(batch: TextBatch) -> tuple[int, pa.RecordBatch]:
             def find(tool: MatchTool) -> list[Hit]:
-                pieces = tool.reader.read_documents(texts, batch.first)
+                pieces = tool.reader.read_documents(batch.texts, batch.first)
                 return [hit for piece in pieces for hit in tool.matcher.find(piece)]
 
-            return len(texts), _to_batch(tools.use(find), candidates)
+            return len(batch.texts), _to_batch(tools.use(find), candidates)
 
         self.progress.stage("match", len(candidates))
         hits = 0
@@ -216,7 +256,7 @@ class DecontaminationRun(DocumentRun):
             pa.OSFile(str(self.work.path / HITS_FILE), "wb") as file,
             pa.ipc.new_file(file, HITS) as writer,
         ):
-            batches = self.batches_of(candidates)
+            batches = self.read_candidates(candidates)
             for rows, found in ordered_map(match, batches, self.options.workers):
                 writer.write_batch(found)
                 hits += len(found)
@@ -255,14 +295,13 @@ class DecontaminationRun(DocumentRun):
         readers = ObjectPool(lambda: TokenReader(Shingler(self.options.spec, self.key), 1))
         self.progress.stage("cut", len(numbers))
 
-        def cut_batch(batch: Batch) -> list[DocumentCuts]:
-            texts = batch.documents[self.columns.content]
-            first, end = int(bounds[batch.first]), int(bounds[batch.first + len(texts)])
+        def cut_batch(batch: TextBatch) -> list[DocumentCuts]:
+            first, end = int(bounds[batch.first]), int(bounds[batch.first + len(batch.texts)])
             spans = self.hits["spans"].slice(first, end - first).to_pylist()
 
             def cut(reader: TokenReader) -> list[DocumentCuts]:
                 cuts = []
-                for row, text in enumerate(texts):
+                for row, text in enumerate(batch.texts):
                     position = batch.first + row
                     own = spans[int(bounds[position]) - first : int(bounds[position + 1]) - first]
                     planned = [(span["start"], span["end"]) for hit in own for span in hit]
@@ -272,7 +311,7 @@ class DecontaminationRun(DocumentRun):
 
             return readers.use(cut)
 
-        for cuts in ordered_map(cut_batch, self.batches_of(numbers), self.options.workers):
+        for cuts in ordered_map(cut_batch, self.read_candidates(numbers), self.options.workers):
             yield cuts
             self.progress.advance(len(cuts))
 

@@ -12,6 +12,7 @@ import nearkin
 from nearkin.corpus import Columns, TableCorpus
 from nearkin.corpus.arrow_conversion import to_table
 from nearkin.decontamination import matching, run
+from nearkin.decontamination.candidate_texts import CandidateTextWriter
 from nearkin.decontamination.index import SuiteIndex
 from nearkin.decontamination.request import DecontaminationRequest, OperatingPoint
 from nearkin.decontamination.run import DecontaminationRun
@@ -99,6 +100,24 @@ def test_scores_are_those_of_comparing_all_words(
             assert score == pytest.approx(expected[key], abs=1e-9)
         found += len(scores)
     assert found > 20
+
+
+class OneTextWriter(CandidateTextWriter):
+    """A writer that keeps the text of the first candidate of a batch alone."""
+
+    def add(self, texts: pa.Array, first: int, numbers: np.ndarray) -> None:
+        super().add(texts, first, numbers[:1])
+
+
+def test_texts_that_were_not_kept_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [QUESTION, " ".join(FILLER), rewrap(QUESTION), f"Again: {QUESTION}"]
+    point = OperatingPoint("a", 3, has_gap=True)
+    kept = find_with(texts, [{"question": QUESTION}], point, tmp_path / "kept")
+    monkeypatch.setattr(run, "CandidateTextWriter", OneTextWriter)
+    assert find_with(texts, [{"question": QUESTION}], point, tmp_path / "one") == kept
+    assert [document for document, _, _ in kept] == [0, 2, 3]
 
 
 def rewrap(text: str) -> str:
