@@ -153,6 +153,24 @@ def test_texts_of_a_reference_with_saved_hashes_are_not_read(
     assert json.loads((saved / "run.json").read_bytes())["save_hashes"] is True
 
 
+def test_damaged_hashes_of_a_reference_are_refused(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    new, old = files
+    saved = tmp_path / "saved"
+    dedup(old, saved, None, save_signatures=True, save_hashes=True)
+    dedup(new, tmp_path / "want", saved)
+    hashes = saved / "signatures" / "set-upper"
+    damaged = bytes(byte ^ 90 for byte in hashes.read_bytes())
+    hashes.unlink()
+    hashes.write_bytes(damaged)
+    with pytest.raises(RunError, match=r"delete .*set-upper, so that the texts are read"):
+        dedup(new, tmp_path / "out", saved)
+    hashes.unlink()
+    dedup(new, tmp_path / "out", saved, resume=True)
+    assert clusters_of(tmp_path / "out") == clusters_of(tmp_path / "want")
+
+
 def _fail_to_write(*_: object) -> None:
     raise OSError(errno.ENOSPC, "no space")
 
@@ -175,7 +193,7 @@ def test_hashes_that_cannot_be_saved_are_refused(tmp_path: Path, files: tuple[Pa
     dedup(old, tmp_path / "hashed", None, **saving)
     dedup(tmp_path / "hashed", tmp_path / "again", None, **saving)
     dedup(tmp_path / "hashed", tmp_path / "without", None, save_signatures=True)
-    for name in ("set-ends", "set-upper", "set-lower"):
+    for name in ("set-ends", "set-upper", "set-lower", "set-checksums"):
         want = (tmp_path / "hashed" / "signatures" / name).read_bytes()
         assert (tmp_path / "again" / "signatures" / name).read_bytes() == want
         assert not (tmp_path / "without" / "signatures" / name).exists()

@@ -1,7 +1,8 @@
 """The sets of shingle hashes that a finished run keeps, so that its texts need not be read again.
 
 The sets are those that the run compared: sorted, without repetitions, and truncated to the bits
-that runs compare. So a comparison with them has the same result as one with the texts.
+that runs compare. So a comparison with them has the same result as one with the texts. A checksum
+of each document detects sets that were damaged, or belong to other documents.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource, wanted_rows
 from nearkin.engine.local.work_folder import map_file
+from nearkin.errors import RunError
 from nearkin.measures import Payload
 from nearkin.measures.compared_sets import compares_sets
 from nearkin.runtime.threads import ordered_map
@@ -27,10 +29,16 @@ UPPER = "set-upper"
 """The file of the highest 32 bits of the hashes, uint32 (total,)."""
 LOWER = "set-lower"
 """The file of the next 16 bits of the hashes, uint16 (total,)."""
-SET_FILES = (ENDS, UPPER, LOWER)
+CHECKSUMS = "set-checksums"
+"""The file of the checksum of each document's set and fingerprint, uint64 (n,)."""
+SET_FILES = (ENDS, UPPER, LOWER, CHECKSUMS)
+FINGERPRINTS = "fingerprints"
+"""The file of the fingerprint of each document, uint64 (n, 2), which is part of the signatures."""
 HASHES_AT_ONCE = 1 << 21
 """The number of hashes of a batch, unless one document has more."""
 UPPER_BITS = np.uint64(32)
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number without a pattern: 2**64 divided by the golden ratio."""
 
 
 def can_save_sets(spec: Spec) -> bool:
@@ -47,17 +55,43 @@ def write_sets(source: PayloadSource, folder: Path) -> None:
 
     Args:
         source: Payloads of the documents, which are sets of truncated hashes.
-        folder: Folder of the files. Existing ones are replaced.
+        folder: Folder of the files, which has the fingerprints of the documents. Existing sets are
+            replaced.
     """
+    fingerprints = map_file(folder / FINGERPRINTS, np.uint64, 2)
     end = 0
     with ExitStack() as stack:
-        ends, upper, lower = (stack.enter_context((folder / name).open("wb")) for name in SET_FILES)
+        ends, upper, lower, checksums = (
+            stack.enter_context((folder / name).open("wb")) for name in SET_FILES
+        )
         for batch in source.map_batches(lambda batch: batch):
             (hashes,) = batch.payload.columns
+            own = fingerprints[batch.first : batch.first + batch.documents]
+            checksums.write(_compute_checksums(batch.payload.sizes, hashes, own).data)
             ends.write((end + np.cumsum(batch.payload.sizes, dtype=np.int64)).data)
             upper.write((hashes >> UPPER_BITS).astype(np.uint32).data)
             lower.write((hashes >> DROPPED_BITS).astype(np.uint16).data)
             end += len(hashes)
+
+
+def _compute_checksums(
+    sizes: np.ndarray, hashes: np.ndarray, fingerprints: np.ndarray
+) -> np.ndarray:
+    """Returns the checksums of sets, uint64 (n,). Each changed bit of a set changes its checksum.
+
+    Args:
+        sizes: Number of hashes of each set, int64 (n,).
+        hashes: Hashes of all sets, uint64 (total,).
+        fingerprints: Fingerprints of the documents, uint64 (n, 2).
+    """
+    mixed = hashes * MULTIPLIER
+    mixed ^= mixed >> UPPER_BITS
+    sums = np.zeros(len(mixed) + 1, np.uint64)
+    np.cumsum(mixed, out=sums[1:])
+    ends = np.cumsum(sizes)
+    checksums: np.ndarray = sums[ends] - sums[ends - sizes]
+    checksums += fingerprints[:, 0] * MULTIPLIER + fingerprints[:, 1]
+    return checksums
 
 
 class _Range(NamedTuple):
@@ -74,12 +108,26 @@ class SavedSets:
         ends: End of each document's set among all hashes, int64 (n,).
         upper: Highest 32 bits of the hashes, uint32 (total,).
         lower: Next 16 bits of the hashes, uint16 (total,).
+        checksums: Checksum of each document, uint64 (n,).
+        fingerprints: Fingerprint of each document, uint64 (n, 2).
+        folder: Folder of the files, for messages.
         workers: Number of threads.
     """
 
     def __init__(
-        self, ends: np.ndarray, upper: np.ndarray, lower: np.ndarray, workers: int
+        self,
+        ends: np.ndarray,
+        upper: np.ndarray,
+        lower: np.ndarray,
+        *,
+        checksums: np.ndarray,
+        fingerprints: np.ndarray,
+        folder: Path,
+        workers: int,
     ) -> None:
+        self._checksums = checksums
+        self._fingerprints = fingerprints
+        self._folder = folder
         self._ends = ends
         self._upper = upper
         self._lower = lower
@@ -96,19 +144,32 @@ class SavedSets:
 
         Returns:
             The sets, or None if the run did not save them, or a file is not as long as it was.
+            Whether the hashes are those that were saved is checked when they are read.
         """
-        if not all((folder / name).is_file() for name in SET_FILES):
+        if not all((folder / name).is_file() for name in (*SET_FILES, FINGERPRINTS)):
             return None
-        if (folder / ENDS).stat().st_size != 8 * documents:
+        sizes = {name: (folder / name).stat().st_size for name in (*SET_FILES, FINGERPRINTS)}
+        if (sizes[ENDS], sizes[CHECKSUMS], sizes[FINGERPRINTS]) != (
+            8 * documents,
+            8 * documents,
+            16 * documents,
+        ):
             return None
         ends = map_file(folder / ENDS, np.int64)
         total = int(ends[-1]) if documents else 0
-        sizes = [(folder / name).stat().st_size for name in (UPPER, LOWER)]
-        if sizes != [4 * total, 2 * total]:
+        if (sizes[UPPER], sizes[LOWER]) != (4 * total, 2 * total):
             return None
-        upper = map_file(folder / UPPER, np.uint32)
-        lower = map_file(folder / LOWER, np.uint16)
-        return cls(ends, upper, lower, workers)
+        if np.any(np.diff(ends, prepend=0) < 0):
+            return None
+        return cls(
+            ends,
+            map_file(folder / UPPER, np.uint32),
+            map_file(folder / LOWER, np.uint16),
+            checksums=map_file(folder / CHECKSUMS, np.uint64),
+            fingerprints=map_file(folder / FINGERPRINTS, np.uint64, 2),
+            folder=folder,
+            workers=workers,
+        )
 
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
@@ -118,6 +179,9 @@ class SavedSets:
         Args:
             work: Function that is called in a thread.
             wanted: Numbers of the documents whose payloads are needed. By default, all are.
+
+        Raises:
+            RunError: If the set of a document is not the one that was saved.
         """
 
         def build(documents: _Range) -> Result:
@@ -147,6 +211,9 @@ class SavedSets:
 
         Args:
             documents: Numbers of the documents, ascending, int64 (m,).
+
+        Raises:
+            RunError: If the set of a document is not the one that was saved.
         """
         ends = np.asarray(self._ends[documents])
         starts = np.where(documents > 0, self._ends[documents - 1], 0)
@@ -155,4 +222,13 @@ class SavedSets:
         places = np.repeat(starts - offsets, sizes) + np.arange(sizes.sum())
         upper = self._upper[places].astype(np.uint64) << UPPER_BITS
         lower = self._lower[places].astype(np.uint64) << DROPPED_BITS
-        return Payload(sizes, (upper | lower,))
+        hashes = upper | lower
+        checksums = _compute_checksums(sizes, hashes, self._fingerprints[documents])
+        changed = documents[checksums != self._checksums[documents]]
+        if len(changed):
+            raise RunError(
+                f"the shingle hashes in {self._folder} are damaged or were replaced: those of "
+                f"document {changed[0]:,} are not the ones that its run saved; delete "
+                f"{self._folder / UPPER}, so that the texts are read instead"
+            )
+        return Payload(sizes, (hashes,))

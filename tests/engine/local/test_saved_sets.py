@@ -9,7 +9,17 @@ import pytest
 
 from nearkin.engine.local import saved_sets
 from nearkin.engine.local.payload_batches import PayloadBatch
-from nearkin.engine.local.saved_sets import SET_FILES, SavedSets, write_sets
+from nearkin.engine.local.saved_sets import (
+    CHECKSUMS,
+    ENDS,
+    FINGERPRINTS,
+    LOWER,
+    SET_FILES,
+    UPPER,
+    SavedSets,
+    write_sets,
+)
+from nearkin.errors import RunError
 from nearkin.measures import Payload
 
 Result = TypeVar("Result")
@@ -42,6 +52,13 @@ def sets() -> list[np.ndarray]:
     ]
 
 
+def save(sets: list[np.ndarray], folder: Path, seed: int = 5) -> None:
+    """Writes sets, and random fingerprints as those of their documents."""
+    rng = np.random.default_rng(seed)
+    rng.integers(0, 2**64, (len(sets), 2), dtype=np.uint64).tofile(folder / FINGERPRINTS)
+    write_sets(SomeSets(sets), folder)
+
+
 @pytest.mark.parametrize("at_once", [1, 50, 10**6])
 @pytest.mark.parametrize("wanted", [None, [], [0], [1, 4, 5, 10], [4]], ids=str)
 def test_sets_are_read_as_they_were_written(
@@ -52,7 +69,7 @@ def test_sets_are_read_as_they_were_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(saved_sets, "HASHES_AT_ONCE", at_once)
-    write_sets(SomeSets(sets), tmp_path)
+    save(sets, tmp_path)
     saved = SavedSets.open(tmp_path, len(sets), 2)
     assert saved is not None
     numbers = None if wanted is None else np.array(wanted, np.int64)
@@ -71,7 +88,7 @@ def test_sets_are_read_as_they_were_written(
 
 def test_sets_that_are_missing_or_cut_are_not_used(sets: list[np.ndarray], tmp_path: Path) -> None:
     assert SavedSets.open(tmp_path, len(sets), 1) is None
-    write_sets(SomeSets(sets), tmp_path)
+    save(sets, tmp_path)
     assert SavedSets.open(tmp_path, len(sets) - 1, 1) is None
     for name in SET_FILES:
         whole = (tmp_path / name).read_bytes()
@@ -84,7 +101,38 @@ def test_sets_that_are_missing_or_cut_are_not_used(sets: list[np.ndarray], tmp_p
 
 
 def test_no_documents_have_no_sets(tmp_path: Path) -> None:
-    write_sets(SomeSets([]), tmp_path)
+    save([], tmp_path)
     saved = SavedSets.open(tmp_path, 0, 1)
     assert saved is not None
     assert list(saved.map_batches(lambda batch: batch)) == []
+
+
+def test_changed_hashes_are_never_compared(sets: list[np.ndarray], tmp_path: Path) -> None:
+    save(sets, tmp_path)
+    rng = np.random.default_rng(7)
+    for name in (ENDS, UPPER, LOWER, CHECKSUMS):
+        whole = (tmp_path / name).read_bytes()
+        for _ in range(20):
+            changed = bytearray(whole)
+            changed[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+            (tmp_path / name).write_bytes(changed)
+            saved = SavedSets.open(tmp_path, len(sets), 1)
+            if saved is not None:
+                with pytest.raises(RunError, match=r"are damaged.*delete .*set-upper"):
+                    list(saved.map_batches(lambda batch: batch))
+        (tmp_path / name).write_bytes(whole)
+
+
+def test_hashes_of_other_documents_are_never_compared(
+    sets: list[np.ndarray], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    save(sets[::-1], other)
+    save(sets, tmp_path, seed=6)
+    for name in SET_FILES:
+        (other / name).rename(tmp_path / name)
+    saved = SavedSets.open(tmp_path, len(sets), 1)
+    assert saved is not None
+    with pytest.raises(RunError, match="were replaced: those of document 0 are not"):
+        list(saved.map_batches(lambda batch: batch))
