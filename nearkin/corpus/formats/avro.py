@@ -1,5 +1,6 @@
 """Avro object container files. The library fastavro reads and writes their records."""
 
+import lzma
 import struct
 import zlib
 from collections.abc import Iterator
@@ -14,7 +15,17 @@ from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.errors import MissingExtraError
 
-DAMAGE = (EOFError, KeyError, IndexError, TypeError, ValueError, struct.error, zlib.error)
+DAMAGE = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    zlib.error,
+)
 """What fastavro raises for damaged files."""
 WRITTEN_ROWS = 1000
 """The number of records that are encoded at a time."""
@@ -86,11 +97,59 @@ def _open_reader(stream: Any) -> Any:
     fastavro = _load_fastavro()
     try:
         reader = fastavro.reader(stream)
-        if reader.writer_schema["type"] == "record":
-            return reader
+        schema = reader.writer_schema
+        is_record = schema["type"] == "record"
     except DAMAGE as error:
         raise ValueError(f"the header is damaged: {error!r}") from error
-    raise ValueError("the schema is not a record, so the file has no columns")
+    if not is_record:
+        raise ValueError("the schema is not a record, so the file has no columns")
+    if _takes_no_bytes(schema, {}):
+        raise ValueError("the records of the schema take no bytes, so their number has no bound")
+    return reader
+
+
+def _takes_no_bytes(kind: Any, named: dict[str, bool | None]) -> bool:
+    """Returns True if values of a type take no bytes.
+
+    A few bytes of a file can then stand for any number of such values.
+
+    Args:
+        kind: The type, as fastavro parses it.
+        named: The result for each named type that was met before, or None for those that contain
+            this one. It is extended.
+
+    Raises:
+        ValueError: If a type contains itself, because fastavro has no bound for the depth of
+            values, or if the items of an array take no bytes.
+    """
+    if isinstance(kind, str):
+        known = named.get(kind, kind == NULL)
+        if known is None:
+            raise ValueError(f"the type {kind!r} contains itself, which nearkin does not read")
+        return known
+    if isinstance(kind, list):
+        for member in kind:
+            _takes_no_bytes(member, named)
+        return False
+    shape = kind["type"]
+    if shape in ("record", "error"):
+        named[kind["name"]] = None
+        fields = [_takes_no_bytes(field["type"], named) for field in kind["fields"]]
+        named[kind["name"]] = all(fields)
+        return all(fields)
+    if shape == "fixed":
+        named[kind["name"]] = kind["size"] == 0
+        return bool(kind["size"] == 0)
+    if shape == "enum":
+        return False
+    if shape == "map":
+        _takes_no_bytes(kind["values"], named)
+        return False
+    if shape == "array":
+        if _takes_no_bytes(kind["items"], named):
+            raise ValueError("the items of an array take no bytes, so their number has no bound")
+        return False
+    return _takes_no_bytes(shape, named)
 
 
 def _size_of(values: dict[str, Any]) -> int:

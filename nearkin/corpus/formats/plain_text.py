@@ -53,10 +53,13 @@ class PlainText:
             raw = read_up_to(stream, columns.document_limit + 1)
         is_page = columns.main_text and file.suffix in SUFFIXES
         fault = _find_fault(raw, columns.document_limit, has_any_encoding=is_page)
-        rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
         texts = []
         if fault is None:
-            texts.append(extract_main_text(raw) if is_page else raw.decode())
+            try:
+                texts.append(extract_main_text(raw) if is_page else raw.decode())
+            except ValueError as error:
+                fault = str(error)
+        rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
         documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
         yield FileSlice(
             np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None

@@ -99,6 +99,9 @@ class _WaitingRecords:
         self.size = 0
 
     def add(self, row: int, record: Record) -> None:
+        if record.fault is None:
+            fault = _find_invalid_text(record, self._columns)
+            record = record._replace(fault=fault)
         self.rows.append(row)
         self._records.append(record)
         self.size += record.size
@@ -131,6 +134,26 @@ class _WaitingRecords:
             rows[-1] + 1,
             [records[at] for at in kept] if self._whole else None,
         )
+
+
+def _find_invalid_text(record: Record, columns: Columns) -> str | None:
+    """Returns the reason why a text of a record cannot be stored as UTF-8, or None.
+
+    The names of members of archives, and texts in some encodings, can have lone surrogates.
+    """
+    for name in columns.all:
+        value = record.values.get(name)
+        if isinstance(value, str) and not _is_valid_text(value):
+            return f"the column {name} has characters that UTF-8 cannot hold"
+    return None
+
+
+def _is_valid_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def make_column(values: list[Any]) -> pa.Array:

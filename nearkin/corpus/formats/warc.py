@@ -31,6 +31,8 @@ COLUMNS = ["text", *HEADERS, "status", "content_type"]
 TEXT_TYPES = ("text/", "application/xhtml", "application/xml", "application/json")
 """The beginnings of content types that are texts."""
 HTML_TYPES = ("text/html", "application/xhtml")
+NO_ENCODINGS = ("idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "unicode-escape")
+"""The names of codecs of Python that are not encodings of documents. Some take quadratic time."""
 SEPARATOR = b"\r\n\r\n"
 """The bytes after a record, which its length does not include if the file is not compressed."""
 COPIED = 1 << 20
@@ -132,7 +134,10 @@ def _parse_record(record: Any, columns: Columns) -> Record:
     if record.raw_stream.limit > 0 and not record.raw_stream.read(1):
         return Record(values, size, "the record is truncated")
     if columns.main_text and kind.startswith(HTML_TYPES):
-        text: str | None = extract_main_text(content, _charset_of(kind))
+        try:
+            text: str | None = extract_main_text(content, _charset_of(kind))
+        except ValueError as error:
+            return Record(values, size, str(error))
     else:
         text = _decode(content, _charset_of(kind))
     if text is None:
@@ -157,11 +162,15 @@ def _decode(content: bytes, charset: str | None) -> str | None:
     for name in ("utf-8", charset):
         try:
             # Python also has codecs that are not encodings of text, such as zip.
-            if name is not None and codecs.lookup(name)._is_text_encoding:
+            if name is not None and _is_encoding(codecs.lookup(name)):
                 return content.decode(name)
         except (LookupError, ValueError):
             continue
     return None
+
+
+def _is_encoding(codec: codecs.CodecInfo) -> bool:
+    return codec._is_text_encoding and codec.name not in NO_ENCODINGS
 
 
 class WarcWriter:

@@ -1,6 +1,8 @@
 """Avro files."""
 
+import io
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -65,3 +67,67 @@ def test_unknown_column_is_an_error_before_reading(
     assert run("dedup", path, "--text", "txt", "--out", tmp_path / "out") == app.USAGE
     assert "did you mean 'text'?" in capsys.readouterr().err
     assert read_texts(path, Columns(id="rank")) == TEXTS
+
+
+def add_block(path: Path, body: bytes) -> Path:
+    """Appends a block of one record to a file."""
+    content = path.read_bytes()
+    length = io.BytesIO()
+    fastavro.schemaless_writer(length, "long", len(body))
+    path.write_bytes(content + b"\x02" + length.getvalue() + body + content[-16:])
+    return path
+
+
+def write_field(path: Path, kind: Any, value: Any, codec: str = "null") -> Path:
+    """Writes one record with a text and another field."""
+    fields = [{"name": "text", "type": "string"}, {"name": "other", "type": kind}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [{"text": "a b c", "other": value}], codec=codec)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "codec", "body"),
+    [
+        ("null", None, "xz", b"\xff\xfe\xfd"),
+        ({"type": "int", "logicalType": "date"}, 0, "null", b"\x02x\xfe\xff\xff\xff\x0f"),
+    ],
+)
+def test_block_that_fastavro_cannot_read_is_damage(
+    kind: Any, value: Any, codec: str, body: bytes, tmp_path: Path
+) -> None:
+    path = add_block(write_field(tmp_path / "a.avro", kind, value, codec), body)
+    assert read_texts(path) == ["a b c"]
+    assert "the next block is damaged" in read_reasons(path)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        (["null", "Row"], None, "contains itself"),
+        ({"type": "array", "items": "null"}, [None], "take no bytes"),
+        (
+            {
+                "type": "array",
+                "items": {"type": "record", "name": "Empty", "fields": []},
+            },
+            [],
+            "take no bytes",
+        ),
+    ],
+)
+def test_schema_of_values_without_a_bound_is_refused(
+    kind: Any, value: Any, reason: str, tmp_path: Path
+) -> None:
+    path = write_field(tmp_path / "a.avro", kind, value)
+    assert read_texts(path) == []
+    assert reason in read_reasons(path)[0]
+
+
+def test_records_that_take_no_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "text", "type": "null"}]}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [{"text": None}])
+    assert "take no bytes" in read_reasons(path)[0]

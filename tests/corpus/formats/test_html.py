@@ -40,3 +40,18 @@ def test_page_that_is_too_large_is_rejected(tmp_path: Path) -> None:
     columns = Columns(main_text=True, document_limit=1000)
     assert read_texts(path, columns) == []
     assert len(read_reasons(path, columns)) == 1
+
+
+@pytest.mark.parametrize("charset", ["nonsense", "raw_unicode_escape", "undefined", "zip"])
+def test_encoding_that_browsers_do_not_know_is_detected(charset: str) -> None:
+    assert extract_main_text(b"<p>words \\ud800</p>", charset) == "words \\ud800"
+
+
+def test_page_that_is_nested_deeply_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.write_text("<div>" * 6000 + "words")
+    columns = Columns(main_text=True)
+    assert read_texts(path, columns) == []
+    assert "nested" in read_reasons(path, columns)[0]
+    path.write_text("<div>words</div>" * 6000)
+    assert len(read_texts(path, columns)) == 1

@@ -70,3 +70,11 @@ def test_large_header_is_refused_before_it_is_read(
         archive.addfile(tarfile.TarInfo("n" * 5000 + ".txt"))
     assert read_texts(path) == []
     assert "cannot be read" in read_reasons(path)[0]
+
+
+def test_name_that_is_not_utf8_costs_one_sample(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", TEXTS[:2])
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo("\udcff.txt"))
+    assert read_texts(path, Columns(id="key")) == TEXTS[:2]
+    assert "UTF-8" in read_reasons(path, Columns(id="key"))[0]

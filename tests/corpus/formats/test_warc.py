@@ -101,3 +101,26 @@ def test_missing_library_is_named_with_its_extra(
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtraError, match=r"require warcio; run .*\[warc\]"):
         read_texts(path)
+
+
+@pytest.mark.parametrize("main_text", [False, True])
+def test_charset_of_a_response_costs_at_most_this_response(main_text: bool, tmp_path: Path) -> None:
+    charsets = ["raw_unicode_escape", "punycode", "utf-7", "undefined", "nonsense", "a\x01b"]
+    responses = [
+        ("200 OK", f"text/html; charset={charset}", b"\xff\\ud800 +2AA- words")
+        for charset in charsets
+    ]
+    responses.append(("200 OK", "text/html", b"last words"))
+    path = write_responses(tmp_path / "a.warc.gz", responses)
+    columns = Columns(main_text=main_text)
+    texts = read_texts(path, columns)
+    assert texts[-1] == "last words"
+    assert len(texts) + len(read_reasons(path, columns)) == len(responses)
+
+
+def test_page_that_is_nested_deeply_is_one_rejected_row(tmp_path: Path) -> None:
+    pages = [b"<div>" * 6000 + b"words", b"last words"]
+    path = write_responses(tmp_path / "a.warc.gz", [("200 OK", "text/html", it) for it in pages])
+    columns = Columns(main_text=True)
+    assert read_texts(path, columns) == ["last words"]
+    assert "nested" in read_reasons(path, columns)[0]
