@@ -345,14 +345,23 @@ def find_passages(
 
 @kernel
 def find_short_texts(
-    tokens: np.ndarray, offsets: np.ndarray, words: KnownWords, out: np.ndarray
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    words: KnownWords,
+    most: int,
+    seen_by: np.ndarray,
+    counts: np.ndarray,
+    out: np.ndarray,
 ) -> np.int64:
-    """Writes the places of short texts.
+    """Writes the first places of short texts in each document.
 
     Args:
         tokens: Token hashes, uint64.
         offsets: First token of each document, and the end, int64 (documents + 1,).
         words: Words of suites, and the short texts.
+        most: Largest number of places of a text in a document.
+        seen_by: Position of the last document with each text, int64 (texts,), all -1 at first.
+        counts: Buffer, int64 (texts,).
         out: Array for the position of the document, the number of the text, that of its first
             token in the document, and the number of tokens, int64 (m, 4).
 
@@ -360,6 +369,7 @@ def find_short_texts(
         The number of places. If there are more than `out` has room for, the others are left out.
     """
     tokens, words = borrow(tokens), borrow(words)
+    seen_by, counts = borrow(seen_by), borrow(counts)
     found = I64(0)
     known = words.words
     if words.short.keys.shape[0] == 0:
@@ -377,7 +387,11 @@ def find_short_texts(
                 text = I64(-1)
                 if (lengths >> length) & U64(1):
                     text = match_short(tokens, U64(i), end, length, words.short)
-                if text >= I64(0):
+                if text >= I64(0) and seen_by[U64(text)] != I64(d):
+                    seen_by[U64(text)] = I64(d)
+                    counts[U64(text)] = I64(0)
+                if text >= I64(0) and counts[U64(text)] < I64(most):
+                    counts[U64(text)] += I64(1)
                     if found < out.shape[0]:
                         row = U64(found)
                         out[row, U64(0)] = I64(d)

@@ -14,7 +14,8 @@ from nearkin.winnowing.tokens import TokenPiece
 NEIGHBOUR_WORDS = 50
 """The number of words before and after a short text in which another field of the item must be."""
 MOST_PASSAGES = 64
-"""The number of passages that a document and a text share from which only longer ones count."""
+"""The number of passages that a document and a text share from which only longer ones count, and
+the number of places of a short text in a document that count."""
 FIRST_ROWS = 1 << 12
 
 
@@ -166,17 +167,22 @@ class Matcher:
         rows = FIRST_ROWS
         while True:
             out = np.empty((rows, 4), np.int64)
-            known = self._index.known_words
-            found = int(kernels.find_short_texts(piece.hashes, piece.offsets, known, out))
+            texts = len(self._index.short_order)
+            found = int(
+                kernels.find_short_texts(
+                    piece.hashes,
+                    piece.offsets,
+                    self._index.known_words,
+                    MOST_PASSAGES,
+                    np.full(texts, -1, np.int64),
+                    np.empty(texts, np.int64),
+                    out,
+                )
+            )
             if found <= rows:
                 break
             rows = found
-        seen: dict[tuple[int, int], int] = {}
         for position, text, start, length in out[:found].tolist():
-            times = seen.get((position, text), 0)
-            if times == MOST_PASSAGES:
-                continue
-            seen[position, text] = times + 1
             for item in self._index.short_order[text]:
                 hit = self._match_short(piece, position, start, length, item)
                 if hit is not None:

@@ -301,6 +301,23 @@ def test_actions_change_the_documents() -> None:
     assert repr(annotated) == ("<DecontaminationResult: 1 of 1 items in 1 of 2 documents>")
 
 
+def test_repeated_short_texts_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    find_short_texts = matching.kernels.find_short_texts
+
+    def find(*arguments: Any) -> int:
+        rows.append(int(find_short_texts(*arguments)))
+        return rows[-1]
+
+    monkeypatch.setattr(matching.kernels, "find_short_texts", find)
+    items = [{"question": "a " * words} for words in (4, 5, 7)]
+    found = nearkin.decontaminate(["a " * 9000, "b " * 9, "a " * 4], {"s": items}, workers=1)
+    assert found.documents["document"].to_pylist() == [0, 2]
+    assert found.items["hits"].to_pylist() == [2, 1, 1]
+    # Each text counts in 64 places of the first document, and one in one of the last.
+    assert sum(rows) == 3 * matching.MOST_PASSAGES + 1
+
+
 def test_several_suites_are_told_apart() -> None:
     other = "Which ship carried the first passengers over the frozen bay that winter, and why?"
     found = nearkin.decontaminate(
