@@ -75,13 +75,20 @@ class HubOutput:
         if url is None:
             return None
         place = PLACE.fullmatch(url["place"].rstrip("/"))
-        parts = url["place"].split("/")
+        parts = re.split("[/@]", url["place"])
         if place is None or any(part in (".", "..") for part in parts):
             raise UsageError(
                 f"{HUB}://{url['place']} cannot be an output; write "
                 f"{HUB}://datasets/ORG/NAME, and after it @BRANCH or /PATH if needed"
             )
-        return cls(place["repository"], place["branch"] or "main", place["path"] or "")
+        path = place["path"] or ""
+        top = path.partition("/")[0]
+        if UNTOUCHED.fullmatch(top):
+            raise UsageError(
+                f"{HUB}://{url['place']} cannot be an output, because {top} belongs to the "
+                "repository; choose another path"
+            )
+        return cls(place["repository"], place["branch"] or "main", path)
 
     @property
     def url(self) -> str:
@@ -110,6 +117,13 @@ class HubOutput:
             state = self._read_state()
         # Raises an error for a card whose section could not be updated.
         find_section(state.card)
+        try:
+            state.card.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"{CARD} of {self.repository} is not valid UTF-8 (byte {error.start}), so the hub "
+                "would refuse it; correct the file"
+            ) from error
         if state.files and not may_exist:
             raise UsageError(
                 f"{self.url} is not empty: it has {min(state.files)!r}; replace an earlier output "

@@ -171,5 +171,20 @@ def test_urls_of_outputs_are_parsed() -> None:
     assert place == HubOutput("kin/clean", "refs/pr/1", "a/b.csv")
     assert place.local == Path("clean/a/b.csv")
     assert HubOutput.parse("s3://bucket/x") is None
-    with pytest.raises(UsageError, match="cannot be an output"):
-        HubOutput.parse("hf://datasets/alone")
+    for name in ("alone", "kin/..@main/x", "kin/x/../y", "kin/x@.."):
+        with pytest.raises(UsageError, match="cannot be an output; write"):
+            HubOutput.parse(f"hf://datasets/{name}")
+    for name in ("README.md", ".gitattributes/x", "LICENSE"):
+        with pytest.raises(UsageError, match="belongs to the repository"):
+            HubOutput.parse(f"{REPOSITORY}/{name}")
+    assert HubOutput.parse(f"{REPOSITORY}/data/README.md") is not None
+
+
+def test_card_that_the_hub_would_refuse_is_found_before_the_run(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.add("kin/clean", {"README.md": b"# Caf\xe9"})
+    assert dedup() == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "README.md of kin/clean is not valid UTF-8 (byte 5)" in error
+    assert not (tmp_path / "clean").exists()
