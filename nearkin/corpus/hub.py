@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nearkin.corpus.file_names import COMPRESSION_SUFFIXES
 from nearkin.corpus.remote import HUB, loaded_driver_errors, make_listing_error
+from nearkin.corpus.table_folders import TableFolder, find_remote_table
 from nearkin.errors import MissingExtraError, UsageError
 
 try:
@@ -177,9 +178,13 @@ def _expand_pattern(filesystem: HfFileSystem, pattern: str) -> list[str]:
 
 def _find_all_data_files(filesystem: HfFileSystem, root: str) -> list[str]:
     """Returns the data files of the first kind that a dataset without configurations has."""
+    listed = filesystem.find(root)
+    table = find_remote_table(root, listed)
+    if table is not None:
+        raise TableFolder(f"{HUB}://{table.path}", table.format).make_error()
     paths = [
         path
-        for path in filesystem.find(root)
+        for path in listed
         if not any(part.startswith((".", "_")) for part in path[len(root) + 1 :].split("/"))
     ]
     for suffixes in DATA_SUFFIXES:

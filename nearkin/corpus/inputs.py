@@ -25,6 +25,13 @@ from nearkin.corpus.remote import (
     open_filesystem,
     parse_protocol,
 )
+from nearkin.corpus.table_folders import (
+    TableFolder,
+    detect_table,
+    find_remote_table,
+    find_table,
+    list_table_files,
+)
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
 from nearkin.setting_names import name_flag, name_setting
@@ -70,13 +77,21 @@ class Selection:
                     f"{list(patterns)!r}; give patterns such as '*.csv'"
                 )
 
+    def excludes(self, relative: str) -> bool:
+        """Returns whether a file or folder, or a folder above it, matches an `exclude` pattern.
+
+        Args:
+            relative: The path relative to its input.
+        """
+        return any(matches_pattern(relative, pattern) for pattern in self.exclude)
+
     def find_refusal(self, relative: str) -> str | None:
         """Returns the reason why the patterns leave a file out, or None.
 
         Args:
             relative: The path of the file relative to its input.
         """
-        if any(matches_pattern(relative, pattern) for pattern in self.exclude):
+        if self.excludes(relative):
             return f"it matches {name_setting('exclude')}"
         if self.include and not any(matches_pattern(relative, one) for one in self.include):
             return f"it matches no {name_setting('include')}"
@@ -214,6 +229,10 @@ class _InputSearch:
     selection: Selection
     skipped: list[SkippedPath] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
+    tables: dict[str, TableFolder | None] = field(default_factory=dict)
+    """The table that each folder belongs to in which a pattern matched files."""
+    table_files: dict[TableFolder, frozenset[str]] = field(default_factory=dict)
+    """The data files of the newest version of each table in which a pattern matched files."""
 
     def expand(self, given: str) -> list[str]:
         """Returns every file that one input names.
@@ -282,10 +301,32 @@ class _InputSearch:
             target = f"{folder}/{os.path.basename(match)}"  # noqa: PTH119
             if not self._is_regular_file(match) or not self._selects_file(match, match[top:]):
                 continue
+            if not self._is_current(match, target):
+                continue
             if not (recursive and target in real):
                 real.add(target)
                 files.append(match)
         return files
+
+    def _is_current(self, path: str, target: str) -> bool:
+        """Returns False if a file is in the folder of a table, and not in its newest version.
+
+        Args:
+            path: The path of the file.
+            target: The path without links to folders.
+        """
+        folder = os.path.dirname(target)  # noqa: PTH120
+        if folder not in self.tables:
+            self.tables[folder] = find_table(folder)
+        table = self.tables[folder]
+        if table is None:
+            return True
+        if table not in self.table_files:
+            self.table_files[table] = frozenset(list_table_files(table))
+        if target in self.table_files[table]:
+            return True
+        self.skip(path, f"it is not in the newest version of {table.description}")
+        return False
 
     def _walk_folder(self, folder: str) -> Iterator[str]:
         """Yields every file below a folder."""
@@ -305,6 +346,13 @@ class _InputSearch:
                 folders.clear()
                 continue
             seen.add((status.st_dev, status.st_ino))
+            is_top = parent == folder or os.path.islink(parent)  # noqa: PTH114
+            real = os.path.realpath(parent)
+            table = find_table(real) if is_top else detect_table(real)
+            if table is not None:
+                folders.clear()
+                yield from self._find_table_files(table, parent, folder)
+                continue
             folders[:] = sorted(
                 name
                 for name in folders
@@ -319,6 +367,26 @@ class _InputSearch:
                     and self._selects_file(path, relative)
                 ):
                     yield path
+
+    def _find_table_files(self, table: TableFolder, folder: str, top: str) -> Iterator[str]:
+        """Yields the files of the newest version of a table that are below a folder.
+
+        Args:
+            table: The table.
+            folder: The folder of the table, or a folder inside it.
+            top: The input that was searched.
+        """
+        start = len(top.rstrip("/")) + 1
+        if folder != top and self.selection.excludes(folder[start:]):
+            self.skip(folder, f"it matches {name_setting('exclude')}")
+            return
+        real = os.path.realpath(folder)
+        for target in list_table_files(table):
+            if not target.startswith(f"{real}/"):
+                continue
+            path = f"{folder.rstrip('/')}{target[len(real) :]}"
+            if self._selects_file(path, path[start:]):
+                yield path
 
     def _listing_error_handler(self, top: str) -> "_ListingErrorHandler":
         return _ListingErrorHandler(self, top)
@@ -387,17 +455,36 @@ class _InputSearch:
             if MAGIC & set(path):
                 names = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
             elif filesystem.isdir(path):
-                names = [
-                    name for name in filesystem.find(path) if self._visible_in(path, name, given)
-                ]
+                listed = filesystem.find(path)
+                self._refuse_remote_tables(given, path, listed)
+                names = [name for name in listed if self._visible_in(path, name, given)]
             else:
                 names = [path] if filesystem.exists(path) else []
                 self.named.update(make_url(given, name) for name in names)
+        except UsageError:
+            raise
         except (OSError, ValueError) as error:
             raise make_listing_error(given, error) from error
         except loaded_driver_errors() as error:
             raise make_listing_error(given, error) from error
         return names
+
+    def _refuse_remote_tables(self, given: str, path: str, names: Sequence[str]) -> None:
+        """Refuses a listing with the files of a table.
+
+        Args:
+            given: The URL that was listed.
+            path: Its path in its file system.
+            names: The paths of the files below it.
+
+        Raises:
+            UsageError: If there is a table that `exclude` does not leave out.
+        """
+        read = [name for name in names if not self.selection.excludes(name[len(path) :].strip("/"))]
+        table = find_remote_table(path, read)
+        if table is not None:
+            url = hide_password(make_url(given, table.path))
+            raise TableFolder(url, table.format).make_error()
 
     def _visible_in(self, folder: str, name: str, given: str) -> bool:
         if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):
