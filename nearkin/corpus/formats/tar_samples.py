@@ -3,6 +3,7 @@
 A sample consists of consecutive members whose names are equal up to the first dot.
 """
 
+import copy
 import io
 import tarfile
 import zlib
@@ -56,7 +57,7 @@ class TarSamples(RecordFormat):
         with file.open_decompressed() as stream:
             try:
                 with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedHeader) as archive:
-                    members = (member for member in archive if member.isfile())
+                    members = (member for member in archive if not member.isdir())
                     for key, sample in groupby(members, lambda member: split_name(member.name)[0]):
                         yield _read_sample(archive, key, sample, columns, needed, whole=whole)
             except (tarfile.TarError, zlib.error) as error:
@@ -125,6 +126,8 @@ def _read_sample(
     for member in members:
         size += member.size
         extension = split_name(member.name)[1]
+        if not member.isfile():
+            fault = fault or f"the member .{extension} is a link or a device; store its content"
         if size > UNFOLDED_SHARE * columns.document_limit:
             fault = fault or f"the sample is larger than {UNFOLDED_SHARE} documents may be"
             stored = []
@@ -134,13 +137,27 @@ def _read_sample(
             continue
         content = _read_member(archive, member)
         if whole:
-            stored.append((member, content))
+            stored.append((_make_plain(member), content))
         if extension in needed:
             try:
                 _set_values(values, extension, content)
             except ValueError as error:
                 fault = f"the member .{extension} cannot be read: {error}"
     return Record(values, size, fault, stored if whole else None)
+
+
+def _make_plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Returns a member as one that is stored whole, without the headers of sparse files."""
+    headers = {
+        name: value
+        for name, value in member.pax_headers.items()
+        if name not in ("path", "size") and not name.startswith("GNU.sparse.")
+    }
+    plain = copy.copy(member)
+    plain.pax_headers = headers
+    if member.issparse():
+        plain.type = tarfile.REGTYPE
+    return plain
 
 
 def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:

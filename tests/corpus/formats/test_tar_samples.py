@@ -78,3 +78,41 @@ def test_name_that_is_not_utf8_costs_one_sample(tmp_path: Path) -> None:
         archive.addfile(tarfile.TarInfo("\udcff.txt"))
     assert read_texts(path, Columns(id="key")) == TEXTS[:2]
     assert "UTF-8" in read_reasons(path, Columns(id="key"))[0]
+
+
+def test_sample_with_a_link_is_rejected(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", TEXTS[:2])
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo("shard/0002.txt"))
+        link = tarfile.TarInfo("shard/0002.jpg")
+        link.type = tarfile.SYMTYPE
+        link.linkname = "/etc/hosts"
+        archive.addfile(link)
+    assert read_texts(path) == TEXTS[:2]
+    assert read_reasons(path) == ["the member .jpg is a link or a device; store its content"]
+
+
+def test_copy_of_a_sparse_member_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    content = b"4\n0\n3\n9\n3\n12\n0\n12\n0\n".ljust(512, b"\0") + b"abcdef"
+    headers = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "0.jpg",
+        "GNU.sparse.realsize": "12",
+    }
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, stored, pax_headers in (
+            ("sparse/0.jpg", content, headers),
+            ("0.txt", TEXTS[0].encode(), {}),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(stored)
+            member.pax_headers = pax_headers
+            archive.addfile(member, io.BytesIO(stored))
+    with tarfile.open(deduplicate(path)) as copy:
+        assert copy.getnames() == ["0.jpg", "0.txt"]
+        assert not any(member.issparse() for member in copy)
+        picture = copy.extractfile("0.jpg")
+        assert picture is not None
+        assert picture.read() == b"abc\0\0\0\0\0\0def"
