@@ -33,6 +33,9 @@ DELIVERY_SECONDS = 30.0
 """The maximum time until the brokers have stored a dead letter, in seconds."""
 READ_BYTES = 64 << 20
 """The maximum size of messages that are fetched ahead, in bytes."""
+LETTER_BYTES = 1_000_000_000
+"""The maximum size of dead letters, in bytes. The default of librdkafka is less than what brokers
+accept from other producers, whose messages could then not become dead letters."""
 SHORTEST_SESSION = 6.0
 """The shortest session that brokers accept by default, in seconds."""
 KEY_FIELD = "key"
@@ -118,7 +121,14 @@ class KafkaSource:
         }
         session = round(idle * 1000)
         try:
-            self._producer = Producer({**settings, "acks": "all", "enable.idempotence": True})
+            self._producer = Producer(
+                {
+                    "message.max.bytes": LETTER_BYTES,
+                    **settings,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                }
+            )
             self._consumer = Consumer(
                 {
                     **settings,
@@ -296,7 +306,8 @@ class KafkaSource:
 def _decode_fields(key: bytes | None, value: bytes | None) -> Mapping[str, bytes] | None:
     """Returns the fields of a message: those of its JSON object, and its key.
 
-    A value that is not a JSON object has no fields. A message without a value is a deletion.
+    A value that is not a JSON object, or is nested very deeply, has no fields. A message
+    without a value is a deletion.
 
     Examples:
         >>> _decode_fields(b"7", b'{"text": "the cat", "vector": [1, 2], "id": null}')
@@ -311,9 +322,14 @@ def _decode_fields(key: bytes | None, value: bytes | None) -> Mapping[str, bytes
         parsed = None
     if not isinstance(parsed, dict):
         return {}
-    for name, content in parsed.items():
-        if content is not None:
-            fields[name] = content.encode() if isinstance(content, str) else orjson.dumps(content)
+    try:
+        for name, content in parsed.items():
+            if content is not None:
+                is_text = isinstance(content, str)
+                fields[name] = content.encode() if is_text else orjson.dumps(content)
+    except orjson.JSONEncodeError:
+        # orjson reads values that are nested more deeply than those that it writes.
+        return {}
     return fields
 
 

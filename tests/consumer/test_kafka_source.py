@@ -73,6 +73,26 @@ def test_documents_are_stored_and_poison_messages_become_dead_letters(
         assert b"must have one of the fields" in dict(letters[0].headers())["nearkin-reason"]
 
 
+def test_messages_that_are_nested_deeply_or_large_become_dead_letters(
+    address: str, producer: Any
+) -> None:
+    topic = f"documents-{next(NUMBERS)}"
+    large = Producer({"bootstrap.servers": address, "message.max.bytes": 2_000_000})
+    nested = b'{"text": "a b c", "other": ' + b"[" * 500 + b"]" * 500 + b"}"
+    for value in (nested, bytes(1_040_000), b'{"text": "the last text"}'):
+        large.produce(topic, value, key="d0", partition=0)
+    assert large.flush(10) == 0
+    with Index.open("memory://") as index:
+        with KafkaSource(f"kafka://{address}/{topic}") as source:
+            counts = Consumer(source, IndexSink(index), SETTINGS).run(until_empty=True)
+        assert ids_of(index) == ["d0"]
+    assert counts.dead == 2
+    assert sorted(len(letter.value()) for letter in read_topic(address, f"{topic}.dead", 2)) == [
+        len(nested),
+        1_040_000,
+    ]
+
+
 def test_events_that_were_not_acknowledged_are_delivered_again(address: str, topic: str) -> None:
     url = f"kafka://{address}/{topic}"
     with KafkaSource(url, "crashing", idle=6) as source:
