@@ -1,5 +1,7 @@
 """Requests of a browser for pages of the console."""
 
+import json
+
 from starlette.testclient import TestClient
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
@@ -50,7 +52,9 @@ def console_response(client: TestClient, output: str, *inputs: object, **state: 
         "state": fields,
         "changedPropIds": [inputs[0][0]],  # type: ignore[index]
     }
-    answer = client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN)
+    headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
+    content = json.dumps(body)
+    answer = client.post("/console/_dash-update-component", content=content, headers=headers)
     assert answer.status_code == 200
     return answer.text
 

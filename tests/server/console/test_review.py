@@ -90,6 +90,8 @@ def test_a_contradiction_is_reported_and_the_pair_is_asked_again(client: TestCli
         {"position": -1},
         {"position": "x"},
         {"pairs": [["a", "x" * 5000]]},
+        {"pairs": [["a", "\ud800"]]},
+        {"position": float("inf")},
         {"scope": "\x1fdecided:x"},
         {"scope": None},
     ],

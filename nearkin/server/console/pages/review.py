@@ -55,9 +55,9 @@ class ReviewState(NamedTuple):
             ProblemError: If it is not what a page of the console sends.
         """
         try:
-            pairs = [(validate_name(a, "id"), validate_name(b, "id")) for a, b in data["pairs"]]
+            pairs = [(_parse_id(a), _parse_id(b)) for a, b in data["pairs"]]
             state = cls(validate_name(data["scope"], "scope"), pairs, int(data["position"]))
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ProblemError(
                 "invalid-request", "the answer names no pair of this page; load the page again"
             ) from error
@@ -70,6 +70,17 @@ class ReviewState(NamedTuple):
     def store(self) -> Component:
         """Returns the state as a part of the page."""
         return dcc.Store(id="review-state", data=self._asdict())
+
+
+def _parse_id(value: Any) -> str:
+    """Returns an id that a browser sent.
+
+    Raises:
+        ProblemError: If it is not a valid id.
+        TypeError, ValueError or AttributeError: If it is not a text, or has lone surrogates.
+    """
+    value.encode("utf-8")
+    return validate_name(value, "id")
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
