@@ -18,6 +18,7 @@ from nearkin.corpus.file_names import (
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import (
+    EXTRAS,
     HUB,
     loaded_driver_errors,
     make_listing_error,
@@ -454,6 +455,12 @@ class _InputSearch:
         try:
             if MAGIC & set(path):
                 names = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
+                folder = _fixed_folder(path, is_file=False)
+                log = f"{folder}_delta_log/"
+                # A listing over HTTP is a page, which servers need not have.
+                if parse_protocol(given) not in EXTRAS and filesystem.isdir(log):
+                    self._refuse_remote_tables(given, folder, [log])
+                self._refuse_remote_tables(given, folder, names)
             elif filesystem.isdir(path):
                 listed = filesystem.find(path)
                 self._refuse_remote_tables(given, path, listed)

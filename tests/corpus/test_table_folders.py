@@ -85,6 +85,12 @@ def test_table_in_object_storage_is_refused(marker: str) -> None:
         for given in ("memory://lake", "memory://lake/t"):
             with pytest.raises(UsageError, match=r"table memory://lake/t as files: .* removed"):
                 find_inputs([given])
+        patterns = ["memory://lake/**"]
+        if marker.startswith("_delta_log"):
+            patterns.append("memory://lake/t/*.jsonl")
+        for given in patterns:
+            with pytest.raises(UsageError, match="table memory://lake/t as files"):
+                find_inputs([given])
         with pytest.raises(UsageError, match="no files match"):
             find_inputs(["memory://lake"], Selection(exclude=("t",)))
     finally:
