@@ -231,11 +231,13 @@ class ContaminationTables:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about suites with items that cannot be found."""
-        return [
+        """Warnings about suites without items, and with items that cannot be found."""
+        rows = self.suites.to_pylist()
+        empty = [f"the suite {row['suite']} has no items" for row in rows if not row["items"]]
+        return empty + [
             f"{row['not_searched']:,} of {row['items']:,} items of the suite {row['suite']} are "
             "too short or too common to be found, or cannot be read"
-            for row in self.suites.to_pylist()
+            for row in rows
             if row["not_searched"]
         ]
 

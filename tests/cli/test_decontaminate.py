@@ -83,6 +83,16 @@ def test_contamination_above_the_allowed_share_ends_with_exit_code_3(
     assert run("decontaminate", *options_of(files, out), *options, "--resume") == code
 
 
+def test_suite_without_items_is_named_in_a_warning(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text("name,question\n")
+    options = (*options_of(files, tmp_path / "out"), "--against", empty, "--fail-above", 1)
+    assert run("decontaminate", *options) == 0
+    assert "the suite empty has no items" in " ".join(capsys.readouterr().err.split())
+
+
 def test_actions_write_the_documents(files: tuple[Path, Path], tmp_path: Path) -> None:
     expected = {
         "drop": ["b"],
