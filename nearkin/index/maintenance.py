@@ -99,7 +99,7 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
             keys = session.documents.keys_of(scope, posted)
             postings += sum(map(len, keys))
             problems += _bucket_problems(store, posted, keys)
-        fingerprints = _check_fingerprints(index, entries)
+        fingerprints = _check_fingerprints(index, entries, may_lack=before["evicted"] > 0)
         postings += fingerprints.postings
         problems += fingerprints.problems
     counts = store.counts()
@@ -261,10 +261,15 @@ class _FingerprintCheck(NamedTuple):
     problems: list[IntegrityProblem]
 
 
-def _check_fingerprints(index: Index, entries: list[Entry]) -> _FingerprintCheck:
+def _check_fingerprints(index: Index, entries: list[Entry], *, may_lack: bool) -> _FingerprintCheck:
     """Verifies the fingerprints of the passages of documents, if the index has them.
 
-    One that is missing from a full bucket was evicted, which is not a problem.
+    One that was evicted from a full bucket is not a problem. The bucket need not be full any more.
+
+    Args:
+        index: The index.
+        entries: The documents, with their content.
+        may_lack: Whether postings of the store were evicted.
     """
     session = index._session
     passages = session.searcher.passages
@@ -275,7 +280,7 @@ def _check_fingerprints(index: Index, entries: list[Entry]) -> _FingerprintCheck
     problems = []
     for entry, count, size in _read_buckets(session.store, entries, keys):
         found += count
-        if count == 0 and size < session.settings.bucket_capacity:
+        if count == 0 and not may_lack and size < session.settings.bucket_capacity:
             problems.append(IntegrityProblem(NO_FINGERPRINT, entry.scope, entry.id))
         elif count > 1:
             problems.append(IntegrityProblem("twice in a bucket", entry.scope, entry.id))

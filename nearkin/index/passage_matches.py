@@ -52,7 +52,8 @@ class PassageMatches:
         candidates: Number of stored documents that share a fingerprint with the text.
         compared: Number of candidates that were compared with the text.
         complete: True if no document with a passage can be missing, except beyond `top`. False if
-            a bound ended the search: candidates were left out, or a bucket was full.
+            a bound ended the search: candidates were left out, or a bucket is full. Documents that
+            left a full bucket stay missing after others were removed from it.
     """
 
     documents: tuple[PassageMatch, ...]

@@ -280,6 +280,21 @@ def test_removed_documents_leave_no_fingerprints_of_others() -> None:
     assert np.unique(store_of(index).posting_portion(None, 1000).words).size > 0
 
 
+def test_fingerprints_that_left_a_full_bucket_are_no_damage(opened: Opener, url: str) -> None:
+    if count_shards(url) > 1:
+        pytest.skip("an index of passages has one store")
+    index = opened(passages=4, bucket_capacity=5, threshold=0.95)
+    text = "one two three four five six seven eight"
+    for number in range(8):
+        index.upsert("s", f"{text} e{number} f{number}", f"d{number}")
+    found = index.passages("s", text, 100)
+    assert (len(found.documents), found.complete) == (5, False)
+    for number in range(5, 8):
+        index.remove("s", f"d{number}")
+    report = check_index(index)
+    assert report.sound, report
+
+
 def test_expired_documents_leave_no_fingerprints(clock: Clock) -> None:
     fields = {"record_ttl": 100.0, "bucket_ttl": 50.0, "clock": clock}
     index = nk.Index.open("memory://", passages=4, **fields)  # type: ignore[arg-type]
