@@ -10,8 +10,9 @@ from nearkin.decontamination.kernels import (
     HashLookup,
     KnownTexts,
     KnownWords,
-    fill_word_table,
     hash_parts,
+    make_word_table,
+    number_words,
     set_bits,
 )
 from nearkin.decontamination.suites import Suites, run_counts
@@ -130,16 +131,12 @@ class SuiteIndex:
     @cached_property
     def word_table(self) -> tuple[np.ndarray, np.uint64]:
         """The table of the words for `scan_documents`, of which each thread needs a copy."""
-        bits = (2 * len(self.words)).bit_length() + 1
-        table = np.zeros((1 << bits, 4), np.uint64)
-        shift = np.uint64(64 - bits)
-        fill_word_table(self.words, table, shift)
-        return table, shift
+        return make_word_table(self.words)
 
     @cached_property
     def word_numbers(self) -> np.ndarray:
         """The position in `words` of each word of the suites, int64."""
-        return np.searchsorted(self.words, self.suites.tokens)
+        return number_words(self.suites.tokens, self.words)
 
     def tokens_of(self, part: int) -> np.ndarray:
         """Returns the hashes of the words of a part, uint64.

@@ -154,6 +154,61 @@ def fill_word_table(words: np.ndarray, table: np.ndarray, shift: np.uint64) -> N
         table[at, U64(1)] = i + U64(1)
 
 
+def make_word_table(words: np.ndarray) -> tuple[np.ndarray, np.uint64]:
+    """Returns a table of words, and the number of bits by which a hash is shifted to give its row.
+
+    Args:
+        words: Distinct hashes of words, uint64 (n,).
+
+    Returns:
+        The table, as described in `fill_word_table`, and the shift.
+    """
+    bits = (2 * len(words)).bit_length() + 1
+    table = np.zeros((1 << bits, 4), np.uint64)
+    shift = U64(64 - bits)
+    fill_word_table(words, table, shift)
+    return table, shift
+
+
+@kernel
+def find_words(
+    tokens: np.ndarray, table: np.ndarray, shift: np.uint64, numbers: np.ndarray
+) -> None:
+    """Looks up the numbers of words.
+
+    Args:
+        tokens: Hashes of words that are in the table, uint64 (n,).
+        table: Result of `fill_word_table`.
+        shift: Number of bits that a hash is shifted to give its first row.
+        numbers: Array for the numbers, int64 (n,).
+    """
+    mask = U64(table.shape[0]) - U64(1)
+    for i in range(U64(tokens.shape[0])):
+        at = tokens[i] >> shift
+        while table[at, U64(0)] != tokens[i] or table[at, U64(1)] == U64(0):
+            at = (at + U64(1)) & mask
+        numbers[i] = I64(table[at, U64(1)] - U64(1))
+
+
+def number_words(tokens: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Returns the position of each word among distinct words, int64 (n,).
+
+    A table is several times faster than `numpy.searchsorted` and `numpy.unique` on millions.
+
+    Args:
+        tokens: Hashes of words, uint64 (n,), all of which are among `words`.
+        words: Distinct hashes of words, uint64 (w,).
+
+    Examples:
+        >>> number_words(np.array([7, 5, 7], np.uint64), np.array([5, 7], np.uint64)).tolist()
+        [1, 0, 1]
+    """
+    table, shift = make_word_table(words)
+    numbers = np.empty(len(tokens), np.int64)
+    find_words(tokens, table, shift, numbers)
+    return numbers
+
+
 @kernel
 def begins_short_text(
     tokens: np.ndarray,

@@ -338,8 +338,9 @@ def _rarity_of(words: np.ndarray, items: np.ndarray, count: int) -> np.ndarray:
     """
     if not len(words):
         return np.empty(0, np.float32)
-    different, codes = np.unique(words, return_inverse=True)
-    pairs = sorted_unique(codes.astype(np.int64) * count + items)
+    different = sorted_unique(words)
+    codes = kernels.number_words(words, different)
+    pairs = sorted_unique(codes * count + items)
     frequencies = np.bincount(pairs // count, minlength=len(different))
     rarity = np.log((count + 1) / frequencies) / np.log(count + 1)
     return np.asarray(rarity[codes], np.float32)
