@@ -33,7 +33,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.related_documents import with_related_documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.result_schema import GROUPS, RELATED
+from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
@@ -308,7 +308,8 @@ class DedupResult:
 
         The columns are id_a, id_b, similarity, kept_a and kept_b (whether each document is kept),
         cluster_a and cluster_b (the ids of the kept documents of their clusters). One document
-        represents a group of exact duplicates.
+        represents a group of exact duplicates. With a reference, `matched_in` says whether
+        document b is of the `reference` or of `this run`.
 
         Raises:
             UsageError: If the run has no option `related`.
@@ -320,7 +321,8 @@ class DedupResult:
                 f"{name_setting('related', 0.6)}, for example"
             )
         batches = result_tables.related_batches(finished.run, clustering)
-        return ResultTable(pa.Table.from_batches(batches, RELATED))
+        schema = result_tables.related_schema(finished.run)
+        return ResultTable(pa.Table.from_batches(batches, schema))
 
     @check_arguments
     def cluster_columns(self, document_weights: str = "none") -> ResultTable:

@@ -78,6 +78,9 @@ RELATED = pa.schema(
     ]
 )
 """The table of related documents: one row for each scored pair of different clusters."""
+RELATED_AGAINST = RELATED.append(pa.field("matched_in", pa.string()))
+"""The table of related documents of a run with a reference. `matched_in` says where document b is.
+A document of the reference is kept, and its cluster is its own id."""
 RELATED_FILE = "related.parquet"
 GROUPS = pa.schema(
     [

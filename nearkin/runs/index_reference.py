@@ -13,7 +13,7 @@ from nearkin.corpus import Batch, Columns
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.places import places_of
-from nearkin.engine.local.reference_matches import ReferenceMatches
+from nearkin.engine.local.reference_matches import ComparedReference, ReferenceMatches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import ReferenceStats
@@ -30,10 +30,33 @@ from nearkin.spec import find_spec_difference
 
 
 class _Found(NamedTuple):
-    """The matches of some documents of a run."""
+    """Documents of a run, each with a document of the index."""
 
     documents: list[int]
     matches: list[Match]
+
+    def add(self, document: int, match: Match) -> None:
+        """Adds a document of the run with one of the index."""
+        self.documents.append(document)
+        self.matches.append(match)
+
+    def to_matches(self) -> ReferenceMatches:
+        """Returns the matches as arrays."""
+        return ReferenceMatches(
+            documents=np.array(self.documents, np.int64),
+            similarity=np.array([match.similarity for match in self.matches], np.float64),
+            is_exact=np.zeros(len(self.matches), bool),
+            ids=pa.array([match.id for match in self.matches], pa.large_string()),
+        )
+
+
+class _FoundInIndex(NamedTuple):
+    """The documents of an index that some documents of a run repeat, or are related to."""
+
+    same: _Found
+    """The document that each one repeats."""
+    related: _Found
+    """The documents that the others are related to."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +162,31 @@ class IndexReference:
                 f"documents as duplicates from {options.threshold:g}; run with {wanted}, or "
                 "rebuild the index with a lower threshold"
             )
+        self._require_related(index, options, name)
 
-    def compare(self, run: LocalRun, number: int) -> tuple[ReferenceMatches, ReferenceStats]:
+    def _require_related(self, index: Index, options: RunOptions, name: str) -> None:
+        """Requires that an index finds what a run would count as related.
+
+        Raises:
+            IncompatibleError: If it would miss some of them.
+        """
+        if options.related is None:
+            return
+        wanted = name_setting("related", options.related)
+        least = index.settings.related
+        if least is None:
+            raise IncompatibleError(
+                f"{name} was created without {name_setting('related')}, so that related documents "
+                f"would be missed; build an index with {wanted}, or leave the option out"
+            )
+        if least > options.related:
+            raise IncompatibleError(
+                f"{name} finds no related documents below {least:g}, and the run asks for those "
+                f"from {options.related:g}; run with {name_setting('related', least)}, or build an "
+                f"index with {wanted}"
+            )
+
+    def compare(self, run: LocalRun, number: int) -> ComparedReference:
         """Searches for the first document of each exact group, as `DocumentReference` describes.
 
         Args:
@@ -150,37 +196,48 @@ class IndexReference:
         documents = run.documents()
         wanted = np.flatnonzero(run.first_of_groups() & ~documents.matchless)
         places = places_of(documents.files[wanted], documents.rows[wanted])
-        found: list[_Found] = []
+        found: list[_FoundInIndex] = []
         with self._open(run.options) as index:
 
-            def search(numbered: tuple[np.ndarray, Batch]) -> _Found:
+            def search(numbered: tuple[np.ndarray, Batch]) -> _FoundInIndex:
                 return self._search(index, run, *numbered)
 
             batches = _number_batches(read_content(run.corpus, run.columns, places), wanted)
             found.extend(ordered_map(search, batches, run.options.workers))
             has_scope = self.scope in index.iterate_scopes()
             stored = index.counts()["records"] if has_scope else 0
-        matches = [match for part in found for match in part.matches]
-        numbers = [document for part in found for document in part.documents]
-        near = ReferenceMatches(
-            documents=np.array(numbers, np.int64),
-            similarity=np.array([match.similarity for match in matches]),
-            is_exact=np.zeros(len(matches), bool),
-            ids=pa.array([match.id for match in matches], pa.large_string()),
-        )
-        return near, ReferenceStats(references=1, documents=stored, compared=len(near))
+        near = ReferenceMatches.concatenate([part.same.to_matches() for part in found])
+        related = ReferenceMatches.concatenate([part.related.to_matches() for part in found])
+        stats = ReferenceStats(references=1, documents=stored, compared=len(near))
+        return ComparedReference(near, related, stats)
 
-    def _search(self, index: Index, run: LocalRun, numbers: np.ndarray, batch: Batch) -> _Found:
-        """Returns the matches of the documents of a batch that reach the threshold of the run."""
+    def _search(
+        self, index: Index, run: LocalRun, numbers: np.ndarray, batch: Batch
+    ) -> _FoundInIndex:
+        """Returns what an index has for the documents of a batch.
+
+        The threshold of the run can be above that of the index. Matches between them are related.
+        """
         documents = documents_of(batch.documents[run.columns.content])
-        found = _Found([], [])
+        found = _FoundInIndex(_Found([], []), _Found([], []))
+        least = run.options.related
         most = index.settings.max_batch
         for start in range(0, len(documents), most):
-            matches = index.match_many(self.scope, documents[start : start + most])
-            for number, match in zip(numbers[start : start + most], matches, strict=True):
+            part = documents[start : start + most]
+            matches = index.match_many(self.scope, part)
+            others: list[list[Match]] = [[]] * len(part)
+            if least is not None:
+                others = index.related_many(self.scope, part)
+            rows = zip(numbers[start : start + most].tolist(), matches, others, strict=True)
+            for number, match, related in rows:
                 if match is not None and match.similarity >= run.options.threshold:
-                    found.documents.append(int(number))
-                    found.matches.append(match)
+                    found.same.add(number, match)
+                    continue
+                named = {} if match is None else {match.id: match}
+                named.update((other.id, other) for other in related)
+                for other in named.values():
+                    if least is not None and other.similarity >= least:
+                        found.related.add(number, other)
         return found
 
 

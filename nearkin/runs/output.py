@@ -18,7 +18,7 @@ from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RecordedOptions
-from nearkin.engine.result_schema import PAIRS, RELATED, RELATED_FILE
+from nearkin.engine.result_schema import PAIRS, RELATED_FILE
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.collect import summary_counts
@@ -247,7 +247,8 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
     result_tables.write_batches(folder / "pairs.parquet", schema, pairs)
     if clustering.linked is not None:
         related = result_tables.related_batches(run, clustering)
-        result_tables.write_batches(folder / RELATED_FILE, RELATED, related)
+        schema = result_tables.related_schema(run)
+        result_tables.write_batches(folder / RELATED_FILE, schema, related)
     shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
     second_measure = run.options.parsed_second_measure
     if second_measure is not None:

@@ -157,12 +157,6 @@ def require_comparable(options: RunOptions) -> None:
             "the reference are compared by the threshold alone; leave out "
             f"{name_setting('accept')} and {name_setting('max_lost')}, or {against}"
         )
-    if options.related is not None:
-        raise UsageError(
-            f"{name_setting('related', options.related)} cannot be combined with {against}: "
-            "documents of the reference are compared by the threshold alone, so documents related "
-            "to them would be missed; leave one out"
-        )
     if options.groups_by_value:
         name = "url" if options.same is None else "same"
         raise UsageError(
@@ -180,6 +174,25 @@ def require_comparable(options: RunOptions) -> None:
             f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
             f"{against}: vectors of the reference are not compared, so duplicates would be missed; "
             "run twice, once for each measure"
+        )
+
+
+def require_comparable_over_spark(options: RunOptions) -> None:
+    """Requires that the options of a run over Spark have a meaning with a reference.
+
+    Args:
+        options: Options of the run.
+
+    Raises:
+        UsageError: If an option contradicts a reference.
+    """
+    require_comparable(options)
+    if options.related is not None:
+        raise UsageError(
+            f"{name_setting('related', options.related)} cannot be combined with "
+            f"{name_setting('against')} over Spark, where documents of the reference are compared "
+            "by the threshold alone, so documents related to them would be missed; run on one "
+            "machine, or leave one out"
         )
 
 
@@ -210,7 +223,10 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
                 f"{name_setting('against')}; leave it out"
             )
         return None
-    require_comparable(request.options)
+    if request.uses_signatures:
+        require_comparable(request.options)
+    else:
+        require_comparable_over_spark(request.options)
     indexes = _open_indexes(request)
     urls = find_store_urls(request.paths)
     paths = [path for path in request.paths if path not in urls]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus.columns import FIELDS
 from nearkin.decisions import Decisions
-from nearkin.engine.result_schema import RELATED_FILE
+from nearkin.engine.result_schema import MATCHED_IN, RELATED_FILE
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import ReopenedRun
 from nearkin.keys import HashKey
@@ -23,6 +23,8 @@ from nearkin.spec import FINGERPRINT
 
 PAIR_TABLES = ("pairs.parquet", RELATED_FILE)
 """The tables whose pairs are reviewed. Only a run with related documents has the second one."""
+PLACE = "matched_in"
+"""The column that says whether document b is of the reference, in a run with one."""
 SCHEMA = pa.schema(
     [
         ("id_a", pa.large_string()),
@@ -128,8 +130,13 @@ def _list_pairs(folder: Path, threshold: float) -> Iterator[_ListedPair]:
         if not path.exists():
             continue
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=["id_a", "id_b", "similarity"]):
-                columns = (column.to_pylist() for column in batch.columns)
+            names = ["id_a", "id_b", "similarity"]
+            has_places = PLACE in file.schema_arrow.names
+            for batch in file.iter_batches(columns=[*names, PLACE] if has_places else names):
+                if has_places:
+                    # Documents of the reference are not of the run, and are not decided about.
+                    batch = batch.filter(pc.equal(batch[PLACE], MATCHED_IN[1]))
+                columns = (batch[name].to_pylist() for name in names)
                 for id_a, id_b, similarity in zip(*columns, strict=True):
                     if similarity is not None:
                         first, second = sorted((id_a, id_b))

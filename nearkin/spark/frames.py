@@ -47,7 +47,7 @@ from nearkin.runs.parameters import (
     spec_of,
     with_contents,
 )
-from nearkin.runs.reference import columns_of_reference, require_comparable
+from nearkin.runs.reference import columns_of_reference, require_comparable_over_spark
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
@@ -455,7 +455,7 @@ def _require_reference(
         raise UsageError(
             "against= cannot be combined with extend= and merge_parts=True; leave one out"
         )
-    require_comparable(options)
+    require_comparable_over_spark(options)
     _require_columns(reference, columns_of_reference(columns, options))
 
 

@@ -20,7 +20,13 @@ from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runs.run_record import RunRecord
 from nearkin.runtime.progress import Silent
-from tests.engine.reference_oracle import dedup_by_oracle, make_texts, read_rows, share_texts
+from tests.engine.reference_oracle import (
+    dedup_by_oracle,
+    make_texts,
+    read_rows,
+    share_texts,
+    similarity_of,
+)
 
 THRESHOLD = 0.6
 OLD = make_texts(31, 60)
@@ -86,6 +92,46 @@ def test_documents_of_an_index_are_a_reference(tmp_path: Path, store: str, only:
         index.export(tmp_path / "after.parquet")
     before = pq.read_table(tmp_path / "before.parquet")
     assert pq.read_table(tmp_path / "after.parquet") == before
+
+
+@pytest.mark.parametrize("least", [0.2, 0.1])
+def test_related_documents_of_an_index_are_those_of_its_files(
+    tmp_path: Path, store: str, least: float
+) -> None:
+    """Representatives that differ, of an index whose setting is that of the run or a lower one."""
+    leaders: list[tuple[str, str]] = []
+    for id, text in zip(STORED["id"].to_pylist(), OLD, strict=True):
+        if text and all(similarity_of(text, other) < THRESHOLD for _, other in leaders):
+            leaders.append((id, text))
+    url = f"sqlite:///{tmp_path / 'related.db'}"
+    settings: dict[str, Any] = {"related": least, "bands": 128, "rows": 1}
+    with nk.Index.open(url, threshold=THRESHOLD, **settings) as index:
+        index.upsert_many("web", [text for _, text in leaders], [id for id, _ in leaders])
+    pq.write_table(
+        pa.table({"id": [id for id, _ in leaders], "text": [text for _, text in leaders]}),
+        tmp_path / "leaders.parquet",
+    )
+    # Matches of the index below the threshold of the run are related, too.
+    options = {"threshold": 0.7, "related": 0.2}
+    dedup(tmp_path, "index", url, **options)
+    dedup(tmp_path, "files", str(tmp_path / "leaders.parquet"), scope=None, **options)
+    names = ["id", "kept", "matched_in", "similarity", "outcome"]
+    index_clusters = read_clusters(tmp_path, "index").select(names)
+    assert index_clusters == read_clusters(tmp_path, "files").select(names)
+    related = pq.read_table(tmp_path / "index" / "related.parquet")
+    # The index names at most ten representatives of a document, beside its match.
+    assert related == pq.read_table(tmp_path / "files" / "related.parquet")
+    assert set(related["matched_in"].to_pylist()) == {"reference", "this run"}
+
+
+def test_an_index_that_would_miss_related_documents_is_refused(tmp_path: Path, store: str) -> None:
+    with pytest.raises(IncompatibleError, match=r"was created without `related`.*related=0\.5"):
+        dedup(tmp_path, "out", store, related=0.5)
+    url = f"sqlite:///{tmp_path / 'related.db'}"
+    nk.Index.open(url, threshold=THRESHOLD, related=0.5).close()
+    with pytest.raises(IncompatibleError, match=r"no related documents below 0\.5.*from 0\.4"):
+        dedup(tmp_path, "out", url, related=0.4)
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_index_and_files_are_compared_together(tmp_path: Path, store: str) -> None:

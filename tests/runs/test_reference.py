@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus
+from nearkin.decisions import Decisions
 from nearkin.engine.local import reference as local_reference
 from nearkin.engine.local import run as local_run
 from nearkin.engine.local import sketching
@@ -19,7 +20,9 @@ from nearkin.loading import load_run
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.job import Job
+from nearkin.runs.reference import ReferenceRequest, open_references
 from nearkin.runs.reopen import audit_run
+from nearkin.runs.review_queue import collect_review_queue
 from nearkin.runs.run_record import RunRecord, read_run_record
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.progress import Silent
@@ -115,6 +118,61 @@ def test_saved_signatures_are_not_sketched_again(
     monkeypatch.setattr(sketching, "sketch_corpus", record_names)
     dedup(new, tmp_path / "out", tmp_path / "saved", bands=64, rows=2)
     assert sketched == ["new.parquet"]
+
+
+def read_related(out: Path) -> list[dict[str, Any]]:
+    return pq.read_table(out / "related.parquet").to_pylist()
+
+
+def test_related_documents_of_a_saved_run_are_those_of_its_kept_files(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    new, old = files
+    options = {"related": 0.2, "bands": 128, "rows": 1}
+    dedup(old, tmp_path / "saved", None, save_signatures=True, save_hashes=True, **options)
+    record = dedup(new, tmp_path / "run", tmp_path / "saved", **options)
+    dedup(new, tmp_path / "files", tmp_path / "saved" / "kept", **options)
+    assert clusters_of(tmp_path / "run") == clusters_of(tmp_path / "files")
+    rows = read_related(tmp_path / "run")
+    assert rows == read_related(tmp_path / "files")
+    assert {row["matched_in"] for row in rows} == {"reference", "this run"}
+    assert record.counts["related_pairs"] == len(rows)
+    queue = collect_review_queue(tmp_path / "run", Decisions(), 1000)
+    in_run = {
+        frozenset((row["id_a"], row["id_b"])) for row in rows if row["matched_in"] != "reference"
+    }
+    scored = pq.read_table(tmp_path / "run" / "pairs.parquet").to_pylist()
+    in_run |= {frozenset((row["id_a"], row["id_b"])) for row in scored}
+    assert {frozenset((pair.id_a, pair.id_b)) for pair in queue.pairs} == in_run
+
+
+def test_related_documents_over_spark_are_refused_with_a_reference(
+    files: tuple[Path, Path],
+) -> None:
+    _, old = files
+    request = ReferenceRequest(
+        (str(old),), Columns(id="id"), RunOptions(related=0.5), uses_signatures=False
+    )
+    with pytest.raises(UsageError, match=r"related=0\.5 cannot be combined with .*over Spark"):
+        open_references(request)
+
+
+def test_resumed_run_keeps_the_related_documents_of_the_reference(
+    tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = files
+    dedup(new, tmp_path / "whole", old, related=0.2)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("interrupted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_run.LocalRun, "elect_documents", fail)
+        with pytest.raises(RuntimeError):
+            dedup(new, tmp_path / "out", old, related=0.2)
+    dedup(new, tmp_path / "out", old, related=0.2, resume=True)
+    assert clusters_of(tmp_path / "out") == clusters_of(tmp_path / "whole")
+    assert read_related(tmp_path / "out") == read_related(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("case", ["words", "chars", "resumed"])

@@ -21,7 +21,11 @@ from nearkin.engine.banding import build_band_keys
 from nearkin.engine.local.candidates import SignatureComparison
 from nearkin.engine.local.documents import Documents, arrays_of, take_values
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
-from nearkin.engine.local.reference_matches import ReferenceMatches, expand_groups
+from nearkin.engine.local.reference_matches import (
+    ComparedReference,
+    ReferenceMatches,
+    expand_groups,
+)
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
 from nearkin.engine.local.work_folder import WorkFolder
@@ -29,7 +33,7 @@ from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Ver
 from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
 from nearkin.lsh.slot_bands import Banding
-from nearkin.packed_pairs import isin_sorted, unpack_pairs
+from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.threads import ordered_map
 
@@ -61,15 +65,15 @@ class SavedSignatures:
 class DocumentReference(Protocol):
     """Documents that the documents of a run are compared with."""
 
-    def compare(self, run: LocalRun, number: int) -> tuple[ReferenceMatches, ReferenceStats]:
+    def compare(self, run: LocalRun, number: int) -> ComparedReference:
         """Finds the first documents of exact groups that repeat one of the reference.
+
+        With the option `related`, those that are related to one are found, too. A document may
+        have several matches.
 
         Args:
             run: Run whose exact duplicates are grouped.
             number: Position of the reference among those of the run.
-
-        Returns:
-            The matches, several for some documents, and the statistics.
         """
 
 
@@ -89,7 +93,7 @@ class Reference:
     saved: SavedSignatures | None = None
     kept: np.ndarray | None = None
 
-    def compare(self, run: LocalRun, number: int) -> tuple[ReferenceMatches, ReferenceStats]:
+    def compare(self, run: LocalRun, number: int) -> ComparedReference:
         """Compares the documents of a run, as `DocumentReference` describes.
 
         Args:
@@ -125,8 +129,10 @@ class ReferenceMatcher:
     references: Sequence[DocumentReference]
     only_reference: bool = False
 
-    def match(self, run: LocalRun) -> tuple[ReferenceMatches, ReferenceStats]:
+    def match(self, run: LocalRun) -> ComparedReference:
         """Finds the documents that repeat one of a reference, each with its best match.
+
+        The related documents are those that repeat none.
 
         Args:
             run: Run whose exact duplicates are grouped.
@@ -134,13 +140,20 @@ class ReferenceMatcher:
         parts = []
         stats = ReferenceStats()
         for number, reference in enumerate(self.references):
-            matches, counts = reference.compare(run, number)
-            parts.append(matches)
-            stats = stats.add(counts)
+            compared = reference.compare(run, number)
+            parts.append(compared)
+            stats = stats.add(compared.stats)
         representative = np.asarray(run.work.load("representative"))
-        best = expand_groups(ReferenceMatches.concatenate(parts).best(), representative)
+        matches = ReferenceMatches.concatenate([part.matches for part in parts])
+        best = expand_groups(matches.best(), representative)
+        related = ReferenceMatches.concatenate([part.related for part in parts])
+        related = related.without(best.documents)
+        if self.only_reference:
+            # Exact duplicates are kept, and each of them is related.
+            related = expand_groups(related.in_order(), representative)
         exact = int(np.count_nonzero(best.is_exact))
-        return best, replace(stats, exact=exact, near=len(best) - exact)
+        stats = replace(stats, exact=exact, near=len(best) - exact)
+        return ComparedReference(best, related.in_order(), stats)
 
 
 class _ReferenceComparison:
@@ -218,7 +231,7 @@ class _ReferenceComparison:
             reference.saved.evidence.require_all_unchanged()
         return cls(run, reference, sketched, folder / "pairs")
 
-    def match(self) -> tuple[ReferenceMatches, ReferenceStats]:
+    def match(self) -> ComparedReference:
         """Returns the matches of the run's documents, several for some, and the statistics."""
         exact = self._match_copies()
         is_open = ~np.isin(np.arange(len(self._ours.documents)), exact.documents)
@@ -230,7 +243,12 @@ class _ReferenceComparison:
             ours, theirs = self._select_by_keys(ours, theirs, banding)
         theirs = self._without_copies(theirs)
         pairs_run = self._compare(ours, theirs, banding)
-        near = self._read_matches(pairs_run, ours, theirs)
+        near = self._read_matches(pairs_run.scored(), ours, theirs)
+        no_pairs = ScoredPairs.concatenate([])
+        has_related = self._run.options.related is not None
+        related = self._read_matches(
+            pairs_run.related_pairs() if has_related else no_pairs, ours, theirs
+        )
         stats = ReferenceStats(
             references=1,
             documents=self._size,
@@ -239,7 +257,7 @@ class _ReferenceComparison:
             hot_buckets=pairs_run.hot_buckets,
         )
         shutil.rmtree(self._folder, ignore_errors=True)
-        return ReferenceMatches.concatenate([exact, near]), stats
+        return ComparedReference(ReferenceMatches.concatenate([exact, near]), related, stats)
 
     def _banding(self) -> Banding | None:
         """Returns the bands of both sides, or None if all pairs of both sides are compared."""
@@ -386,9 +404,8 @@ class _ReferenceComparison:
         pairs_run.verify()
         return pairs_run
 
-    def _read_matches(self, pairs_run: LocalRun, ours: _Side, theirs: _Side) -> ReferenceMatches:
-        """Returns the scored pairs of a run over both sides as matches."""
-        scored = pairs_run.scored()
+    def _read_matches(self, scored: ScoredPairs, ours: _Side, theirs: _Side) -> ReferenceMatches:
+        """Returns scored pairs of the run over both sides as matches."""
         own, other = unpack_pairs(np.asarray(scored.pairs))
         similarity = np.asarray(scored.similarity)
         matched = theirs.selected[other - len(ours.selected)]

@@ -1,15 +1,30 @@
 """The documents of a run that repeat a document of a reference."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
 from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.stats import ReferenceStats
 
 REFERENCE_PREFIX = "against"
 """The beginning of the names of the files of matches, in a work folder."""
+RELATED_PREFIX = "against-related"
+"""The beginning of the names of the files of related documents, in a work folder."""
+
+
+class ComparedReference(NamedTuple):
+    """The result of a comparison of the documents of a run with those of a reference."""
+
+    matches: "ReferenceMatches"
+    """The documents that repeat one of the reference."""
+    related: "ReferenceMatches"
+    """The documents that are related to one, in a run with the option `related`. A document can
+    have several. Those that repeat one of the reference may be left out."""
+    stats: ReferenceStats
 
 
 @dataclass(frozen=True)
@@ -72,14 +87,25 @@ class ReferenceMatches:
             >>> best.documents.tolist(), best.ids.to_pylist()
             ([2, 4], ['c', 'a'])
         """
+        ordered = self.in_order()
+        is_first = np.ones(len(ordered), bool)
+        is_first[1:] = ordered.documents[1:] != ordered.documents[:-1]
+        return ordered.select(np.flatnonzero(is_first))
+
+    def in_order(self) -> "ReferenceMatches":
+        """Returns the matches by document, each document's in the order that `best` describes."""
         by_id = pa.compute.sort_indices(self.ids).to_numpy()
         rank = np.empty(len(self), np.int64)
         rank[by_id] = _number_groups(self.ids.take(by_id))
-        order = np.lexsort((rank, -self.similarity, ~self.is_exact, self.documents))
-        ordered = self.documents[order]
-        is_first = np.ones(len(order), bool)
-        is_first[1:] = ordered[1:] != ordered[:-1]
-        return self.select(order[is_first])
+        return self.select(np.lexsort((rank, -self.similarity, ~self.is_exact, self.documents)))
+
+    def without(self, documents: np.ndarray) -> "ReferenceMatches":
+        """Returns the matches of other documents.
+
+        Args:
+            documents: Numbers of the documents whose matches are left out, int64.
+        """
+        return self.select(np.flatnonzero(~np.isin(self.documents, documents)))
 
     def save(self, work: WorkFolder, prefix: str = REFERENCE_PREFIX) -> None:
         """Saves the matches in a work folder.
@@ -118,14 +144,23 @@ def expand_groups(matches: ReferenceMatches, representative: np.ndarray) -> Refe
     """Returns the matches of all members of the exact groups whose first documents matched.
 
     Args:
-        matches: Matches of first documents.
+        matches: Matches of first documents, several for some of them, by document.
         representative: First document of the group of each document, uint32 (n,).
+
+    Examples:
+        >>> matches = ReferenceMatches(
+        ...     np.array([0, 0]), np.array([0.9, 0.8]), np.zeros(2, bool),
+        ...     pa.array(["a", "b"], pa.large_string()),
+        ... )
+        >>> expanded = expand_groups(matches, np.array([0, 1, 0]))
+        >>> expanded.documents.tolist(), expanded.ids.to_pylist()
+        ([0, 0, 2, 2], ['a', 'b', 'a', 'b'])
     """
-    row_of = np.full(len(representative), -1, np.int64)
-    row_of[matches.documents] = np.arange(len(matches))
-    rows = row_of[representative]
-    members = np.flatnonzero(rows >= 0)
-    return replace(matches.select(rows[members]), documents=members)
+    first = np.searchsorted(matches.documents, representative, "left")
+    counts = np.searchsorted(matches.documents, representative, "right") - first
+    members = np.repeat(np.arange(len(representative)), counts)
+    rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return replace(matches.select(rows), documents=members)
 
 
 def _number_groups(ordered: pa.Array) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Related documents: those that resemble a document of another cluster, below the threshold.
 
 A run with the option `related` keeps the pairs from that similarity on. The pairs of duplicates
-make clusters, and all pairs of different clusters link documents.
+make clusters, and all pairs of different clusters link documents. With a reference, the documents
+that do not repeat one of its documents are also linked to those that they are related to.
 """
 
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ def with_related_documents(run: LocalRun, clustering: Clustering) -> Clustering:
         is_linked[first] = True
         is_linked[second] = True
         pairs += len(related.pairs)
+    in_reference = run.related_in_reference()
+    is_linked[in_reference.documents] = True
+    pairs += len(in_reference)
     return replace(clustering, linked=LinkedDocuments(is_linked, pairs))
 
 

@@ -27,6 +27,7 @@ from nearkin.engine.result_schema import (
     OUTCOMES,
     PAIRS,
     RELATED,
+    RELATED_AGAINST,
 )
 from nearkin.packed_pairs import unpack_pairs
 
@@ -130,8 +131,15 @@ def _name_entries(blocked: ReferenceMatches, start: int, end: int) -> pa.Array:
     return blocked.ids.take(pa.array(rows, mask=rows < 0))
 
 
+def related_schema(run: LocalRun) -> pa.Schema:
+    """Returns the schema of the table of related documents. With a reference, it says where."""
+    return RELATED_AGAINST if run.has_reference else RELATED
+
+
 def related_batches(run: LocalRun, clustering: Clustering) -> Iterator[pa.RecordBatch]:
     """Yields the table of related documents, ordered by the numbers of the documents.
+
+    The pairs of the run come first, then those with documents of the reference.
 
     Args:
         run: Run with the option `related`.
@@ -154,7 +162,24 @@ def related_batches(run: LocalRun, clustering: Clustering) -> Iterator[pa.Record
                 take_values(ids, leader[first]),
                 take_values(ids, leader[second]),
             ]
-            yield pa.record_batch(columns, schema=RELATED)
+            if run.has_reference:
+                columns.append(pa.array([MATCHED_IN[1]] * len(first), pa.string()))
+            yield pa.record_batch(columns, schema=related_schema(run))
+    in_reference = run.related_in_reference()
+    for start in range(0, len(in_reference), most_rows):
+        documents = in_reference.documents[start : start + most_rows]
+        others = in_reference.ids[start : start + most_rows]
+        columns = [
+            take_values(ids, documents),
+            others,
+            pa.array(in_reference.similarity[start : start + most_rows]),
+            pa.array(kept[documents]),
+            pa.array(np.ones(len(documents), bool)),
+            take_values(ids, leader[documents]),
+            others,
+            pa.array([MATCHED_IN[0]] * len(documents), pa.string()),
+        ]
+        yield pa.record_batch(columns, schema=RELATED_AGAINST)
 
 
 def _add_matches(

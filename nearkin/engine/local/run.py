@@ -49,7 +49,11 @@ from nearkin.engine.local.payload_batches import (
     PayloadSource,
     SignaturePayloads,
 )
-from nearkin.engine.local.reference_matches import ReferenceMatches
+from nearkin.engine.local.reference_matches import (
+    RELATED_PREFIX,
+    ComparedReference,
+    ReferenceMatches,
+)
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.saved_sets import write_sets
 from nearkin.engine.local.token_runs import build_token_runs, load_token_runs
@@ -114,8 +118,8 @@ class DocumentMatcher(Protocol):
     def only_reference(self) -> bool:
         """True if the documents of the run are not compared with each other."""
 
-    def match(self, run: "LocalRun") -> tuple[ReferenceMatches, ReferenceStats]:
-        """Finds the documents that repeat one of the reference.
+    def match(self, run: "LocalRun") -> ComparedReference:
+        """Finds the documents that repeat one of the reference, or are related to one.
 
         Args:
             run: Run whose exact duplicates are grouped.
@@ -388,20 +392,34 @@ class LocalRun(Run):
         return self.matcher is not None
 
     def match_reference(self) -> ReferenceStats:
-        """Saves the documents that repeat a document of the reference in the work folder."""
+        """Saves the documents that repeat a document of the reference in the work folder.
+
+        With the option `related`, those that are related to one are saved, too.
+        """
         assert self.matcher is not None
-        matches, stats = self.matcher.match(self)
+        matches, related, stats = self.matcher.match(self)
         if self.blocker is not None:
-            is_open = ~np.isin(matches.documents, self.blocked().documents)
-            matches = matches.select(np.flatnonzero(is_open))
+            matches = matches.without(self.blocked().documents)
+            related = related.without(self.blocked().documents)
             exact = int(np.count_nonzero(matches.is_exact))
             stats = replace(stats, exact=exact, near=len(matches) - exact)
         matches.save(self.work)
+        if self.options.related is not None:
+            related.save(self.work, RELATED_PREFIX)
         return stats
 
     def matches(self) -> ReferenceMatches:
         """Returns the documents that repeat a document of the reference."""
         return ReferenceMatches.load(self.work)
+
+    def related_in_reference(self) -> ReferenceMatches:
+        """Returns the documents that are related to one of the reference, by their numbers.
+
+        There are none without a reference or the option `related`.
+        """
+        if self.matcher is None or self.options.related is None:
+            return ReferenceMatches.concatenate([])
+        return ReferenceMatches.load(self.work, RELATED_PREFIX)
 
     @property
     def pair_scope(self) -> PairScope:

@@ -13,6 +13,7 @@ from tests.engine.reference_oracle import (
     make_texts,
     read_rows,
     share_texts,
+    similarity_of,
 )
 
 BANDS: dict[str, Any] = {"bands": 64, "rows": 2}
@@ -58,6 +59,82 @@ def test_result_equals_brute_force(
     in_run = result.statistics["removed_exact"] + result.statistics["removed_near"]
     assert in_run == removed.count("this run")
     assert result.kept.tolist() == [row.kept for row in want]
+
+
+def find_firsts(table: pa.Table, *, longest: bool, block_by: str | None) -> set[str]:
+    """Returns the ids that represent groups of exact duplicates: the longest, or the smallest."""
+    groups: dict[tuple[str, ...], tuple[int, bytes, str]] = {}
+    for row in table.to_pylist():
+        key = (row[block_by] if block_by else "", *row["text"].lower().split())
+        size = -len(row["text"].encode()) if longest else 0
+        entry = (size, row["id"].encode(), row["id"])
+        groups[key] = min(groups.get(key, entry), entry)
+    return {id for _, _, id in groups.values()}
+
+
+def relate_by_oracle(
+    new: pa.Table, old: pa.Table, clusters: list[dict[str, Any]], related: float, **options: Any
+) -> list[tuple[str, str, float, str, str, str]]:
+    """Returns the rows of related documents: ids, similarity, place, and the clusters of both."""
+    only, block_by = options["only"], options["block_by"]
+    rows = {row["id"]: row for row in clusters}
+    firsts = set(rows) if only else find_firsts(new, longest=True, block_by=block_by)
+    open_rows = [row for row in new.to_pylist() if rows[row["id"]]["matched_in"] != "reference"]
+    open_rows = [row for row in open_rows if row["id"] in firsts]
+    known = find_firsts(old, longest=False, block_by=block_by)
+    links = []
+    for number, a in enumerate(open_rows):
+        cluster = rows[a["id"]]["cluster"]
+        in_run = [] if only else open_rows[number + 1 :]
+        pairs = [(b, "this run", rows[b["id"]]["cluster"]) for b in in_run]
+        # An id can be that of a cluster of the run, and of another document of the reference.
+        pairs = [pair for pair in pairs if pair[2] != cluster]
+        pairs += [(b, "reference", b["id"]) for b in old.to_pylist() if b["id"] in known]
+        for b, place, other_cluster in pairs:
+            similarity = similarity_of(a["text"], b["text"])
+            if similarity >= related and (block_by is None or a[block_by] == b[block_by]):
+                links.append((a["id"], b["id"], similarity, place, cluster, other_cluster))
+    return links
+
+
+@pytest.mark.parametrize("bands", [{}, {"bands": 128, "rows": 1}], ids=["all pairs", "bands"])
+@pytest.mark.parametrize(("only", "block_by"), [(False, None), (True, None), (False, "block")])
+def test_related_documents_of_the_reference_are_those_of_brute_force(
+    only: bool, block_by: str | None, bands: dict[str, Any]
+) -> None:
+    new, old = make_tables(5)
+    options: dict[str, Any] = {"id": "id", "against": old, "threshold": 0.85, "block_by": block_by}
+    plain = nk.dedup(new, only_against=only, **options, **bands)
+    result = nk.dedup(new, only_against=only, related=0.2, **options, **bands)
+    clusters = result.clusters.arrow.to_pylist()
+    assert result.clusters.arrow.drop_columns("outcome") == plain.clusters.arrow
+    expected = relate_by_oracle(new, old, clusters, 0.2, only=only, block_by=block_by)
+    names = ["id_a", "id_b", "similarity", "matched_in", "cluster_a", "cluster_b"]
+    links = result.related.arrow
+    found = [tuple(row[name] for name in names) for row in links.to_pylist()]
+    assert sorted(found) == sorted(expected)
+    linked = {link[0] for link in expected}
+    linked |= {link[1] for link in expected if link[3] == "this run"}
+    is_kept = {row["id"]: row["kept"] for row in clusters}
+    for row in clusters:
+        outcome = "related" if row["id"] in linked else "new"
+        assert row["outcome"] == (outcome if row["kept"] else "same")
+    for row in links.to_pylist():
+        assert row["kept_a"] == is_kept[row["id_a"]]
+        assert row["kept_b"] == (row["matched_in"] == "reference" or is_kept[row["id_b"]])
+    places = {"reference"} if only else {"reference", "this run"}
+    assert {link[3] for link in expected} == places
+    assert {row["outcome"] for row in clusters} == {"same", "related", "new"}
+    assert result.statistics["related_pairs"] == len(expected)
+
+
+def test_related_vectors_of_the_reference_are_found() -> None:
+    old = {"id": ["r"], "v": [[1.0, 0.0]]}
+    new = {"id": ["same", "related", "new"], "v": [[1.0, 0.01], [1.0, 0.7], [0.0, 1.0]]}
+    options: dict[str, Any] = {"measure": "cosine", "vector": "v", "threshold": 0.95, "id": "id"}
+    result = nk.dedup(new, against=old, only_against=True, related=0.75, **options)
+    assert result.clusters["outcome"].to_pylist() == ["same", "related", "new"]
+    assert result.related["id_b"].to_pylist() == ["r"]
 
 
 def test_result_depends_on_neither_threads_nor_memory_nor_portions(

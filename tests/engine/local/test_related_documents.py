@@ -233,7 +233,6 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"related": 0.6, "verify": "none"}, "needs similarities of pairs"),
     ({"related": 1.5, "accept": "safe"}, "related=1.5 is out of range; it must be above 0"),
     ({"related": 0.97, "measure": "simhash", "distance": 3}, "below the threshold 0.953125"),
-    ({"related": 0.6, "against": ["a b c"]}, "related=0.6 cannot be combined with `against`"),
 ]
 
 

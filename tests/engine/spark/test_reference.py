@@ -130,6 +130,7 @@ def test_contradictory_references_are_refused(
         ({"against": frame, "extend": "saved"}, "cannot be combined with extend="),
         ({"against": frame, "merge_parts": True}, "cannot be combined with extend="),
         ({"against": frame, "across": "block"}, "whatever their source is"),
+        ({"against": frame, "related": 0.5}, "related=0.5 cannot be combined.*over Spark"),
         ({"against": frame.drop("text")}, "has no column 'text'"),
         ({"against": tables[1]}, "not a Spark DataFrame"),
     ]
