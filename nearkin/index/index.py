@@ -6,18 +6,16 @@ is in `search`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
-from nearkin.index.deciding import DecisionSteps
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
-from nearkin.index.expiry import Expiry
 from nearkin.index.opening import open_index, require_used_resources
-from nearkin.index.parts import DocumentParts
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session, with_frequencies
@@ -30,6 +28,9 @@ from nearkin.spec import Spec
 if TYPE_CHECKING:
     from nearkin.blocklist.blocklist import Blocklist
     from nearkin.decisions import Decision, Decisions
+    from nearkin.index.deciding import DecisionSteps
+    from nearkin.index.expiry import Expiry
+    from nearkin.index.parts import DocumentParts
     from nearkin.index.stores.base import Store
     from nearkin.sketch.resources import SpecResources
 
@@ -54,10 +55,26 @@ class Index(IndexReader):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._removals = Removals(session)
-        self._expiry = Expiry(session)
         self._upserts = Upserts(session, self._removals)
-        self._parts = DocumentParts(session, self.upsert)
-        self._decisions = DecisionSteps(session, self._removals)
+
+    @cached_property
+    def _expiry(self) -> "Expiry":
+        # few programs expire documents, receive them in parts, or store decisions
+        from nearkin.index.expiry import Expiry
+
+        return Expiry(self._session)
+
+    @cached_property
+    def _parts(self) -> "DocumentParts":
+        from nearkin.index.parts import DocumentParts
+
+        return DocumentParts(self._session, self.upsert)
+
+    @cached_property
+    def _decisions(self) -> "DecisionSteps":
+        from nearkin.index.deciding import DecisionSteps
+
+        return DecisionSteps(self._session, self._removals)
 
     @classmethod
     @check_arguments

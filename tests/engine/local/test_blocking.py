@@ -239,7 +239,6 @@ def test_a_killed_run_is_resumed_with_the_same_list_only(
         (["--blocklist", "absent"], "no such blocklist"),
         (["--blocklist", "docs.parquet"], "not a blocklist"),
         (["--blocklist", "list", "--shingle", "words:5"], "whose n is 3"),
-        (["--blocklist", "list", "--engine", "spark"], "--engine spark cannot be combined"),
         (["--blocklist", "list", "--audit"], "--audit cannot be combined"),
         (["--blocklist", "list", "--document-weights", "sqrt"], "exclude each other"),
     ],
