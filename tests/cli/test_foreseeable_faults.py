@@ -53,7 +53,8 @@ def test_path_that_may_not_be_used_is_one_sentence(
     url = f"sqlite:///{tmp_path / 'kin.db'}"
     assert run("index", "info", "--store", url) == app.FAILED
     message = capsys.readouterr().err
-    assert f"cannot use '{tmp_path / 'kin.db'}': Permission denied; correct the path" in message
+    path = tmp_path / "kin.db"
+    assert f"cannot use the index file {path}: Permission denied; correct the path" in message
     assert message.count("\n") == 1
 
 

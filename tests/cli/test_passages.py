@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from nearkin.errors import RunError
-from nearkin.passages.run import PassageRun
+from nearkin.passages.run import PieceMapper
 from nearkin.report.terminal.passages import print_passages
 from nearkin.runs import passages
 from tests.cli.conftest import run
@@ -103,7 +103,7 @@ def test_resumed_run_does_not_read_again_what_finished_stages_have_read(
     with monkeypatch.context() as broken:
         broken.setattr(passages, "PassageTables", fail)
         assert run("passages", *options) == 1
-    monkeypatch.setattr(PassageRun, "_map_pieces", fail)
+    monkeypatch.setattr(PieceMapper, "map", fail)
     assert run("passages", *options, "--resume") == 0
     assert pq.read_table(tmp_path / "out" / "passages.parquet").num_rows == 2
 
