@@ -132,6 +132,7 @@ def format_line(decision: Decision) -> str:
     """Returns a decision with a time as a line of JSON.
 
     Examples:
+        >>> from datetime import UTC
         >>> at = datetime(2026, 5, 1, tzinfo=UTC)
         >>> json.loads(format_line(Decision("a", "b", Verdict.SAME, "ada", at)))["at"]
         '2026-05-01T00:00:00.000000+00:00'

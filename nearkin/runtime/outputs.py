@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from nearkin.errors import UsageError
+from nearkin.redaction import redact
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import (
     PRIVATE_FILE,
@@ -71,13 +72,19 @@ def work_folder_of(out: Path) -> Path:
     """Returns the folder in which an output is made until it is complete.
 
     Raises:
-        UsageError: If `out` is a URL, the root of the file system or inside the work folder of a
-            run, or its path is not UTF-8.
+        UsageError: If `out` is a URL or has a password, is the root of the file system or inside
+            the work folder of a run, or its path is not UTF-8.
     """
     if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
         raise UsageError(
             f"{out} cannot be an output: outputs are local, and this is a URL; give a path with "
             f"{name_setting('out')} and copy it"
+        )
+    shown = redact(os.fspath(out))
+    if shown != os.fspath(out):
+        raise UsageError(
+            f"{shown} cannot be an output: it looks like the address of a server with a password; "
+            f"give a path with {name_setting('out')}"
         )
     place = _make_absolute(out)
     try:

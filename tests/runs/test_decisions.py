@@ -122,12 +122,9 @@ def test_output_that_would_replace_the_decisions_is_refused(tmp_path: Path, inpu
     assert decisions.exists()
 
 
-def test_command_takes_decisions_and_refuses_spark(
+def test_command_takes_decisions(
     tmp_path: Path, inputs: Path, decisions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["dedup", str(inputs), "--id", "id", "--decisions", str(decisions), "--out"]
     assert run_command([*arguments, str(tmp_path / "out")]) == 0
     assert "3 of 3 documents kept" in " ".join(capsys.readouterr().err.split())
-    assert run_command([*arguments, str(tmp_path / "other"), "--engine", "spark"]) == 2
-    message = " ".join(capsys.readouterr().err.split())
-    assert "--engine spark cannot be combined with --decisions" in message

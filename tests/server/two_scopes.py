@@ -56,10 +56,21 @@ QUERIES: dict[str, list[str]] = {
         "?cursor=x",
     ],
 }
+PAGES = ("", "live", "try", "clusters", "review", "tuning", "buckets", "shadow", "audit")
 VALUES: dict[str, list[Any]] = {
     "url.pathname": [
         f"/console/{page}"
-        for page in ("", "live", "try", "clusters", "tuning", "buckets", "shadow", "audit")
+        for page in (
+            "",
+            "live",
+            "try",
+            "clusters",
+            "review",
+            "tuning",
+            "buckets",
+            "shadow",
+            "audit",
+        )
     ],
     "url.search": [
         "",
@@ -74,6 +85,12 @@ VALUES: dict[str, list[Any]] = {
     "search-text.n_submit": [1],
     "search-text.value": [*TEXTS, *IDS, "word", OTHER_WORD],
     "search-scope.data": SCOPES,
+    "review-same.n_clicks": [1],
+    "review-different.n_clicks": [None],
+    "review-unsure.n_clicks": [None],
+    "review-state.data": [
+        {"scope": scope, "pairs": [list(IDS[:2])], "position": 0} for scope in SCOPES
+    ],
     "tune-threshold.value": [0.8],
     "tune-recall.value": [0.9, 2],
     "tune-k.value": [128],
