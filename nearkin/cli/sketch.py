@@ -28,7 +28,8 @@ COMMON_OPTIONS = (
 def write_signature_rows(path: Path) -> None:
     """Writes the signatures of a file to standard output, one JSON object a line.
 
-    Each object has the fingerprint of the Spec, so that signatures of two Specs can be told apart.
+    Each object has the fingerprint of the Spec, because signatures of different Specs cannot be
+    compared.
 
     Args:
         path: The signature file.

@@ -26,7 +26,7 @@ SIMPLE_READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProto
 FULL_READER = (
     'pyarrow.table(deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t"))'
 )
-"""What reads Delta tables with features that change rows or names of columns."""
+"""The call that reads Delta tables with features that change rows or names of columns."""
 
 
 class TableFormat(Enum):

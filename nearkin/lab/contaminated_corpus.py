@@ -27,7 +27,7 @@ INSTRUCTION_WORDS = 40
 CONTENT_WORDS = 20
 """The number of words after the instruction, in a question and in a document of the template."""
 PLANTED_EVERY = 50
-"""In one of so many documents, an item is planted, unless it begins with the instruction."""
+"""One in so many documents contains an item, unless it begins with the instruction."""
 TEMPLATE_EVERY = 15
 """One in so many documents, and one in so many items, begins with the instruction."""
 EMBEDDING_FACTOR = 10

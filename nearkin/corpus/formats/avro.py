@@ -26,7 +26,7 @@ DAMAGE = (
     struct.error,
     zlib.error,
 )
-"""What fastavro raises for damaged files."""
+"""The errors that fastavro raises for damaged files."""
 WRITTEN_ROWS = 1000
 """The number of records that are encoded at a time."""
 NULL = "null"

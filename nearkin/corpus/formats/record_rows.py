@@ -24,7 +24,7 @@ class Record(NamedTuple):
     fault: str | None = None
     """The reason why the record is not a document, or None."""
     stored: Any = None
-    """What the writer of the format needs to copy the record. None unless it was requested."""
+    """The bytes or values from which the writer copies the record. None unless requested."""
 
 
 class RecordFormat(ABC):
