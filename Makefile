@@ -3,7 +3,10 @@ PYTHON ?= python3
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 BIN := .venv/bin
-# Python compiles a module when it is first imported; most modules of the packages never are.
+# Python compiles a module when it is first imported; most modules of the packages never are. Images
+# of Python often forbid it to keep what it compiled, and then each process of the tests compiles
+# all that it imports: a `nearkin` command takes a second more.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: demo services test test-full coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality clean
