@@ -18,30 +18,23 @@ from nearkin.index.preparation import Preparer
 from nearkin.index.stores import memory, postgres, redis, sqlite
 from nearkin.index.stores.base import Store
 from tests.index.fake_aerospike import Cluster
+from tests.index.store_kinds import AEROSPIKE, SIMULATED, STORES, left_out
 from tests.services import postgres_server, redis_server
 
-STORES = [
-    "memory",
-    "sqlite",
-    "redis",
-    "postgres",
-    "sharded",
-    "aerospike",
-    "aerospike-file",
-    "aerospike-strong",
-    "aerospike-server",
-]
-"""The kinds of stores that tests run over.
-
-Aerospike occurs four times: the Community Edition with data in memory, the same with data in a file
-and a cold start before each opening, and the Enterprise Edition with a strongly consistent
-namespace, all three simulated in this process; and a real server.
-"""
-AEROSPIKE = "NEARKIN_AEROSPIKE"
 REDIS_DATABASES = 4096
 Opener = Callable[..., nk.Index]
 TEXT = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way home"
 NEAR = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way back"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves kinds of stores out in the quick form, see README.md."""
+    if config.getoption("--full"):
+        return
+    folder = Path(__file__).parent
+    out = left_out([item for item in items if item.path.is_relative_to(folder)])
+    config.hook.pytest_deselected(items=list(out))
+    items[:] = [item for item in items if item not in out]
 
 
 class Clock:
@@ -90,7 +83,7 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
     if kind == "sharded":
         kinds = ("sqlite", "redis", "postgres")
         return [str(empty_store(one, request, folder)) for one in kinds]
-    if kind in ("aerospike", "aerospike-file", "aerospike-strong"):
+    if kind in SIMULATED:
         cluster: Cluster = request.getfixturevalue("aerospike_cluster")
         cluster.persistent = kind != "aerospike"
         cluster.restarts = kind == "aerospike-file"

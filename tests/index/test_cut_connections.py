@@ -60,6 +60,7 @@ def carry_out(
     raise AssertionError(f"{name} was not written in {ATTEMPTS} attempts")
 
 
+@pytest.mark.all_stores
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 def test_connections_to_a_store_are_cut_at_any_byte(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, full: bool

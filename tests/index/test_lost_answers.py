@@ -22,6 +22,8 @@ from tests.index.conftest import NUMBERS, corpus, replace_store, store_of
 from tests.index.dropping import DroppingProxy, dropping, url_of
 from tests.index.interleaving import Between, Countdown
 
+pytestmark = pytest.mark.all_stores
+
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 SIGNS = {"redis": b"EVALSHA", "postgres": b"COMMIT"}
 MANY = 1000

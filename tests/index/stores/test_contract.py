@@ -14,6 +14,8 @@ from nearkin.index.stores.urls import open_store
 from nearkin.testing import StoreContract, make_entry
 from tests.index.conftest import corpus, empty_store
 
+pytestmark = pytest.mark.all_stores
+
 KINDS = ["redis", "postgres", "aerospike", "aerospike-file", "aerospike-strong", "aerospike-server"]
 """The kinds of stores that tests/test_testing.py leaves out. Shards have steps of several parts."""
 

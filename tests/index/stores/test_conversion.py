@@ -29,6 +29,8 @@ from tests.index.conftest import (
     store_of,
 )
 
+pytestmark = pytest.mark.all_stores
+
 
 def downgrade_sqlite(path: Path) -> None:
     """Removes from a file what schemas 2 and 3 added."""

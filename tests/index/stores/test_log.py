@@ -15,6 +15,8 @@ from tests.index.conftest import (
     store_of,
 )
 
+pytestmark = pytest.mark.all_stores
+
 
 def test_the_log_keeps_a_bounded_number_of_erasures(
     opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch

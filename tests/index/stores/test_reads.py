@@ -16,6 +16,8 @@ from tests.index.conftest import (
     store_of,
 )
 
+pytestmark = pytest.mark.all_stores
+
 
 def test_a_scan_without_content_reads_one_scope_and_no_content(
     opened: Opener, url: Any, meter: ReadMeter, small_portions: int
