@@ -196,6 +196,17 @@ class FieldRule(NamedTuple):
         return Spec(measure=COSINE, unit="vector", n=self.size, **keyed)
 
 
+class SketchedFields(NamedTuple):
+    """The signatures of several fields. Their limits may change, and the signatures stay valid."""
+
+    contents: tuple[ContentField, ...]
+    """The columns and the kinds of their values."""
+    alternatives: tuple[tuple[int, ...], ...]
+    """The positions of the fields of each alternative, which decide what is an empty document."""
+    candidates: tuple[int, ...]
+    """The positions of the fields that have signatures."""
+
+
 def _key_of(spec: Spec) -> dict[str, Any]:
     """Returns the fields of a keyed Spec that its key decides."""
     return {name: getattr(spec, name) for name in SPEC_FIELDS_OF_KEY}

@@ -24,6 +24,7 @@ from nearkin.engine.acceptance import (
 from nearkin.engine.canonical_urls import load_url_parser
 from nearkin.engine.fields import (
     FieldRule,
+    SketchedFields,
     choose_candidate_fields,
     measure_of_fields,
     parse_condition,
@@ -678,6 +679,20 @@ class RunOptions:
         return tuple(
             self._options_of_field(self.parsed_fields[position])
             for position in self.candidate_fields
+        )
+
+    @property
+    def further_specs(self) -> list[Spec]:
+        """The Specs of the second and later fields that find candidate pairs."""
+        return [options.spec for options in self.candidate_options[1:]]
+
+    @property
+    def sketched_fields(self) -> SketchedFields:
+        """The part of several fields that decides their signatures, besides the Spec."""
+        return SketchedFields(
+            tuple(rule.content for rule in self.parsed_fields),
+            self.field_alternatives if self.fields else (),
+            self.candidate_fields,
         )
 
     def _options_of_field(self, rule: FieldRule) -> "RunOptions":

@@ -93,11 +93,6 @@ def require_auditable(options: RunOptions) -> None:
         UsageError: If the run has a second measure or an acceptance, or keeps several documents of
             a cluster.
     """
-    if options.fields:
-        raise UsageError(
-            f"cannot audit a run with {name_setting('fields', list(options.fields))}: an audit "
-            "compares one column; every removed document was compared in all fields"
-        )
     if options.second_measure is not None:
         raise UsageError(
             f"cannot audit a run with the second measure {options.second_measure!r}; run it "
@@ -233,13 +228,14 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
     )
 
 
-def solve_run_banding(settings: RunOptions, documents: int) -> Banding:
-    """Returns the bands and rows of a finished run.
+def solve_run_bandings(settings: RunOptions, documents: int) -> tuple[Banding, ...]:
+    """Returns the bands and rows of a finished run, for each kind of signatures that finds pairs.
 
     Args:
         settings: RunOptions of the run.
         documents: Number of documents of the run.
     """
-    return settings.banding(
-        measure_of(settings.spec, distance=settings.compared_distance), documents
+    return tuple(
+        options.banding(measure_of(options.spec, distance=options.compared_distance), documents)
+        for options in settings.candidate_options
     )

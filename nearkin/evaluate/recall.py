@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.banding import AgreementLimits
-from nearkin.engine.options import Verify
+from nearkin.engine.options import RunOptions, Verify
 from nearkin.evaluate.intervals import Proportion, estimate_ratio
 from nearkin.evaluate.scan import CorpusScan, PairCheck, ReopenedRun, SimilarPairs
+from nearkin.lsh.slot_bands import Banding
+from nearkin.measures import Measure
 from nearkin.packed_pairs import pack_pairs
 
 BIN_WIDTH = 0.05
@@ -265,19 +267,45 @@ def recall_by_similarity(counts: PairCounts, run: ReopenedRun) -> Iterator[Recal
 def predict_recall(similarity: float, run: ReopenedRun) -> float:
     """Returns the probability that a run finds a pair: P(candidate) · P(its estimate passes).
 
+    If several fields find candidate pairs, it is the lowest one of those that can find the pair.
+
     Args:
         similarity: Similarity of the pair, in [0, 1].
         run: The finished run. It finds every pair if it compared all of them.
     """
-    banding = run.banding
-    if banding is None or run.settings.distance is not None:
+    if not run.bandings:
         return 1.0
-    slot_probability = float(run.measure.estimator.slot_collision_probability(np.array(similarity)))
-    limits = AgreementLimits.create(run.measure, banding, run.settings)
-    is_exact = run.settings.verify != Verify.ESTIMATE
-    margin = limits.margin if is_exact else limits.join
-    complete = replace(banding, margin=margin).recall_at(slot_probability)
-    return complete * (1 - _share_lost_in_hot_buckets(run))
+    candidate_options = run.settings.candidate_options
+    found_by = []
+    for measure, banding, options in zip(
+        run.candidate_measures, run.bandings, candidate_options, strict=True
+    ):
+        is_too_low = similarity < options.threshold - SIMILARITY_STEP
+        if options.distance is not None or (is_too_low and len(candidate_options) > 1):
+            # Bands of a distance miss no pair within it. A field with a higher threshold does not
+            # find the pair.
+            continue
+        found_by.append(_predict_candidates(similarity, measure, banding, options))
+    if not found_by:
+        return 1.0
+    return min(found_by) * (1 - _share_lost_in_hot_buckets(run))
+
+
+def _predict_candidates(
+    similarity: float, measure: Measure, banding: Banding, options: RunOptions
+) -> float:
+    """Returns the probability that signatures make a pair a candidate that passes.
+
+    Args:
+        similarity: Similarity of the pair, in [0, 1].
+        measure: Measure of the signatures.
+        banding: Bands and rows of the signatures.
+        options: Options of the run, or of a run over the field with the signatures.
+    """
+    slot_probability = float(measure.estimator.slot_collision_probability(np.array(similarity)))
+    limits = AgreementLimits.create(measure, banding, options)
+    margin = limits.margin if options.verify != Verify.ESTIMATE else limits.join
+    return replace(banding, margin=margin).recall_at(slot_probability)
 
 
 def _share_lost_in_hot_buckets(run: ReopenedRun) -> float:

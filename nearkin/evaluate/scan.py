@@ -24,6 +24,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, as_stored, concatenate_payloads, row_starts
 from nearkin.measures.compared_sets import payload_builder_for_run
+from nearkin.measures.fields import FieldsMeasure
 from nearkin.packed_pairs import (
     PAIRS_PER_BATCH,
     ScoredPairs,
@@ -51,7 +52,8 @@ class ReopenedRun:
         columns: Columns of the corpus that the run read.
         settings: RunOptions of the run.
         resources: Key, document frequencies and cut shingles that the Spec refers to.
-        banding: Bands and rows, or None if the run compared every pair.
+        bandings: Bands and rows of each kind of signatures that found candidate pairs. There are
+            none if the run compared every pair.
         candidates: Statistics of the candidates, or None if the run compared every pair.
     """
 
@@ -60,7 +62,7 @@ class ReopenedRun:
     columns: Columns
     settings: RunOptions
     resources: SpecResources
-    banding: Banding | None
+    bandings: tuple[Banding, ...] = ()
     candidates: CandidateStats | None = None
 
     @property
@@ -73,7 +75,15 @@ class ReopenedRun:
     @property
     def measure(self) -> Measure:
         """The measure of the run."""
+        if self.settings.fields:
+            return self.settings.create_measure(self.resources)
         return measure_of(self.settings.spec, self.resources, self.settings.distance)
+
+    @property
+    def candidate_measures(self) -> tuple[Measure, ...]:
+        """The measures whose signatures find candidate pairs: one, or those of several fields."""
+        measure = self.measure
+        return measure.candidate_measures if isinstance(measure, FieldsMeasure) else (measure,)
 
 
 class SimilarPairs(NamedTuple):
@@ -138,7 +148,7 @@ def create_scan(run: ReopenedRun, documents: int, progress: Progress) -> "Corpus
         documents: Number of documents of the corpus.
         progress: Receives stage and document-count updates.
     """
-    if run.settings.spec.measure == "jaccard":
+    if run.settings.spec.measure == "jaccard" and not run.settings.fields:
         return PrefixScan(run, documents, progress)
     return AllPairsScan(run, documents, progress)
 

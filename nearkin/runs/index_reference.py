@@ -102,6 +102,12 @@ class IndexReference:
         """
         require_scope(self.scope)
         against = name_setting("against", self.shown_url)
+        if options.fields:
+            raise UsageError(
+                f"{name_setting('fields', list(options.fields))} cannot be combined with "
+                f"{against}: the documents of an index are one text, vector or fingerprint; give "
+                "the files of its documents"
+            )
         if columns.tokens is not None:
             raise UsageError(
                 f"column {columns.tokens!r} holds lists of tokens, and the index of {against} "

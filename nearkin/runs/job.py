@@ -149,12 +149,6 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
             f"{name_setting('keep_up_to', job.settings.keep_up_to)} exclude each other: all rows "
             "are kept with annotations; leave out one of them"
         )
-    if job.settings.fields and job.save_signatures:
-        raise UsageError(
-            f"{name_flag('save_signatures')} keeps the signatures of one column, which "
-            f"{name_setting('fields', list(job.settings.fields))} need not be similar in; leave it "
-            "out"
-        )
     if job.save_hashes:
         _require_savable_hashes(job)
     has_reference = bool(job.against)
@@ -192,6 +186,12 @@ def _require_savable_hashes(job: Job) -> None:
         raise UsageError(
             f"{name_flag('save_hashes')} keeps shingle hashes beside signatures; add "
             f"{name_flag('save_signatures')}"
+        )
+    if job.settings.fields:
+        raise UsageError(
+            f"{name_flag('save_hashes')} is for documents of one column, and "
+            f"{name_setting('fields', list(job.settings.fields))} are compared each on its own; "
+            "leave it out"
         )
     measure = job.settings.spec.measure
     if not can_save_sets(job.settings.spec):

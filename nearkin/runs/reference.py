@@ -146,11 +146,6 @@ def require_comparable(options: RunOptions) -> None:
             "a removed document must be similar to the document of the reference itself, and not "
             f"through others; use {name_setting('cluster', str(ClusterMethod.LEADERS))}"
         )
-    if options.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(options.fields))} cannot be combined with {against}: "
-            "documents of the reference are compared in one column; leave one out"
-        )
     if options.acceptance is not None:
         raise UsageError(
             f"a condition ({options.acceptance}) cannot be combined with {against}: documents of "
@@ -193,6 +188,12 @@ def require_comparable_over_spark(options: RunOptions) -> None:
             f"{name_setting('against')} over Spark, where documents of the reference are compared "
             "by the threshold alone, so documents related to them would be missed; run on one "
             "machine, or leave one out"
+        )
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} cannot be combined with "
+            f"{name_setting('against')} over Spark, where documents of the reference are compared "
+            "in one column; run on one machine, or leave one out"
         )
 
 
@@ -353,6 +354,12 @@ def _columns_of_run(record: RunRecord, request: ReferenceRequest) -> Columns:
     if record.files is None:
         return columns_of_reference(request.columns, request.options)
     recorded = Columns.from_record(record.files.request.columns)
+    carried = columns_of_reference(request.columns, request.options).carried_columns
+    limit = request.columns.document_limit
+    if request.columns.fields and recorded.fields != request.columns.fields:
+        return replace(
+            request.columns, id=recorded.id, carried_columns=carried, document_limit=limit
+        )
     if recorded.content != request.columns.content:
         raise UsageError(
             f"the reference {record.files.request.out} is a run over {recorded.content}, and the "
@@ -364,8 +371,6 @@ def _columns_of_run(record: RunRecord, request: ReferenceRequest) -> Columns:
             f"the reference {record.files.request.out} has fingerprints of {recorded.bits} bits, "
             f"and the inputs of {request.columns.bits}; give a reference with as many"
         )
-    carried = columns_of_reference(request.columns, request.options).carried_columns
-    limit = request.columns.document_limit
     return replace(recorded, carried_columns=carried, document_limit=limit)
 
 
@@ -381,6 +386,8 @@ def _find_difference(
     if record.spec != spec:
         return "its signatures are of another Spec"
     recorded = Columns.from_record(record.files.request.columns)
+    if SavedRun(folder, record).options.sketched_fields != request.options.sketched_fields:
+        return "its signatures are of other fields"
     if not set(columns.carried_columns) <= set(recorded.carried_columns):
         return f"it has not kept the column {columns.carried_columns[0]!r}"
     sketched = record.stats.sketch

@@ -11,7 +11,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, measure_run, solve_run_banding
+from nearkin.evaluate.audit import Audit, measure_run, solve_run_bandings
 from nearkin.evaluate.explain import add_run_outcome, compare_vectors, explain, find_documents
 from nearkin.evaluate.explain_fields import FieldsExplanation, explain_fields
 from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
@@ -65,10 +65,10 @@ def open_finished_run(
     resources = SpecResources.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
     documents = record.require_sketch_stats(folder).documents
-    banding = solve_run_banding(settings, documents) if files.bands else None
+    bandings = solve_run_bandings(settings, documents) if files.bands else ()
     corpus = saved.open_corpus("quarantine", uses_signatures=uses_signatures)
     candidates = record.stats.candidates
-    run = ReopenedRun(folder, corpus, columns, settings, resources, banding, candidates)
+    run = ReopenedRun(folder, corpus, columns, settings, resources, bandings, candidates)
     return run, record
 
 
@@ -109,7 +109,7 @@ def explain_in_run(
         documents=record.require_sketch_stats(folder).documents,
         vectors=vectors,
     )
-    pair = add_run_outcome(pair, (first, second), run.settings, compared_all=run.banding is None)
+    pair = add_run_outcome(pair, (first, second), run.settings, compared_all=not run.bandings)
     return replace(pair, why=pair.why + followed)
 
 

@@ -18,6 +18,7 @@ from nearkin.engine.acceptance import needs_digits
 from nearkin.engine.local.documents import DIGITS, arrays_of
 from nearkin.engine.local.saved_sets import SET_FILES, SavedSets
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
@@ -67,6 +68,37 @@ class SavedRun:
     def spec(self) -> Spec:
         """The Spec of the signatures."""
         return self.record.spec
+
+    @property
+    def options(self) -> RunOptions:
+        """The options of the run."""
+        return RunOptions.from_parameters(self.record.parameters, self.spec)
+
+    def with_recorded_fields(self, columns: Columns) -> Columns:
+        """Returns columns whose fields have the kinds and the sizes that the run found.
+
+        Args:
+            columns: Columns as requested.
+
+        Raises:
+            UsageError: If the run compared other columns.
+        """
+        recorded = Columns.from_record(self.record.require_files(self.folder).request.columns)
+        if not columns.fields and not recorded.fields:
+            return columns
+        if [field.name for field in columns.fields] == [field.name for field in recorded.fields]:
+            return replace(columns, fields=recorded.fields)
+        if not recorded.fields:
+            raise UsageError(
+                f"{name_setting('fields', [field.name for field in columns.fields])} contradicts "
+                f"the saved run {self.folder}, which has the signatures of one column; leave it "
+                "out, or run nearkin dedup on its inputs instead"
+            )
+        raise UsageError(
+            f"the saved run {self.folder} has the signatures of the fields "
+            f"{', '.join(self.options.fields)}; give {name_setting('fields')} for each of these "
+            "columns in this order, or run nearkin dedup on its inputs instead"
+        )
 
     def open_corpus(self, on_error: str, *, uses_signatures: bool = True) -> FileCorpus:
         """Opens the inputs from which the run was made.
@@ -129,7 +161,8 @@ class SavedRun:
         if sketched.keyed is not None:
             bands, _, probes = sketched.keyed
             key_count = bands * (1 + probes)
-        for name, (dtype, width) in arrays_of(self.spec, key_count).items():
+        arrays = arrays_of(self.spec, key_count, further=self.options.further_specs)
+        for name, (dtype, width) in arrays.items():
             path = self.folder / SIGNATURES / name
             expected = sketched.documents * (width or 1) * np.dtype(dtype).itemsize
             try:
@@ -165,12 +198,7 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
     """
     recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
-    if job.settings.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(job.settings.fields))} cannot be compared in the saved "
-            f"run {saved.folder}, which has the signatures of one column; run nearkin dedup on its "
-            "inputs instead"
-        )
+    saved.with_recorded_fields(job.columns)
     _require_same_columns(job.columns, columns, saved.folder)
     if job.settings.spec not in (Spec(), saved.spec):
         requested = json.loads(job.settings.spec.to_json())
@@ -179,6 +207,14 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"the request contradicts the saved run {saved.folder}: "
             f"{first_difference(kept, requested, 'spec')}; leave it out, or run on the inputs of "
             "the saved run"
+        )
+    if job.settings.sketched_fields != saved.options.sketched_fields:
+        raise UsageError(
+            f"{name_setting('fields', list(job.settings.fields))} cannot be compared in the saved "
+            f"run {saved.folder}, which has signatures for the fields "
+            f"{', '.join(saved.options.fields)} under the condition "
+            f"{saved.options.accept!r}; give the same condition and limits, or run nearkin dedup "
+            "on its inputs instead"
         )
     needs_hashes = needs_digits(job.settings.acceptance)
     if needs_hashes and not (saved.folder / SIGNATURES / DIGITS).exists():

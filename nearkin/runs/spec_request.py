@@ -245,6 +245,7 @@ def _resolve_saved(
             f"{name_setting('key')} contradicts the saved run {saved.folder}, which was hashed "
             "without a key; leave it out"
         )
+    columns = saved.with_recorded_fields(columns)
     check(saved.spec, columns)
     resources = SpecResources.read(saved.folder, saved.spec, request.secret)
     return ResolvedInputs(columns, saved.spec, resources)

@@ -289,7 +289,6 @@ def test_files_have_the_result_of_a_table_and_invalid_values_are_rejected(
     assert listed(pq.read_table(listing)) == similar_pairs(documents)
     assert run(["explain", "d0", "d1", "--run", str(out)]) == 0
     assert run(["review", str(out)]) == 2
-    assert run(["audit", str(out)]) == 2
 
 
 def test_a_settings_file_names_fields(tmp_path: Path) -> None:
@@ -411,7 +410,6 @@ def test_candidates_come_from_the_fewest_fields_with_the_highest_thresholds(
         ({"fields": ["number:jaccard/tokens>=0.5"]}, "'number' is int64, not lists of text"),
         ({"fields": ["tokens:hamming<=3"]}, "'tokens' is list<.*not fingerprints"),
         ({"fields": ["tokens:cosine>=0.5"]}, "'tokens' is list<.*not lists of numbers"),
-        ({"against": ["a"]}, "cannot be combined with `against`"),
     ],
 )
 def test_contradictions_of_fields_are_errors(parameters: dict[str, Any], message: str) -> None:
@@ -426,8 +424,7 @@ def test_contradictions_of_fields_are_errors(parameters: dict[str, Any], message
     [
         (("--text", "title"), "--field and --text exclude each other"),
         (("--bits", "64"), "--field and --bits exclude each other"),
-        (("--save-signatures",), "--save-signatures keeps the signatures of one column"),
-        (("--audit",), "cannot audit a run with --field"),
+        (("--save-signatures", "--save-hashes"), "--save-hashes is for documents of one column"),
         (("--blocklist", "BLOCKED"), "cannot be combined with --blocklist"),
         (("--field", "title:jaccard>=0.3"), "column 'title' is in two fields"),
     ],

@@ -14,6 +14,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.engine.local import sketching
 from nearkin.errors import RunError, UsageError
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -394,3 +395,164 @@ def test_many_fields_and_alternatives_are_bounded() -> None:
     pairs = [f"({a} or {b})" for a, b in zip(columns[::2], columns[1::2], strict=True)]
     with pytest.raises(UsageError, match="more than 64 alternatives"):
         nk.dedup(table, fields=fields, accept=" and ".join(pairs))
+
+
+def halves(seed: int) -> tuple[list[Document], pa.Table, pa.Table]:
+    """Documents, the first ones as the new ones and the others as a reference."""
+    documents = clumps(seed, 160)
+    table = table_of(documents)
+    return documents, table.slice(0, 70), table.slice(70)
+
+
+@pytest.mark.parametrize("condition", [*CONDITIONS[:2], CONDITIONS[4], CONDITIONS[6]])
+@pytest.mark.parametrize("small_corpus", [10, 10_000])
+def test_documents_that_repeat_the_reference_are_those_of_brute_force(
+    condition: str, small_corpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", small_corpus)
+    monkeypatch.setattr("nearkin.engine.local.reference.SMALL_CORPUS", small_corpus)
+    has_shingles = any(name in condition for name in ("title", "body", "tags"))
+    options = COMPLETE if has_shingles else {"recall": 0.9999}
+    documents, new, reference = halves(8)
+    result = nk.dedup(
+        new,
+        id="id",
+        against=reference,
+        fields=fields_of(condition),
+        accept=condition,
+        **options,
+    )
+    old = range(70, len(documents))
+    rows = result.clusters.arrow.to_pylist()
+    expected = {
+        number
+        for number in range(70)
+        if any(fulfils(condition, documents[number], documents[other]) for other in old)
+    }
+    removed = {int(row["id"][1:]) for row in rows if row["matched_in"] == "reference"}
+    assert removed == expected
+    assert 5 < len(removed) < 60
+    for row in rows:
+        if not row["kept"]:
+            other = documents[int(row["duplicate_of"][1:])]
+            assert fulfils(condition, documents[int(row["id"][1:])], other)
+    kept = [documents[int(row["id"][1:])] for row in rows if row["kept"]]
+    assert not similar_pairs(condition, kept)
+
+
+def test_signatures_of_fields_are_saved_as_a_reference_and_as_an_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
+    monkeypatch.setattr("nearkin.engine.local.reference.SMALL_CORPUS", 10)
+    documents, new, reference = halves(9)
+    pq.write_table(new, tmp_path / "new.parquet")
+    pq.write_table(reference, tmp_path / "old.parquet")
+    options = options_of(CONDITION)
+
+    def dedup(source: str, out: str, *others: str) -> list[dict[str, Any]]:
+        given = ["dedup", str(tmp_path / source), *others, "--out", str(tmp_path / out)]
+        assert run(given) == 0, capsys.readouterr().err
+        return pq.read_table(tmp_path / out / "clusters.parquet").to_pylist()
+
+    old = dedup("old.parquet", "saved", *options, "--save-signatures")
+    by_copies = dedup("new.parquet", "copies", *options, "--against", str(tmp_path / "saved/kept"))
+    again = [word for word in options if word not in ("--id", "id")]
+    stricter = [word.replace("hamming<=4", "hamming<=0") for word in again]
+    direct = dedup("old.parquet", "direct", *stricter, "--id", "id")
+    sketched: list[str] = []
+    sketch = sketching.sketch_corpus
+
+    def record_names(corpus: Any, *rest: Any, **named: Any) -> Any:
+        sketched.extend(corpus.names)
+        return sketch(corpus, *rest, **named)
+
+    monkeypatch.setattr(sketching, "sketch_corpus", record_names)
+    by_run = dedup("new.parquet", "run", *options, "--against", str(tmp_path / "saved"))
+    assert sketched == ["new.parquet"]
+    assert by_run == by_copies
+    assert {"reference", "this run"} <= {row["matched_in"] for row in by_run}
+    assert dedup("saved", "stricter", *stricter) == direct != old
+    assert sketched == ["new.parquet"]
+    kept = {int(row["id"][1:]) for row in old if row["kept"]}
+    removed = {int(row["id"][1:]) for row in by_run if row["matched_in"] == "reference"}
+    assert removed == {
+        number
+        for number in range(70)
+        if any(fulfils(CONDITION, documents[number], documents[other]) for other in kept)
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("title", "has the signatures of the fields title:jaccard>=0.5, body"),
+        ("title and body", "under the condition 'title or body'"),
+        ("", "has the signatures of the fields title:jaccard>=0.5, body"),
+    ],
+)
+def test_saved_signatures_of_other_fields_are_refused(
+    fields: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "docs.parquet"
+    pq.write_table(table_of(clumps(10, 20)), source)
+    saved = tmp_path / "saved"
+    options = options_of("title or body")
+    assert run(["dedup", str(source), *options, "--save-signatures", "--out", str(saved)]) == 0
+    again = []
+    if fields:
+        again = [word for word in options_of(fields) if word not in ("--id", "id")]
+    assert run(["dedup", str(saved), *again, "--out", str(tmp_path / "out")]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_kept_copies_of_a_run_over_one_column_are_a_reference_of_fields(
+    tmp_path: Path,
+) -> None:
+    documents, new, reference = halves(11)
+    pq.write_table(new, tmp_path / "new.parquet")
+    pq.write_table(reference, tmp_path / "old.parquet")
+    saved = tmp_path / "saved"
+    given = ["dedup", str(tmp_path / "old.parquet"), "--vector", "embedding", "--id", "id"]
+    assert run([*given, "--save-signatures", "--quiet", "--out", str(saved)]) == 0
+    out = tmp_path / "out"
+    given = ["dedup", str(tmp_path / "new.parquet"), *options_of("title or image")]
+    assert run([*given, "--against", str(saved), "--out", str(out)]) == 0
+    kept = [int(id[1:]) for id in pq.read_table(saved / "kept" / "old.parquet")["id"].to_pylist()]
+    expected = {
+        f"d{number}"
+        for number in range(70)
+        if any(fulfils("title or image", documents[number], documents[old]) for old in kept)
+    }
+    rows = pq.read_table(out / "clusters.parquet").to_pylist()
+    assert {row["id"] for row in rows if row["matched_in"] == "reference"} == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "bands"), [("title or body", ["3", "3"]), ("body and image", ["64", "1"])]
+)
+def test_an_audit_counts_the_pairs_of_brute_force(
+    condition: str, bands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
+    # An audit does not count pairs of exact duplicates for the recall.
+    names = [field.split(":")[0] for field in fields_of(condition)]
+    unique = {str([getattr(row, name) for name in names]): row for row in clumps(12, 120)}
+    documents = list(unique.values())
+    source = tmp_path / "docs.parquet"
+    pq.write_table(table_of(documents), source)
+    out = tmp_path / "out"
+    options = [*options_of(condition), "--bands", bands[0], "--rows", bands[1], "--k", "64"]
+    assert run(["dedup", str(source), *options, "--audit", "--out", str(out)]) == 0
+    audit = json.loads((out / "run.json").read_text())["audit"]
+    expected = similar_pairs(condition, documents)
+    found = listed(pq.read_table(out / "pairs.parquet"))
+    assert found <= expected
+    assert audit["recall"]["total"] == len(expected)
+    assert audit["recall"]["hits"] == len(found)
+    assert audit["precision"]["value"] == 1
+    assert (len(found) < len(expected)) == (bands[1] == "3")
+    predicted = [entry["predicted"] for entry in audit["bins"]]
+    assert all(0 < value <= 1 for value in predicted)
+    assert (min(predicted) < 0.9) == (bands[1] == "3")

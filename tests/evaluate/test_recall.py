@@ -28,8 +28,8 @@ def test_bins_go_from_the_threshold_to_one_in_steps_of_a_twentieth(threshold: fl
 def run_of(bands: int | None, options: dict[str, Any] | None = None) -> ReopenedRun:
     nothing: Any = None
     settings = RunOptions(**(options or {}))
-    banding = None if bands is None else fixed_banding(settings.threshold, 0.9, 128, bands, 8)
-    return ReopenedRun(Path(), nothing, nothing, settings, NO_RESOURCES, banding)
+    bandings = () if bands is None else (fixed_banding(settings.threshold, 0.9, 128, bands, 8),)
+    return ReopenedRun(Path(), nothing, nothing, settings, NO_RESOURCES, bandings)
 
 
 def counts_of(inclusion: list[float]) -> PairCounts:
@@ -98,7 +98,7 @@ def test_hot_buckets_lower_the_prediction_by_the_pairs_that_they_do_not_yield() 
     )
     run = run_of(16)
     hot = ReopenedRun(
-        run.folder, run.corpus, run.columns, run.settings, run.resources, run.banding, candidates
+        run.folder, run.corpus, run.columns, run.settings, run.resources, run.bandings, candidates
     )
     lost = 0.5 * (1 - 2 * 10 / 100)
     assert predict_recall(0.9, hot) == pytest.approx(predict_recall(0.9, run) * (1 - lost))

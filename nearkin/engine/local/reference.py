@@ -33,6 +33,7 @@ from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Ver
 from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
 from nearkin.lsh.slot_bands import Banding
+from nearkin.measures import Measure
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.threads import ordered_map
@@ -209,12 +210,15 @@ class _ReferenceComparison:
             with work.stage(Stage.SKETCH) as facts:
                 facts.update(reference.saved.record)
         payloads = None
-        if reference.saved is not None and can_save_sets(run.options.spec):
+        has_sets = can_save_sets(run.options.spec) and not run.options.fields
+        if reference.saved is not None and has_sets:
             documents = SketchStats.from_dict(reference.saved.record).documents
             payloads = SavedSets.open(reference.saved.folder, documents, run.options.workers)
-        # Without saved sets, texts of the reference are read again for a few documents, so that no
-        # hash is kept.
-        options = replace(run.options, verify=Verify.ESTIMATE, keep=DEFAULT_ORDER)
+        options = replace(run.options, keep=DEFAULT_ORDER)
+        if not options.fields:
+            # Without saved sets, texts of the reference are read again for a few documents, so that
+            # no hash is kept. Of several fields, none is kept anyway.
+            options = replace(options, verify=Verify.ESTIMATE)
         sketched = LocalRun(
             reference.corpus,
             reference.columns,
@@ -238,11 +242,11 @@ class _ReferenceComparison:
         is_open &= ~self._ours.documents.matchless
         ours = self._ours.select(is_open)
         theirs = self._theirs.select(~self._theirs.documents.matchless)
-        banding = self._banding()
-        if banding is not None:
-            ours, theirs = self._select_by_keys(ours, theirs, banding)
+        bandings = self._bandings()
+        if bandings is not None:
+            ours, theirs = self._select_by_keys(ours, theirs, bandings)
         theirs = self._without_copies(theirs)
-        pairs_run = self._compare(ours, theirs, banding)
+        pairs_run = self._compare(ours, theirs, bandings)
         near = self._read_matches(pairs_run.scored(), ours, theirs)
         no_pairs = ScoredPairs.concatenate([])
         has_related = self._run.options.related is not None
@@ -259,8 +263,11 @@ class _ReferenceComparison:
         shutil.rmtree(self._folder, ignore_errors=True)
         return ComparedReference(ReferenceMatches.concatenate([exact, near]), related, stats)
 
-    def _banding(self) -> Banding | None:
-        """Returns the bands of both sides, or None if all pairs of both sides are compared."""
+    def _bandings(self) -> tuple[Banding, ...] | None:
+        """Returns the bands of each kind of signatures that finds candidate pairs.
+
+        It is None if all pairs of both sides are compared.
+        """
         options = self._run.options
         ours = self._run.sketch_stats
         documents = ours.documents + self._size
@@ -268,7 +275,14 @@ class _ReferenceComparison:
         is_small = documents < SMALL_CORPUS and shingles <= SMALL_SHINGLES
         if options.bands is None and is_small:
             return None
-        return options.banding_if_possible(self._run.measure, documents)
+        bandings = [
+            candidate.banding_if_possible(measure, documents)
+            for candidate, measure in zip(
+                options.candidate_options, self._run.candidate_measures, strict=True
+            )
+        ]
+        possible = tuple(banding for banding in bandings if banding is not None)
+        return possible if len(possible) == len(bandings) else None
 
     def _match_copies(self) -> ReferenceMatches:
         """Returns the exact duplicates, with all their copies in the reference."""
@@ -298,74 +312,31 @@ class _ReferenceComparison:
             ids=take_values(theirs.documents.ids, matched),
         )
 
-    def _select_by_keys(self, ours: _Side, theirs: _Side, banding: Banding) -> tuple[_Side, _Side]:
+    def _select_by_keys(
+        self, ours: _Side, theirs: _Side, bandings: Sequence[Banding]
+    ) -> tuple[_Side, _Side]:
         """Returns the documents of both sides that have a band key in common with the other one.
 
         The keys of the reference are read once if those of the run's documents fit into memory.
+
+        Args:
+            ours: Documents of the run.
+            theirs: Documents of the reference.
+            bandings: Bands of each kind of signatures that finds candidate pairs.
         """
-        keys = len(ours.selected) * (1 + banding.probes)
-        memory = self._run.options.memory // MEMORY_SHARE
-        bands_at_once = max(1, memory // max(1, keys * BYTES_PER_KEY))
         is_ours = np.zeros(len(ours.documents), bool)
         is_theirs = np.zeros(len(theirs.documents), bool)
-        for first in range(0, banding.bands, bands_at_once):
-            bands = range(first, min(first + bands_at_once, banding.bands))
-            key_sets = self._collect_keys(ours, banding, bands)
-            self._mark_documents(theirs, banding, bands, key_sets, is_theirs)
-            seen = [key_set.seen() for key_set in key_sets]
-            self._mark_documents(ours, banding, bands, seen, is_ours)
+        for number, banding in enumerate(bandings):
+            keys = _KeyComparison(
+                own=ours.select(ours.documents.have_field(number)),
+                other=theirs.select(theirs.documents.have_field(number)),
+                banding=banding,
+                measure=self._run.candidate_measures[number],
+                options=self._run.options.candidate_options[number],
+                number=number,
+            )
+            keys.mark(is_ours, is_theirs)
         return ours.select(is_ours), theirs.select(is_theirs)
-
-    def _collect_keys(self, side: _Side, banding: Banding, bands: range) -> list[KeySet]:
-        """Returns the set of the keys of each of some bands."""
-        keys_of_bands: list[list[np.ndarray]] = [[] for _ in bands]
-
-        def build_keys(numbers: np.ndarray) -> np.ndarray:
-            return self._build_keys(side, banding, numbers)[bands.start : bands.stop].copy()
-
-        chunks = _split_numbers(side.selected)
-        for keys in ordered_map(build_keys, chunks, self._run.options.workers):
-            for parts, band_keys in zip(keys_of_bands, keys, strict=True):
-                parts.append(band_keys.ravel())
-        return [
-            KeySet.of(np.concatenate([np.empty(0, np.uint64), *parts])) for parts in keys_of_bands
-        ]
-
-    def _mark_documents(
-        self,
-        side: _Side,
-        banding: Banding,
-        bands: range,
-        key_sets: Sequence[KeySet],
-        is_marked: np.ndarray,
-    ) -> None:
-        """Marks the documents of a side that have a key of a set."""
-
-        def mark(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            is_matched = np.zeros(len(numbers), bool)
-            keys = self._build_keys(side, banding, numbers)
-            for band, key_set in zip(bands, key_sets, strict=True):
-                key_set.mark(keys[band], is_matched)
-            return numbers, is_matched
-
-        chunks = _split_numbers(side.selected)
-        for numbers, is_matched in ordered_map(mark, chunks, self._run.options.workers):
-            is_marked[numbers] |= is_matched
-
-    def _build_keys(self, side: _Side, banding: Banding, numbers: np.ndarray) -> np.ndarray:
-        """Returns the band keys of some documents, uint64 (bands, n, 1 + probes)."""
-        documents = side.documents
-        comparison = SignatureComparison.create(
-            self._run.measure, banding, documents, self._run.options
-        )
-        sketched_keys = None if documents.keys is None else documents.keys[numbers]
-        return build_band_keys(
-            comparison.band_layout,
-            banding,
-            np.ascontiguousarray(documents.signatures[numbers]),
-            sketched_keys,
-            side.blocks[numbers],
-        )
 
     def _without_copies(self, theirs: _Side) -> _Side:
         """Returns one document of each exact group of the reference: that of the smallest id."""
@@ -375,10 +346,17 @@ class _ReferenceComparison:
         _, first = np.unique(keys[by_id], return_index=True)
         return theirs._replace(selected=np.sort(theirs.selected[by_id[first]]))
 
-    def _compare(self, ours: _Side, theirs: _Side, banding: Banding | None) -> LocalRun:
+    def _compare(
+        self, ours: _Side, theirs: _Side, bandings: tuple[Banding, ...] | None
+    ) -> LocalRun:
         """Returns a run over the selected documents, whose pairs are those of both sides.
 
         The documents of the run come first, then those of the reference.
+
+        Args:
+            ours: Documents of the run.
+            theirs: Documents of the reference.
+            bandings: Bands by which they were selected, or None if all of them are compared.
         """
         shutil.rmtree(self._folder, ignore_errors=True)
         work = WorkFolder.create(self._folder, {}, durable=False)
@@ -387,7 +365,7 @@ class _ReferenceComparison:
         pairs_run = LocalRun(
             run.corpus,
             run.columns,
-            _options_of_pairs(run.options, banding),
+            _options_of_pairs(run.options, bandings),
             work,
             run.progress,
             run.resources,
@@ -396,6 +374,10 @@ class _ReferenceComparison:
                 (ours.selected, theirs.selected),
             ),
         )
+        if bandings is not None and len(bandings) > 1:
+            # Bands of signs depend on the number of documents. Those by which the documents were
+            # selected find the pairs, so that no pair must agree in two layouts.
+            pairs_run.bandings = bandings
         with work.stage(Stage.SKETCH) as facts:
             facts.update(_write_documents(work.folder("sketch"), sides, run).to_dict())
         with work.stage(Stage.COLLAPSE) as facts:
@@ -414,6 +396,84 @@ class _ReferenceComparison:
             similarity=similarity,
             is_exact=np.zeros(len(own), bool),
             ids=take_values(theirs.documents.ids, matched),
+        )
+
+
+class _KeyComparison(NamedTuple):
+    """A search for documents of two sides that have a band key in common."""
+
+    own: _Side
+    """The documents of the run."""
+    other: _Side
+    """The documents of the reference."""
+    banding: Banding
+    measure: Measure
+    """The measure of the run, or of one of the fields that find candidate pairs."""
+    options: RunOptions
+    """The options of the run, or of a run over this field."""
+    number: int
+    """The number of the field."""
+
+    def mark(self, is_own: np.ndarray, is_other: np.ndarray) -> None:
+        """Marks the documents of both sides that have a band key in common.
+
+        Args:
+            is_own: Which documents of the run are marked, bool (n,).
+            is_other: Which documents of the reference are marked, bool (m,).
+        """
+        keys = len(self.own.selected) * (1 + self.banding.probes)
+        memory = self.options.memory // MEMORY_SHARE
+        bands_at_once = max(1, memory // max(1, keys * BYTES_PER_KEY))
+        for first in range(0, self.banding.bands, bands_at_once):
+            bands = range(first, min(first + bands_at_once, self.banding.bands))
+            key_sets = self._collect_keys(bands)
+            self._mark_documents(self.other, bands, key_sets, is_other)
+            seen = [key_set.seen() for key_set in key_sets]
+            self._mark_documents(self.own, bands, seen, is_own)
+
+    def _collect_keys(self, bands: range) -> list[KeySet]:
+        """Returns the set of the keys that the run's documents have in each of some bands."""
+        keys_of_bands: list[list[np.ndarray]] = [[] for _ in bands]
+
+        def build_keys(numbers: np.ndarray) -> np.ndarray:
+            return self._build_keys(self.own, numbers)[bands.start : bands.stop].copy()
+
+        chunks = _split_numbers(self.own.selected)
+        for keys in ordered_map(build_keys, chunks, self.options.workers):
+            for parts, band_keys in zip(keys_of_bands, keys, strict=True):
+                parts.append(band_keys.ravel())
+        return [
+            KeySet.of(np.concatenate([np.empty(0, np.uint64), *parts])) for parts in keys_of_bands
+        ]
+
+    def _mark_documents(
+        self, side: _Side, bands: range, key_sets: Sequence[KeySet], is_marked: np.ndarray
+    ) -> None:
+        """Marks the documents of a side that have a key of a set."""
+
+        def mark(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            is_matched = np.zeros(len(numbers), bool)
+            keys = self._build_keys(side, numbers)
+            for band, key_set in zip(bands, key_sets, strict=True):
+                key_set.mark(keys[band], is_matched)
+            return numbers, is_matched
+
+        chunks = _split_numbers(side.selected)
+        for numbers, is_matched in ordered_map(mark, chunks, self.options.workers):
+            is_marked[numbers] |= is_matched
+
+    def _build_keys(self, side: _Side, numbers: np.ndarray) -> np.ndarray:
+        """Returns the band keys of some documents, uint64 (bands, n, 1 + probes)."""
+        comparison = SignatureComparison.create(
+            self.measure, self.banding, side.documents, self.options, self.number
+        )
+        sketched_keys = comparison.sketched_keys
+        return build_band_keys(
+            comparison.band_layout,
+            self.banding,
+            np.ascontiguousarray(comparison.signatures[numbers]),
+            None if sketched_keys is None else sketched_keys[numbers],
+            side.blocks[numbers],
         )
 
 
@@ -441,17 +501,17 @@ def _split_numbers(numbers: np.ndarray) -> Iterator[np.ndarray]:
         yield numbers[start : start + DOCUMENTS_AT_ONCE]
 
 
-def _options_of_pairs(options: RunOptions, banding: Banding | None) -> RunOptions:
+def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None) -> RunOptions:
     """Returns the options of the run over both sides.
 
     Args:
         options: Options of the run.
-        banding: Bands by which the documents were selected, or None if all of them are compared.
+        bandings: Bands by which the documents were selected, or None if all of them are compared.
     """
     options = replace(options, across=SIDE, block_by=None, keep=DEFAULT_ORDER)
-    if banding is None:
+    if bandings is None or len(bandings) > 1:
         return options
-    return replace(options, bands=banding.bands, rows=banding.rows, tables=1)
+    return replace(options, bands=bandings[0].bands, rows=bandings[0].rows, tables=1)
 
 
 def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> SketchStats:
@@ -464,7 +524,8 @@ def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> Ske
     """
     keyed = run.sketch_stats.keyed
     key_count = 0 if keyed is None else keyed[0] * (1 + keyed[2])
-    for name, (dtype, _) in arrays_of(run.options.spec, key_count).items():
+    arrays = arrays_of(run.options.spec, key_count, further=run.options.further_specs)
+    for name, (dtype, _) in arrays.items():
         with (folder / name).open("wb") as file:
             for side in sides:
                 for numbers in _split_numbers(side.selected):

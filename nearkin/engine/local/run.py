@@ -95,7 +95,7 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder
-from nearkin.spec import HAMMING, Spec
+from nearkin.spec import HAMMING
 
 BYTES_PER_PAIR = 32
 """Anonymous memory of a candidate pair, in bytes."""
@@ -244,7 +244,7 @@ class LocalRun(Run):
             self._key_builder(),
             self.kept_hashes,
             with_digits=needs_digits(self.options.acceptance),
-            further=self._further_specs,
+            further=self.options.further_specs,
         )
         repeated_ids = 0
         if self.columns.id:
@@ -282,11 +282,6 @@ class LocalRun(Run):
         return fill_shares(np.asarray(documents.signatures[::step]))
 
     @property
-    def _further_specs(self) -> list[Spec]:
-        """The Specs of the second and later fields that find candidate pairs."""
-        return [options.spec for options in self.options.candidate_options[1:]]
-
-    @property
     def _builds_keys(self) -> bool:
         return builds_keys_while_sketching(self.options)
 
@@ -315,7 +310,7 @@ class LocalRun(Run):
             self.options.spec,
             key_count=bands * (1 + probes),
             carried=self.columns.carried_columns,
-            further=self._further_specs,
+            further=self.options.further_specs,
         )
         if sketched is not None:
             self._documents = documents
