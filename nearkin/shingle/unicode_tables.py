@@ -17,6 +17,8 @@ CLASS = np.uint32(0xFF00)
 ZERO = np.uint32(ord("0"))
 JAMO = np.r_[0x1161:0x1176, 0x11A8:0x11C3].astype(np.uint32)
 """The vowels and final consonants of which Hangul syllables are composed."""
+BLOCK = 128
+"""The number of consecutive code points whose properties are stored together."""
 MAX_STEP = 255
 """The largest distance to the lower case that an action has room for."""
 
@@ -68,8 +70,8 @@ def _places(tables: CodePointTables, points: np.ndarray) -> np.ndarray:
 def _points(tables: CodePointTables) -> np.ndarray:
     """Returns the first code point that has the properties at each position, uint32."""
     points = np.zeros(len(tables.properties), np.uint32)
-    for number, block in reversed(list(enumerate(tables.stage))):
-        points[block * 128 : (block + 1) * 128] = np.arange(number * 128, (number + 1) * 128)
+    blocks, firsts = np.unique(tables.stage, return_index=True)
+    points.reshape(-1, BLOCK)[blocks] = firsts[:, np.newaxis] * BLOCK + np.arange(BLOCK)
     return points
 
 
