@@ -1,7 +1,7 @@
 """Measures nearkin decontaminate on generated corpora with planted items of a suite.
 
 python -m benchmarks.decontamination                 20,000 documents, 9,000 items, once
-python -m benchmarks.decontamination --full --write  300,000 documents, 90,000 items, three runs;
+python -m benchmarks.decontamination --full --write  1,000,000 documents, 90,000 items, three runs;
                                                      writes the table
 
 CPU seconds are those of whole processes, with reading the suite. Recall is the share of the planted
@@ -65,7 +65,7 @@ def measure_quality(folder: Path) -> dict[str, float]:
 
 def decontamination_table(full: bool) -> Table:
     """Measures both operating points."""
-    documents, items = (300_000, 90_000) if full else (20_000, 9_000)
+    documents, items = (1_000_000, 90_000) if full else (20_000, 9_000)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "corpus"

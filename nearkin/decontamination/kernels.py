@@ -190,6 +190,25 @@ def find_words(
         numbers[i] = I64(table[at, U64(1)] - U64(1))
 
 
+@kernel
+def count_items(
+    words: np.ndarray, items: np.ndarray, last_items: np.ndarray, counts: np.ndarray
+) -> None:
+    """Counts the items with each word.
+
+    Args:
+        words: Numbers of words, int64 (n,).
+        items: Number of the item of each word, int64 (n,), ascending.
+        last_items: Array in which the last item with each word is written, int64 (w,), of -1.
+        counts: Array in which the items with each word are counted, int64 (w,).
+    """
+    for i in range(U64(words.shape[0])):
+        word = U64(words[i])
+        if last_items[word] != items[i]:
+            last_items[word] = items[i]
+            counts[word] += I64(1)
+
+
 def number_words(tokens: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Returns the position of each word among distinct words, int64 (n,).
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -275,33 +276,32 @@ def build_suite(
     reader = TokenReader(Shingler(spec, key), 1)
     ids: list[str] = []
     copies: list[int] = []
-    numbers: dict[bytes, int] = {}
+    numbers: dict[tuple[bytes, ...], int] = {}
     part_items: list[int] = []
     part_fields: list[int] = []
     tokens: list[np.ndarray] = []
     rows = 0
     for block in texts:
-        rows += block.rejected
-        forms = [list(_read_forms(block.fields[field], reader)) for field in fields]
-        for row, id in enumerate(block.ids):
-            rows += 1
-            own = [form[row] for form in forms]
-            if not any(len(plain) for plain, _ in own):
+        rows += block.rejected + len(block.ids)
+        forms = [_read_forms(block.fields[field], reader) for field in fields]
+        for id, own in zip(block.ids, zip(*forms, strict=True), strict=True):
+            content = tuple(form.words.tobytes() for form in own)
+            if not any(content):
                 continue
-            digest = _digest(own)
-            number = numbers.setdefault(digest, len(ids))
+            number = numbers.setdefault(content, len(ids))
             if number < len(ids):
                 copies[number] += 1
                 continue
             ids.append(id)
             copies.append(1)
-            for field, (plain, joined) in enumerate(own):
-                for form in (plain, joined):
-                    if form is not None and len(form):
+            for field, form in enumerate(own):
+                for words in (form.words, form.joined):
+                    if words is not None and len(words):
                         part_items.append(number)
                         part_fields.append(field)
-                        tokens.append(form)
-    words = np.concatenate([np.empty(0, np.uint64), *tokens])
+                        tokens.append(words)
+    hashes = np.concatenate([np.empty(0, np.uint64), *tokens])
+    items_of_parts = np.array(part_items, np.int64)
     offsets = _offsets_of(np.array([len(part) for part in tokens], np.int64))
     items = pa.table([pa.array([0] * len(ids), pa.int32()), ids, copies], schema=ITEM_COLUMNS)
     return Suites(
@@ -309,20 +309,12 @@ def build_suite(
         suites=(SuiteFacts(name, rows),),
         fields=tuple(fields),
         items=items,
-        part_items=np.array(part_items, np.int64),
+        part_items=items_of_parts,
         part_fields=np.array(part_fields, np.int64),
         offsets=offsets,
-        rarity=_rarity_of(words, np.repeat(part_items, np.diff(offsets)), len(ids)),
-        tokens=words,
+        rarity=_rarity_of(hashes, np.repeat(items_of_parts, np.diff(offsets)), len(ids)),
+        tokens=hashes,
     )
-
-
-def _digest(forms: list[tuple[np.ndarray, np.ndarray | None]]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for plain, _ in forms:
-        digest.update(len(plain).to_bytes(8, "little"))
-        digest.update(plain.tobytes())
-    return digest.digest()
 
 
 def _rarity_of(words: np.ndarray, items: np.ndarray, count: int) -> np.ndarray:
@@ -333,15 +325,15 @@ def _rarity_of(words: np.ndarray, items: np.ndarray, count: int) -> np.ndarray:
 
     Args:
         words: Hashes of words, uint64 (n,).
-        items: Number of the item of each word, int64 (n,).
+        items: Number of the item of each word, int64 (n,), ascending.
         count: Number of items.
     """
     if not len(words):
         return np.empty(0, np.float32)
     different = sorted_unique(words)
     codes = kernels.number_words(words, different)
-    pairs = sorted_unique(codes * count + items)
-    frequencies = np.bincount(pairs // count, minlength=len(different))
+    frequencies = np.zeros(len(different), np.int64)
+    kernels.count_items(codes, items, np.full(len(different), -1, np.int64), frequencies)
     rarity = np.log((count + 1) / frequencies) / np.log(count + 1)
     return np.asarray(rarity[codes], np.float32)
 
@@ -356,29 +348,50 @@ class _Deletions(dict[int, int | None]):
 
 
 DELETIONS = _Deletions()
+ASCII_DELETIONS = bytes(point for point in range(128) if DELETIONS[point] is None)
 
 
-def _read_forms(
-    texts: list[str], reader: TokenReader
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yields the words of each text, and those after its punctuation was deleted if they differ.
+def delete_punctuation(text: str) -> str:
+    """Returns a text without its punctuation and symbols.
+
+    Examples:
+        >>> delete_punctuation("don't ask: 5 %"), delete_punctuation("«ja», 5 €")
+        ('dont ask 5 ', 'ja 5 ')
+    """
+    # `str.translate` looks each character up in a dictionary
+    if text.isascii():
+        return text.encode().translate(None, ASCII_DELETIONS).decode()
+    return text.translate(DELETIONS)
+
+
+class TextForms(NamedTuple):
+    """The words of a text."""
+
+    words: np.ndarray
+    """uint64 (n,): The hashes of its words."""
+    joined: np.ndarray | None
+    """uint64 (m,): The words after punctuation was deleted, or None if they are the same.
 
     A document from which punctuation was deleted has `dont` in place of `don't`.
     """
-    plain = _read_words(texts, reader)
-    joined = _read_words([text.translate(DELETIONS) for text in texts], reader)
-    for words, other in zip(plain, joined, strict=True):
-        yield words, None if words.tobytes() == other.tobytes() else other
+
+
+def _read_forms(texts: list[str], reader: TokenReader) -> list[TextForms]:
+    """Returns the words of each text."""
+    words = _read_words(texts, reader)
+    joined = _read_words([delete_punctuation(text) for text in texts], reader)
+    return [
+        TextForms(plain, None if plain.tobytes() == other.tobytes() else other)
+        for plain, other in zip(words, joined, strict=True)
+    ]
 
 
 def _read_words(texts: list[str], reader: TokenReader) -> list[np.ndarray]:
     words: list[np.ndarray] = []
     for piece in reader.read_documents(pa.array(texts, pa.large_string()), 0):
         hashes = piece.hashes.copy()
-        words += [
-            hashes[start:end]
-            for start, end in zip(piece.offsets[:-1], piece.offsets[1:], strict=True)
-        ]
+        bounds = piece.offsets.tolist()
+        words += [hashes[start:end] for start, end in pairwise(bounds)]
     return words
 
 

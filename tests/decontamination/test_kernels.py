@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearkin.decontamination.kernels import number_words
+from nearkin.decontamination.kernels import count_items, number_words
 
 
 def test_numbers_of_words_are_their_positions() -> None:
@@ -14,3 +14,12 @@ def test_numbers_of_words_are_their_positions() -> None:
     tokens = rng.choice(words, 5000)
     np.testing.assert_array_equal(number_words(tokens, words), np.searchsorted(words, tokens))
     assert len(number_words(words[:0], words[:0])) == 0
+
+
+def test_items_with_a_word_are_counted_once_each() -> None:
+    rng = np.random.default_rng(2)
+    words = rng.integers(0, 9, 400)
+    items = np.sort(rng.integers(0, 60, 400))
+    counts = np.zeros(10, np.int64)
+    count_items(words, items, np.full(10, -1, np.int64), counts)
+    assert counts.tolist() == [len(set(items[words == word].tolist())) for word in range(10)]
