@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from nearkin.corpus import FileCorpus, find_first_change, write_kept
+from nearkin.corpus import FileCorpus, write_kept
 from nearkin.corpus.file_names import hide_password
-from nearkin.corpus.input_manifest import InputRecord
 from nearkin.decontamination.index import SuiteIndex
 from nearkin.decontamination.quotes import quote_contaminations
 from nearkin.decontamination.request import ContaminationAction, DecontaminationRequest
@@ -27,21 +26,20 @@ from nearkin.decontamination.tables import (
     ContaminationTables,
 )
 from nearkin.engine.local import result_tables
-from nearkin.errors import UsageError
 from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.passages.cutting.run import CutTexts, require_rewritable
 from nearkin.passages.run import REJECTED, PassageOptions
 from nearkin.report.collect import title_of
 from nearkin.report.decontamination_page import DecontaminationReport, render_decontamination_page
-from nearkin.report.files import REPORT_PAGE
+from nearkin.report.files import write_page
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
 from nearkin.runs.output import (
     is_output_finished,
+    read_finished,
     require_file_output,
     require_output_free,
-    require_same_request,
     require_suffix,
 )
 from nearkin.runs.passage_cuts import write_cut_documents
@@ -50,7 +48,6 @@ from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, wr
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, claimed, require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
 from nearkin.version import VERSION
 
 FACTS = "run.json"
@@ -140,11 +137,9 @@ def run_decontamination(
         "columns": columns.to_record(),
     }
     if is_output_finished(job):
-        require_same_request(
-            job, identity, lambda: find_first_change(_read_inputs(job.out), corpus)
-        )
+        finished = read_finished(job, identity, job.out / FACTS, corpus)
         rows = pq.read_table(job.out / SUITES_TABLE).to_pylist()
-        return DecontaminationSummary(out=job.out, facts=_read_facts(job.out), suites=rows)
+        return DecontaminationSummary(out=job.out, facts=finished, suites=rows)
     index = SuiteIndex(suites, point.least)
     with PeakMemory() as measured, open_work_folder(job, identity, corpus) as (claim, work):
         staging = claim.path / RESULT
@@ -227,25 +222,7 @@ def _write_page(
         suites=tables.suites.to_pylist(),
         quotes=quote_contaminations(run, tables),
     )
-    page = render_decontamination_page(report).encode("utf-8", "backslashreplace")
-    write_durably(folder / REPORT_PAGE, page)
-
-
-def _read_facts(folder: Path) -> dict[str, object]:
-    path = folder / FACTS
-    try:
-        facts: dict[str, object] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{folder} is not the output of nearkin decontaminate: {path} cannot be read "
-            f"({error}); choose another {name_setting('out')}"
-        ) from error
-    return facts
-
-
-def _read_inputs(folder: Path) -> Sequence[InputRecord]:
-    inputs: Sequence[InputRecord] = _read_facts(folder)["inputs"]  # type: ignore[assignment]
-    return inputs
+    write_page(folder, render_decontamination_page(report))
 
 
 def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:

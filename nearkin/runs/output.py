@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -228,6 +229,34 @@ def require_same_request(
         # The run was killed while it deleted its work folder.
         command = str(identity["command"]).partition(" ")[0]
         Claim.take(job.out, f"nearkin {command}").remove()
+
+
+def read_finished(job: Job, identity: Mapping[str, object], path: Path, corpus: FileCorpus) -> Any:
+    """Reads the facts of a finished output, and removes what is left of its work.
+
+    Args:
+        job: The job, which resumes the run.
+        identity: The parameters that must be unchanged for a run to be resumed.
+        path: JSON file of the facts, with an entry `inputs`.
+        corpus: The corpus of the job.
+
+    Raises:
+        UsageError: If the output is the result of another request, its inputs have changed, or the
+            file cannot be read.
+    """
+    command = str(identity["command"]).partition(" ")[0]
+
+    def read() -> Any:
+        try:
+            return json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{job.out} is not the output of nearkin {command}: {path} cannot be read "
+                f"({error}); choose another {name_setting('out')}"
+            ) from error
+
+    require_same_request(job, identity, lambda: find_first_change(read()["inputs"], corpus))
+    return read()
 
 
 def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> None:

@@ -7,11 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nearkin.corpus import FileCorpus, find_first_change
+from nearkin.corpus import FileCorpus
 from nearkin.corpus.file_names import hide_password
-from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
-from nearkin.errors import UsageError
 from nearkin.passages.cutting.request import CUT_SPANS, CutRequest
 from nearkin.passages.cutting.run import (
     CutRun,
@@ -24,12 +22,12 @@ from nearkin.passages.quotes import quote_documents
 from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
 from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
 from nearkin.report.collect import title_of
-from nearkin.report.files import REPORT_PAGE
+from nearkin.report.files import write_page
 from nearkin.report.passages_page import PassagesReport, render_passages_page
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
-from nearkin.runs.output import is_output_finished, require_output_free, require_same_request
+from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.passage_cuts import write_cut_documents
 from nearkin.runs.repeated_lines import write_repeated_lines
 from nearkin.runs.saved import delete_folder
@@ -37,7 +35,6 @@ from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durab
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
 from nearkin.version import VERSION
 
 FACTS = "passages.json"
@@ -118,10 +115,8 @@ def run_passages(
     if lines is not None:
         identity["lines"] = lines.to_record()
     if is_output_finished(job):
-        require_same_request(
-            job, identity, lambda: find_first_change(_read_inputs(job.out), corpus)
-        )
-        return PassagesSummary(out=job.out, facts=_read_facts(job.out))
+        finished = read_finished(job, identity, job.out / FACTS, corpus)
+        return PassagesSummary(out=job.out, facts=finished)
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
         staging = claim.path / RESULT
         if lines is not None and policy is not None:
@@ -203,22 +198,4 @@ def _write_page(
         documents=quote_documents(run, tables),
         cuts=None if cut_run is None else cut_run.counts,
     )
-    page = render_passages_page(report).encode("utf-8", "backslashreplace")
-    write_durably(folder / REPORT_PAGE, page)
-
-
-def _read_facts(folder: Path) -> dict[str, object]:
-    path = folder / FACTS
-    try:
-        facts: dict[str, object] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{folder} is not the output of nearkin passages: {path} cannot be read ({error}); "
-            f"choose another {name_setting('out')}"
-        ) from error
-    return facts
-
-
-def _read_inputs(folder: Path) -> Sequence[InputRecord]:
-    inputs: Sequence[InputRecord] = _read_facts(folder)["inputs"]  # type: ignore[assignment]
-    return inputs
+    write_page(folder, render_passages_page(report))

@@ -1,32 +1,29 @@
 """The split of files into groups between which there are no near-duplicates."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from nearkin.corpus import FileCorpus, find_first_change, write_kept
+from nearkin.corpus import FileCorpus, write_kept
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local.document_split import DocumentSplit, split_documents
 from nearkin.engine.local.missing_pairs import estimate_missing_pairs
 from nearkin.engine.local.result_tables import write_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RecordedOptions
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splittable
 from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
-from nearkin.errors import UsageError
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
-from nearkin.runs.output import require_output_free
+from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.pairs import with_pair_budget
 from nearkin.runs.parameters import RunParameters
 from nearkin.runs.saved import (
@@ -37,9 +34,8 @@ from nearkin.runs.saved import (
     with_saved_run,
 )
 from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
-from nearkin.runtime.outputs import RESULT, Claim, read_marker
+from nearkin.runtime.outputs import RESULT
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_flag, name_setting
 from nearkin.version import VERSION
 
 GROUP_TABLE = "groups.parquet"
@@ -140,8 +136,8 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
     identity = job.identity(
         "split", groups=list(groups.shares), names=list(groups.names), group_seed=groups.seed
     )
-    finished = _find_finished_split(job, identity, corpus)
-    if finished is not None:
+    if is_output_finished(job):
+        finished: SplitRecord = read_finished(job, identity, job.out / SPLIT, corpus)
         return finished
     with open_work_folder(job, identity, corpus) as (claim, work):
         if saved is not None:
@@ -189,31 +185,3 @@ def _write_groups(run: LocalRun, corpus: FileCorpus, split: DocumentSplit, folde
     write_batches(folder / GROUP_TABLE, GROUPS, split.batches(run.documents().ids))
     rejected = run.work.path / "sketch" / REJECTED
     (folder / REJECTED).write_bytes(rejected.read_bytes())
-
-
-def _find_finished_split(
-    job: Job, identity: Mapping[str, object], corpus: FileCorpus
-) -> SplitRecord | None:
-    """Returns the record of a finished split that a job resumes, or None if work is left."""
-    if job.overwrite or not job.resume or not os.path.lexists(job.out):
-        return None
-    marker = read_marker(job.out)
-    if marker is None or not (job.out / SPLIT).exists():
-        raise UsageError(
-            f"{job.out} is not the output of a split that can be resumed; choose another "
-            f"{name_setting('out')}"
-        )
-    record: Any = json.loads((job.out / SPLIT).read_bytes())
-    difference = first_difference(marker["identity"], json.loads(json.dumps(identity)))
-    change = None if difference else find_first_change(record["inputs"], corpus)
-    if difference or change:
-        reason = f"was made with other settings: {difference}" if difference else str(change)
-        raise UsageError(
-            f"{job.out} is finished and {reason}; replace it with {name_flag('overwrite')}, or "
-            f"choose another {name_setting('out')}"
-        )
-    if os.path.lexists(job.work_folder):
-        # The run was killed while it deleted its work folder.
-        Claim.take(job.out, "nearkin split").remove()
-    finished: SplitRecord = record
-    return finished
