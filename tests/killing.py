@@ -20,6 +20,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ UNCOMPARED = frozenset(
     {
         "run.json",
         "passages.json",
+        "split.json",
         "report.html",
         "report.json",
         ".nearkin-output.json",
@@ -157,12 +159,28 @@ def digest_of(out: Path) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Expected:
+    """The hashes of the files that a command must leave.
+
+    Attributes:
+        old: The files of the output before the command.
+        new: The files of the output after it.
+        everything: All files that the command writes.
+    """
+
+    old: dict[str, str]
+    new: dict[str, str]
+    everything: dict[str, str]
+
+
 class Trial:
     """One command, to be killed.
 
     Args:
         case: `line` (OUT stands for the output), `again` (what is added to resume), `before` (a
-            command that makes OUT first).
+            command that makes OUT first), `out` (the name of OUT), `made` (the names of all that
+            the command writes).
         folder: A folder of its own.
     """
 
@@ -182,7 +200,15 @@ class Trial:
 
     @property
     def out(self) -> Path:
-        return self.folder / "out"
+        return self.folder / self.case["out"]
+
+    def digest(self) -> dict[str, str]:
+        """Returns the hash of each file that the command has written."""
+        files: dict[str, str] = {}
+        for name in self.case["made"]:
+            if (self.folder / name).exists():
+                files.update(digest_of(self.folder / name))
+        return files
 
     def run(self, line: list[str], strike: int | None) -> int:
         """Runs a command line in a child, ended before an operation if one is given.
@@ -214,9 +240,7 @@ class Trial:
 
         return in_child(body)
 
-    def killed_at(
-        self, at: int, power: bool, again: list[str], expected: tuple[Any, ...]
-    ) -> str | None:
+    def killed_at(self, at: int, power: bool, again: list[str], expected: Expected) -> str | None:
         """Kills the command before an operation, resumes it, and returns what is wrong, or None."""
         out = self.prepare()
         code = self.run(self.case["line"], at)
@@ -225,10 +249,9 @@ class Trial:
         log = json.loads(self.log.read_text())
         if power:
             lose_unsynced(self.folder, log["synced"], at % 3)
-        old, new = expected
-        if out.exists() and not power and digest_of(out) not in (old, new):
+        if out.exists() and not power and digest_of(out) not in (expected.old, expected.new):
             return "there is neither the old nor the new result"
-        if code == 0 and digest_of(out) != new:
+        if code == 0 and self.digest() != expected.everything:
             return "a finished result did not survive the power cut"
         line = [*self.case["line"], *again]
         if "--overwrite" in line and "--resume" in line:
@@ -238,8 +261,9 @@ class Trial:
         code = self.run(line, None)
         if code != 0:
             return f"resuming ended with {code}: {self.output.read_text()[-1500:]}"
-        if digest_of(out) != new:
-            return f"another result: {sorted(set(digest_of(out).items()) ^ set(new.items()))}"
+        if self.digest() != expected.everything:
+            difference = set(self.digest().items()) ^ set(expected.everything.items())
+            return f"another result: {sorted(difference)}"
         left = sorted(path.name for path in self.folder.iterdir())
         return None if left == self.case["made"] else f"left behind: {left}"
 
@@ -252,11 +276,12 @@ def main() -> None:
 
     corpora.BATCH_ROWS = 256
     sketching.SEGMENT_SECONDS = 0.0
-    case.setdefault("made", ["out"])
+    case.setdefault("out", "out")
+    case.setdefault("made", [case["out"]])
     old: dict[str, str] = {}
     trial = Trial(case, folder / "work")
     if case.get("before"):
-        first = Trial({"line": case["before"]}, folder / "first")
+        first = Trial({**case, "line": case["before"], "before": None}, folder / "first")
         first.prepare()
         assert first.run(case["before"], None) == 0, first.output.read_text()
         shutil.copytree(first.out, folder / "old")
@@ -269,7 +294,8 @@ def main() -> None:
     warm(case["line"], trial.prepare())
     trial.prepare()
     assert trial.run(case["line"], 1 << 40) == 0, trial.output.read_text()
-    total, new = json.loads(trial.log.read_text())["operations"], digest_of(trial.out)
+    total = json.loads(trial.log.read_text())["operations"]
+    expected = Expected(old, digest_of(trial.out), trial.digest())
     points = case["points"] or total + 1
     spread = {round(i * total / max(points - 1, 1)) for i in range(points)}
     chosen = sorted(spread | set(range(max(0, total - case["last"]), total)))
@@ -281,7 +307,7 @@ def main() -> None:
                 if case["points"] is None
                 else [case["again"][number % len(case["again"])]]
             ):
-                if (wrong := trial.killed_at(at, power, again, (old, new))) is not None:
+                if (wrong := trial.killed_at(at, power, again, expected)) is not None:
                     failures.append(
                         {"at": at, "of": total, "power": power, "again": again, "wrong": wrong}
                     )

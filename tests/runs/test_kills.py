@@ -83,12 +83,58 @@ CASES: dict[str, list[str]] = {
         "--action",
         "cut",
     ],
+    "decontaminate-drop": [
+        "decontaminate",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--against",
+        "SUITE",
+        "--action",
+        "drop",
+    ],
+    "decisions": ["dedup", "DOCS", "--out", "OUT", "--id", "id", "--decisions", "DECISIONS"],
+    "fields": [
+        "dedup",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--field",
+        "text:jaccard>=0.8",
+        "--field",
+        "vector:cosine>=0.9",
+        "--accept",
+        "text or vector",
+    ],
+    "related": ["dedup", "DOCS", "--out", "OUT", "--threshold", "0.99", "--related", "0.5"],
+    "related-against": [
+        "dedup",
+        "OLD",
+        "--out",
+        "OUT",
+        "--against",
+        "SAVED",
+        "--threshold",
+        "0.99",
+        "--related",
+        "0.5",
+    ],
+    "across": ["dedup", "DOCS", "--out", "OUT", "--across", "source", *BANDED],
+    "weights": ["dedup", "DOCS", "--out", "OUT", "--document-weights", "sqrt", *BANDED],
+    "kept-file": ["dedup", "DOCS", "--out", "OUT", *BANDED],
+    "split": ["split", "DOCS", "--out", "OUT", "--groups", "0.8,0.2"],
 }
 RESTARTED: dict[str, list[str]] = {
     "sketch": ["sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
     "merge": ["merge", "SKETCH", "SKETCH", "--out", "OUT"],
+    "frequencies": ["frequencies", "DOCS", "--out", "OUT"],
 }
 """Commands that are not resumed but started again."""
+MADE: dict[str, list[str]] = {
+    "kept-file": ["kept.parquet", "kept.parquet.run"],
+    "sketch": ["out", "out.cut.arrow"],
+}
+"""What commands write that write more than a folder; the first one is their output."""
 QUICK = (
     "save-signatures",
     "max-df",
@@ -101,6 +147,8 @@ QUICK = (
     "passages",
     "cut",
     "decontaminate",
+    "sketch",
+    "merge",
 )
 """Those of which the quick form takes some points; the full form takes all of all."""
 
@@ -133,10 +181,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "OLD": str(folder / "old.parquet"),
         "SKETCH": str(folder / "sketch.arrow"),
         "SUITE": str(folder / "suite.parquet"),
+        "DECISIONS": str(folder / "decisions.jsonl"),
     }
     pq.write_table(pa.table({"question": texts[100:140]}), names["SUITE"])
     old = {"id": [f"o{i}" for i in range(300)], "text": [f"{text} too" for text in texts[500:800]]}
     pq.write_table(pa.table(old), names["OLD"])
+    decisions = [
+        {"id_a": f"d{i}", "id_b": f"d{i + other}", "decision": decision}
+        for i in range(0, 100, 10)
+        for other, decision in ((600, "different"), (400, "same"))
+    ]
+    lines = "".join(json.dumps(decision) + "\n" for decision in decisions)
+    Path(names["DECISIONS"]).write_text(lines)
     nearkin("dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED)
     nearkin("sketch", names["DOCS"], "--out", names["SKETCH"])
     return names
@@ -174,23 +230,26 @@ def kill_case(
 def test_a_run_that_is_killed_anywhere_can_be_resumed(
     name: str, corpus: dict[str, str], tmp_path: Path, full: bool
 ) -> None:
-    other = (
-        {"before": [corpus.get(word, word) for word in CASES["dedup"]]}
-        if name == "overwrite"
-        else {}
-    )
+    other: dict[str, Any] = {}
+    if name == "overwrite":
+        other["before"] = [corpus.get(word, word) for word in CASES["dedup"]]
+    if name in MADE:
+        other.update(out=MADE[name][0], made=MADE[name])
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
     record = run_kills(tmp_path, kill_case(CASES[name], corpus, again, full, **other))
     assert record["operations"] > 10
     assert record["failures"] == []
 
 
-@pytest.mark.parametrize("name", RESTARTED)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in RESTARTED],
+)
 def test_a_killed_command_can_be_started_again(
     name: str, corpus: dict[str, str], tmp_path: Path, full: bool
 ) -> None:
     """The leftovers of a killed run do not prevent the next one."""
-    made = ["out", "out.cut.arrow"] if name == "sketch" else ["out"]
+    made = MADE.get(name, ["out"])
     record = run_kills(
         tmp_path, kill_case(RESTARTED[name], corpus, [["--overwrite"]], full, made=made)
     )
