@@ -1,5 +1,6 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,7 +58,7 @@ from nearkin.passages.lines.run import LineRun, require_lines_request
 from nearkin.passages.run import PassageOptions, PassageRun
 from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
 from nearkin.plan.tune import Distribution
-from nearkin.report.files import read_report
+from nearkin.report.files import read_report, write_page
 from nearkin.report.page import render_page
 from nearkin.report.run_warnings import (
     log_warnings,
@@ -111,6 +112,7 @@ from nearkin.runs.reference import (
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, execute_split, with_recall_of_splits
+from nearkin.runtime.files import PRIVATE_FILE, disk_errors, require_file_path
 from nearkin.runtime.notebook_progress import default_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
@@ -1024,14 +1026,15 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
     Args:
         source: A result of `dedup`, or the output folder of `nearkin dedup`.
         out: The page. The default is `report.html` in the folder, or in the current folder for a
-            result.
+            result. A new page can be read by its owner alone, because it quotes documents.
 
     Returns:
         The page.
 
     Raises:
-        UsageError: If the folder is not the output of a run, or the page would replace a file that
-            is not a page of nearkin.
+        UsageError: If the folder is not the output of a run, the folder of the page does not exist,
+            or the page would replace a file that is not a page of nearkin.
+        RunError: If the page cannot be written. An earlier page is unchanged.
     """
     if isinstance(source, DedupResult):
         report_data = source.report_data
@@ -1039,6 +1042,9 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
     else:
         report_data = read_report(Path(source))
         target = Path(out or Path(source) / "report.html")
+    require_file_path(target)
     require_page_output(target, [])
-    target.write_text(render_page(report_data), "utf-8")
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_FILE
+    with disk_errors(target.parent):
+        write_page(target, render_page(report_data), mode)
     return target

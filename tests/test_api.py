@@ -1,5 +1,7 @@
 """Tests of the Python API: dedup, pairs, sketch and report over data in memory."""
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,28 @@ def test_report_of_a_result_equals_that_of_its_folder(tmp_path: Path) -> None:
     assert nk.report(out).read_text("utf-8") == page
     with pytest.raises(nk.UsageError, match="does not contain a report"):
         nk.report(tmp_path)
+
+
+def test_report_is_private_and_replaced_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = nk.dedup(TABLE, id="key")
+    page = nk.report(result, tmp_path / "page.html")
+    assert page.stat().st_mode & 0o777 == 0o600
+    page.chmod(0o640)
+    before = nk.report(result, page).read_bytes()
+    assert page.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(nk.UsageError, match="no such folder"):
+        nk.report(result, tmp_path / "missing" / "page.html")
+
+    def fail(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(nk.RunError, match="No space left"):
+        nk.report(result, page)
+    assert page.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_pairs_convert_and_expand_exact_duplicates() -> None:

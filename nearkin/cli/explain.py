@@ -142,7 +142,8 @@ def explain(
         )
     if html is not None:
         from nearkin.report.explanation import render_explanation
-        from nearkin.runtime.files import disk_errors, write_durably
+        from nearkin.report.files import write_page
+        from nearkin.runtime.files import SHARED_FILE, disk_errors
 
         if isinstance(explanation, FieldsExplanation):
             raise UsageError(
@@ -150,7 +151,7 @@ def explain(
                 "leave it out"
             )
         with disk_errors(html.parent):
-            write_durably(html, render_explanation(explanation).encode())
+            write_page(html, render_explanation(explanation), SHARED_FILE)
     if json:
         print_json(explanation.to_dict())
         return

@@ -245,12 +245,13 @@ def _write_settings(fitted: "FitResult | AskedSettings", out: Path | None) -> No
 def _write_page(fitted: "FitResult", page: Path, command_line: _CommandLine) -> None:
     """Writes the HTML page of a fit."""
     from nearkin.fit.page import render_fit
-    from nearkin.runtime.files import disk_errors, write_durably
+    from nearkin.report.files import write_page
+    from nearkin.runtime.files import SHARED_FILE, disk_errors
 
     command = command_line.describe(fitted.settings)
     content = render_fit(fitted, ", ".join(command_line.inputs), command)
     with disk_errors(page.parent):
-        write_durably(page, content.encode())
+        write_page(page, content, SHARED_FILE)
 
 
 def _print_fitted(fitted: "FitResult", command_line: _CommandLine, *, prints_json: bool) -> None:

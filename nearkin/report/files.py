@@ -24,18 +24,18 @@ def write_report(folder: Path, data: ReportData, mode: int = PRIVATE_FILE) -> No
     from nearkin.report.page import render_page
 
     write_durably(folder / REPORT_DATA, to_json(data.to_dict()), mode)
-    write_page(folder, render_page(data), mode)
+    write_page(folder / REPORT_PAGE, render_page(data), mode)
 
 
-def write_page(folder: Path, page: str, mode: int = PRIVATE_FILE) -> None:
+def write_page(path: Path, page: str, mode: int = PRIVATE_FILE) -> None:
     """Writes the page of a report. Texts of documents may hold characters that UTF-8 cannot.
 
     Args:
-        folder: Output folder of the run.
+        path: The file. It is replaced if it exists.
         page: The page.
         mode: Permissions of the file.
     """
-    write_durably(folder / REPORT_PAGE, page.encode("utf-8", "backslashreplace"), mode)
+    write_durably(path, page.encode("utf-8", "backslashreplace"), mode)
 
 
 def read_report(folder: Path) -> ReportData:

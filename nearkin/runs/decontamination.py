@@ -31,7 +31,7 @@ from nearkin.passages.cutting.run import CutTexts, require_rewritable
 from nearkin.passages.run import REJECTED, PassageOptions
 from nearkin.report.collect import title_of
 from nearkin.report.decontamination_page import DecontaminationReport, render_decontamination_page
-from nearkin.report.files import write_page
+from nearkin.report.files import REPORT_PAGE, write_page
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
@@ -222,7 +222,7 @@ def _write_page(
         suites=tables.suites.to_pylist(),
         quotes=quote_contaminations(run, tables),
     )
-    write_page(folder, render_decontamination_page(report))
+    write_page(folder / REPORT_PAGE, render_decontamination_page(report))
 
 
 def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:

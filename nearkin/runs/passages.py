@@ -22,7 +22,7 @@ from nearkin.passages.quotes import quote_documents
 from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
 from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
 from nearkin.report.collect import title_of
-from nearkin.report.files import write_page
+from nearkin.report.files import REPORT_PAGE, write_page
 from nearkin.report.passages_page import PassagesReport, render_passages_page
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -198,4 +198,4 @@ def _write_page(
         documents=quote_documents(run, tables),
         cuts=None if cut_run is None else cut_run.counts,
     )
-    write_page(folder, render_passages_page(report))
+    write_page(folder / REPORT_PAGE, render_passages_page(report))

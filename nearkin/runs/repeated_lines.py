@@ -9,7 +9,7 @@ from nearkin.passages.cutting.run import CutTexts
 from nearkin.passages.lines.request import LinesRequest
 from nearkin.passages.lines.run import REPEATED_LINES, LineRun, count_lines
 from nearkin.passages.run import REJECTED
-from nearkin.report.files import write_page
+from nearkin.report.files import REPORT_PAGE, write_page
 from nearkin.report.passages_page import render_lines_page
 from nearkin.report.repeated_lines import describe_lines
 from nearkin.runs.passage_cuts import write_cut_documents
@@ -42,7 +42,7 @@ def write_repeated_lines(
     """
     write_lines_table(run, folder)
     page = render_lines_page(title, describe_lines(run, request))
-    write_page(folder, page)
+    write_page(folder / REPORT_PAGE, page)
     if request.is_cut:
         write_cut_documents(CutTexts(run), corpus, folder)
     shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
