@@ -382,6 +382,11 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         requests.clusters_request,
         {"scope": "a", "order": "largest", "limit": 3, "cursor": "0"},
     ),
+    "requests.DecisionReader": lambda parts: (requests.DecisionReader, {"scope": "a"}),
+    "requests.decide_requests": lambda parts: (
+        requests.decide_requests,
+        {"scope": "a", "decisions": []},
+    ),
     "requests.explain_request": lambda parts: (
         requests.explain_request,
         {"scope": "a", "a": "x", "b": "y"},

@@ -38,7 +38,8 @@ from nearkin.client.models import (
     StoredDocument,
     TuningResult,
 )
-from nearkin.client.requests import ClusterReader
+from nearkin.client.requests import ClusterReader, DecisionReader
+from nearkin.decisions import Decision, Decisions
 from nearkin.errors import ServiceError, UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
@@ -437,6 +438,38 @@ class Client:
             yield page
             cursor = page.next
 
+    def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
+        """Stores people's decisions about documents, and follows them at once, as `Index.decide`.
+
+        The server adds the name of the token to who decided. Decisions are sent in requests of at
+        most 200, each of which is checked as a whole.
+
+        Args:
+            scope: Scope of the documents.
+            decisions: Decisions about pairs of ids, which need not be stored. Of two about a pair,
+                the later one counts; one without a time is later than the stored one.
+
+        Returns:
+            The number of decisions that were not stored before. After a retry, those of the first
+            attempt are not counted.
+
+        Raises:
+            UsageError: If an id or a name is not a valid text.
+        """
+        calls = requests.decide_requests(scope, decisions)
+        return sum(self._send_with_retries(call) for call in calls)
+
+    def decisions(self, scope: str) -> Decisions:
+        """Returns the decisions about documents of a scope that the index stores.
+
+        Args:
+            scope: Scope of the documents.
+        """
+        reader = DecisionReader(scope)
+        while reader.call is not None:
+            reader.take(self._send_with_retries(reader.call))
+        return reader.decisions
+
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match or not.
 
@@ -701,6 +734,32 @@ class AsyncClient:
             )
             yield page
             cursor = page.next
+
+    async def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
+        """Does the same as `Client.decide`.
+
+        Args:
+            scope: Scope of the documents.
+            decisions: Decisions about pairs of ids.
+
+        Returns:
+            The number of decisions that were not stored before.
+        """
+        stored = 0
+        for call in requests.decide_requests(scope, decisions):
+            stored += await self._send_with_retries(call)
+        return stored
+
+    async def decisions(self, scope: str) -> Decisions:
+        """Does the same as `Client.decisions`.
+
+        Args:
+            scope: Scope of the documents.
+        """
+        reader = DecisionReader(scope)
+        while reader.call is not None:
+            reader.take(await self._send_with_retries(reader.call))
+        return reader.decisions
 
     async def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Does the same as `Client.explain`.

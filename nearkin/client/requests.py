@@ -1,7 +1,8 @@
 """The requests to `nearkin serve` for single documents, clusters and facts about the index."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,7 @@ from nearkin.client.models import (
     StoredDocument,
     TuningResult,
 )
+from nearkin.decisions import Decision, Decisions, Verdict
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.tune import OperatingPoint, OperatingPointRecord
 
+DECISIONS_AT_ONCE = 200
+"""The maximum number of decisions of a request."""
 CLUSTER_PART = 1000
 """The maximum number of members of a cluster in a response."""
 
@@ -341,6 +345,104 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
 
     params = {"order": order, "limit": str(limit), "cursor": cursor}
     return Call("GET", path_in_scope(scope, "clusters"), read, params=params)
+
+
+@check_arguments
+def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[int]]:
+    """Yields the requests that store decisions. Their results are the numbers of new ones.
+
+    Args:
+        scope: Scope of the documents.
+        decisions: Decisions about pairs of ids.
+
+    Raises:
+        UsageError: If an id or a name is not a valid text.
+    """
+    bodies = []
+    for decision in decisions:
+        if not isinstance(decision, Decision):
+            raise UsageError(
+                f"{decision!r} is not a decision; give nearkin.Decision(id_a, id_b, verdict)"
+            )
+        body: dict[str, str] = {
+            "id_a": decision.id_a,
+            "id_b": decision.id_b,
+            "decision": str(decision.verdict),
+        }
+        if decision.by is not None:
+            body["by"] = decision.by
+        if decision.at is not None:
+            body["at"] = decision.at.isoformat()
+        bodies.append(body)
+    path = path_in_scope(scope, "decisions")
+    for start in range(0, len(bodies), DECISIONS_AT_ONCE):
+        try:
+            content = orjson.dumps({"decisions": bodies[start : start + DECISIONS_AT_ONCE]})
+        except TypeError as error:
+            raise UsageError(
+                f"a decision has an id or a name that is not a valid Unicode text: {error}"
+            ) from error
+        yield Call("POST", path, lambda answer: int(read_json(answer)["stored"]), content)
+
+
+class DecisionReader:
+    """A reader of the decisions about a scope, which are sent in pages.
+
+    Args:
+        scope: Scope of the documents.
+
+    Attributes:
+        call: The next request, or None if all decisions were received.
+    """
+
+    @check_arguments
+    def __init__(self, scope: str) -> None:
+        self._path = path_in_scope(scope, "decisions")
+        self._received: list[Decision] = []
+        self.call: Call[DecisionPage] | None = self._request_page(None)
+
+    @property
+    def decisions(self) -> Decisions:
+        """The decisions that were received."""
+        return Decisions({decision.pair: decision for decision in self._received})
+
+    def take(self, page: "DecisionPage") -> None:
+        """Adds a page."""
+        self._received += page.decisions
+        self.call = None if page.next is None else self._request_page(page.next)
+
+    def _request_page(self, cursor: str | None) -> "Call[DecisionPage]":
+        """Returns the request of a page.
+
+        Args:
+            cursor: Cursor of the page, or None for the first one.
+        """
+
+        def read(answer: httpx2.Response) -> DecisionPage:
+            response = read_json(answer)
+            return DecisionPage(list(map(_to_decision, response["decisions"])), response["next"])
+
+        params = {"limit": str(DECISIONS_AT_ONCE)}
+        if cursor is not None:
+            params["cursor"] = cursor
+        return Call("GET", self._path, read, params=params)
+
+
+class DecisionPage(NamedTuple):
+    """Some decisions about the documents of a scope, and the cursor of the next ones, or None."""
+
+    decisions: list[Decision]
+    next: str | None
+
+
+def _to_decision(response: Mapping[str, Any]) -> Decision:
+    return Decision(
+        response["id_a"],
+        response["id_b"],
+        Verdict(response["decision"]),
+        response["by"],
+        datetime.fromisoformat(response["at"]),
+    )
 
 
 @check_arguments

@@ -56,7 +56,11 @@ class DecisionSteps:
         for decision in decisions:
             _require_storable(decision)
         stored = self.read(scope)
-        timed = [stored.with_time(decision) for decision in decisions]
+        timed = [
+            stored.with_time(decision)
+            for decision in decisions
+            if not _repeats(decision, stored.of_pairs.get(decision.pair))
+        ]
         written = 0
         while portion := session.run_step(scope, partial(self._write_portion, scope, timed)):
             written += portion
@@ -257,6 +261,11 @@ def _require_storable(decision: "Decision") -> None:
         require_id(id)
     if decision.by is not None:
         require_public_name(decision.by, "the name of who decides")
+
+
+def _repeats(decision: "Decision", stored: "Decision | None") -> bool:
+    """Returns whether a decision without a time says what the stored one about its pair says."""
+    return decision.at is None and stored is not None and decision.verdict == stored.verdict
 
 
 def _replaces(decision: "Decision", stored: "Decision | None") -> bool:

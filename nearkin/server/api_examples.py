@@ -162,6 +162,26 @@ EXAMPLES: dict[str, OperationExample] = {
             "as_of": TIME,
         },
     ),
+    "POST /v1/scopes/{scope}/decisions": OperationExample(
+        "storeDecisions",
+        {"stored": 1},
+        {"decisions": [{"id_a": "one", "id_b": ID, "decision": "different", "by": "ada"}]},
+    ),
+    "GET /v1/scopes/{scope}/decisions": OperationExample(
+        "listDecisions",
+        {
+            "decisions": [
+                {
+                    "id_a": "one",
+                    "id_b": ID,
+                    "decision": "different",
+                    "by": "ada via reviews",
+                    "at": TIME,
+                }
+            ],
+            "next": None,
+        },
+    ),
     "GET /v1/scopes": OperationExample(
         "listScopes",
         {

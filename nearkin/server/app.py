@@ -31,7 +31,7 @@ from nearkin.server.logs import configure_logging
 from nearkin.server.openapi import describe_api
 from nearkin.server.readiness import Readiness
 from nearkin.server.resources import ServerResources, require_protection
-from nearkin.server.routes import documents, info
+from nearkin.server.routes import decisions, documents, info
 from nearkin.server.service import Service, check_store
 from nearkin.server.settings import ServerSettings
 from nearkin.server.telemetry import Exposition, Instruments, create_meter_provider, install_traces
@@ -124,7 +124,7 @@ def create_app(
     app.state.openapi_json = None
     app.add_api_route("/openapi.json", _openapi_json, include_in_schema=False)
     app.add_api_route("/docs", _api_docs, include_in_schema=False)
-    for router in (documents.upserts, documents.router, info.router):
+    for router in (documents.upserts, documents.router, decisions.router, info.router):
         app.include_router(router)
     console = mount_console(app, shared_folder) if settings.console else None
     start_page = "/docs" if console is None else "/console/"

@@ -19,6 +19,7 @@ REQUEST_MODELS = (
     m.TuneRequest,
     m.ShadowSwitch,
     m.DocumentPart,
+    m.DecisionsRequest,
 )
 """Models of bodies that routes parse themselves, so that FastAPI does not describe them."""
 

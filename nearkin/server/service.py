@@ -337,20 +337,24 @@ class Service:
             await self._mark_changed_for_shadow(scope, id)
         return existed
 
-    async def decide(self, scope: str, decision: Decision) -> None:
-        """Stores a decision about two documents, and follows it at once.
+    async def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
+        """Stores decisions about pairs of documents, and follows them at once.
 
         Args:
             scope: Scope of the documents.
-            decision: The decision.
+            decisions: The decisions.
+
+        Returns:
+            The number of decisions that were not stored before.
 
         Raises:
-            UsageError: If it contradicts others through a chain, or an id is not valid.
+            UsageError: If they contradict others through a chain, or an id is not valid.
         """
-        await self.run_in_thread(self.index.decide, scope, [decision])
+        stored = await self.run_in_thread(self.index.decide, scope, decisions)
         place = decisions_scope(scope)
-        for id in (decision_id(decision.pair), HEAD):
+        for id in (*(decision_id(decision.pair) for decision in decisions), HEAD):
             await self._mark_changed_for_shadow(place, id)
+        return stored
 
     async def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
         """Adds a part to an unfinished document, and returns its number of shingles.

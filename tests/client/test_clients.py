@@ -67,6 +67,27 @@ def test_query_with_members_returns_similar_members(client: Any, scope: str) -> 
     ]
 
 
+def test_decisions_are_stored_followed_and_listed(client: Any, scope: str) -> None:
+    client.upsert(scope, CAT, "one")
+    assert client.upsert(scope, CAT + " again", "two").representative == "one"
+    decision = nk.Decision("two", "one", nk.Verdict.DIFFERENT, "ada")
+    assert client.decide(scope, [decision]) == 1
+    assert client.get(scope, "two").representative == "two"
+    (stored,) = client.decisions(scope)
+    assert (stored.pair, stored.verdict) == (("one", "two"), nk.Verdict.DIFFERENT)
+    assert stored.by.startswith("ada via ")
+    many = [nk.Decision(f"n{number}", "m", nk.Verdict.SAME) for number in range(201)]
+    assert client.decide(scope, many) == 201
+    assert client.decide(scope, [*client.decisions(scope)]) == 0
+    assert len(client.decisions(scope)) == 202
+    with pytest.raises(nk.ServiceError) as raised:
+        client.decide(scope, [nk.Decision("n0", "n1", nk.Verdict.DIFFERENT)])
+    assert (raised.value.status, "correct one" in str(raised.value)) == (422, True)
+    for bad in ("x", nk.Decision("half \ud800", "b", nk.Verdict.SAME)):
+        with pytest.raises(nk.UsageError, match="decision"):
+            client.decide(scope, [bad])
+
+
 def test_near_misses_are_below_the_threshold(client: Any, scope: str) -> None:
     words = [f"word{number}" for number in range(40)]
     client.upsert(scope, " ".join(words), id="one")

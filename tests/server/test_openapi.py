@@ -130,7 +130,9 @@ def bounds_of(schema: dict[str, Any]) -> Iterator[Bound]:
     if "minLength" in schema:
         yield "minLength", "x" * schema["minLength"], "x" * (schema["minLength"] - 1)
     if "maxItems" in schema:
-        item: Any = 0.5 if schema["items"]["type"] == "number" else "a"
+        item: Any = 0.5 if schema["items"].get("type") == "number" else "a"
+        if schema["items"].get("$ref", "").endswith("NewDecision"):
+            item = {"id_a": "one", "id_b": "two", "decision": "same"}
         yield "maxItems", [item] * schema["maxItems"], [item] * (schema["maxItems"] + 1)
     if "multipleOf" in schema:
         yield "multipleOf", schema["multipleOf"], schema["multipleOf"] + 1

@@ -37,6 +37,10 @@ BODIES: dict[str, list[Any]] = {
     "POST /v1/scopes/{scope}/near-misses": [*({"text": text, "top": 100} for text in TEXTS), {}],
     "POST /v1/scopes/{scope}/passages": [*({"text": text, "top": 100} for text in TEXTS), {}],
     "PATCH /v1/scopes/{scope}/documents/{id}": [{"text": SHARED}],
+    "POST /v1/scopes/{scope}/decisions": [
+        {"decisions": [{"id_a": "new", "id_b": other, "decision": "different"}]}
+        for other in ("other", "new")
+    ],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
     "POST /v1/explain": [
         {"scope": scope, "a": a, "b": b} for scope in SCOPES for a in IDS for b in IDS
@@ -48,6 +52,7 @@ BODIES: dict[str, list[Any]] = {
 QUERIES: dict[str, list[str]] = {
     "GET /v1/scopes/{scope}/documents/{id}": ["", "?include=signature"],
     "GET /v1/scopes/{scope}/clusters/{id}": ["", "?start=1&limit=1"],
+    "GET /v1/scopes/{scope}/decisions": ["", "?limit=1"],
     "GET /v1/scopes/{scope}/clusters": [
         "",
         "?order=newest&limit=1",
@@ -89,7 +94,8 @@ VALUES: dict[str, list[Any]] = {
     "review-different.n_clicks": [None],
     "review-unsure.n_clicks": [None],
     "review-state.data": [
-        {"scope": scope, "pairs": [list(IDS[:2])], "position": 0} for scope in SCOPES
+        {"scope": scope, "pairs": [[OWN_ID, f"{OWN_ID}-2"], list(IDS)], "position": 0}
+        for scope in SCOPES
     ],
     "tune-threshold.value": [0.8],
     "tune-recall.value": [0.9, 2],
@@ -137,6 +143,10 @@ def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
             client.post(
                 f"/v1/scopes/{scope}/documents", json=new, headers=bearer(tokens["boss"])
             ).raise_for_status()
+        same = {"decisions": [{"id_a": id, "id_b": f"{id}-1", "decision": "same"}]}
+        client.post(
+            f"/v1/scopes/{scope}/decisions", json=same, headers=bearer(tokens["boss"])
+        ).raise_for_status()
     return client
 
 

@@ -11,7 +11,7 @@ from nearkin.server.http.callers import CURRENT_CALLER
 from nearkin.server.http.kernels import json_shape
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation
-from nearkin.server.routes.models import Model
+from nearkin.server.routes.models import MAX_JSON_MEMBERS, Model
 from nearkin.server.service import Service
 
 JSON = "application/json"
@@ -20,9 +20,6 @@ M = TypeVar("M", bound=Model)
 SMALL_BODY = 1 << 14
 """Bodies of at most this many bytes are parsed on the event loop without counting their values
 first. That takes milliseconds."""
-MAX_JSON_MEMBERS = 64
-"""Maximum number of object members in a body. No model has more than five, and each unknown member
-costs an error message."""
 MAX_JSON_DEPTH = 8
 """Maximum nesting depth of brackets and braces in a body. No model needs more than two levels."""
 
@@ -105,7 +102,7 @@ def parse_json(body: bytes, model: type[M]) -> M:
         ProblemError: If the body is not JSON of this form.
     """
     if len(body) > SMALL_BODY:
-        check_json_shape(body, model.max_json_values)
+        check_json_shape(body, model.max_json_values, model.max_json_members)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -114,7 +111,7 @@ def parse_json(body: bytes, model: type[M]) -> M:
         ) from None
 
 
-def check_json_shape(body: bytes, max_values: int) -> None:
+def check_json_shape(body: bytes, max_values: int, max_members: int = MAX_JSON_MEMBERS) -> None:
     """Rejects JSON that would take long to parse for its size.
 
     No other thread runs while the parser holds the GIL.
@@ -122,6 +119,7 @@ def check_json_shape(body: bytes, max_values: int) -> None:
     Args:
         body: JSON text that was not parsed yet.
         max_values: Maximum number of values.
+        max_members: Maximum number of object members.
 
     Raises:
         ProblemError: If the body has too many values, members or nested brackets.
@@ -129,7 +127,7 @@ def check_json_shape(body: bytes, max_values: int) -> None:
     shape = json_shape(np.frombuffer(body, np.uint8))
     for count, limit, unit in (
         (shape.values, max_values, "values"),
-        (shape.members, MAX_JSON_MEMBERS, "members"),
+        (shape.members, max_members, "members"),
         (shape.depth, MAX_JSON_DEPTH, "nested brackets"),
     ):
         if count > limit:

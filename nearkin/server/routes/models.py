@@ -2,11 +2,19 @@
 
 import json
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
+from nearkin.decisions import Decision, Verdict
 from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import ClusterPart, Entry, Match
 from nearkin.index.index import Index
@@ -44,6 +52,11 @@ def format_time(seconds: float) -> str:
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+MAX_JSON_MEMBERS = 64
+"""Maximum number of object members in most bodies. They have at most five, and each unknown member
+costs an error message."""
+
+
 class Model(BaseModel):
     """A JSON object.
 
@@ -54,6 +67,8 @@ class Model(BaseModel):
 
     max_json_values: ClassVar[int] = 70_000
     """Maximum number of JSON values in a body: enough for the longest vector."""
+    max_json_members: ClassVar[int] = MAX_JSON_MEMBERS
+    """Maximum number of object members in a body."""
 
 
 class TextOrVector(Model):
@@ -362,6 +377,90 @@ class PassagesAnswer(Model):
     complete: bool = Field(
         description="True if no document with a passage can be missing, except beyond `top`."
     )
+
+
+MAX_DECISIONS = 200
+"""Maximum number of decisions of a request, and of a page of them."""
+EARLIEST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK_TOLERANCE = timedelta(days=1)
+"""The largest time by which a decision may be later than the clock of the server."""
+
+
+class NewDecision(Model):
+    """A decision of a person about two documents."""
+
+    id_a: Id = Field(description="Id of a document. It need not be stored yet.")
+    id_b: Id = Field(description="Id of another document.")
+    decision: Verdict = Field(description="Whether the two documents are the same.")
+    by: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Name of who decided. The name of the token is added to it, and stands for "
+        "it by default.",
+    )
+    at: AwareDatetime | None = Field(
+        None,
+        description="Time of the decision, with its zone. The current time by default. Of two "
+        "decisions about a pair, the later one counts.",
+    )
+
+    @field_validator("at")
+    @classmethod
+    def _check_time(cls, at: datetime | None) -> datetime | None:
+        if at is None:
+            return None
+        if not EARLIEST_TIME <= at <= datetime.now(UTC) + CLOCK_TOLERANCE:
+            raise ValueError("give a time from 1970 to now")
+        return at.astimezone(UTC)
+
+
+class DecisionsRequest(Model):
+    """Decisions about documents of a scope."""
+
+    max_json_members: ClassVar[int] = 5 * MAX_DECISIONS + 1
+
+    decisions: list[NewDecision] = Field(
+        min_length=1, max_length=MAX_DECISIONS, fail_fast=True, description="The decisions."
+    )
+
+
+class DecisionsStored(Model):
+    """The result of a request that stores decisions."""
+
+    stored: int = Field(
+        description="Number of decisions that were not stored before. A repeated request with "
+        "the same times stores none."
+    )
+
+
+class StoredDecision(Model):
+    """A decision that the index stores."""
+
+    id_a: str = Field(description="Id of the document whose id is smaller.")
+    id_b: str = Field(description="Id of the other document.")
+    decision: Verdict = Field(description="Whether the two documents are the same.")
+    by: str | None = Field(description="Name of who decided, or null if it is not known.")
+    at: Time = Field(description="Time of the decision.")
+
+    @classmethod
+    def from_decision(cls, decision: Decision) -> Self:
+        """Converts a decision that an index stores.
+
+        Args:
+            decision: The decision, with its time.
+        """
+        assert decision.at is not None
+        first, second = decision.pair
+        at = decision.at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return cls(id_a=first, id_b=second, decision=decision.verdict, by=decision.by, at=at)
+
+
+class DecisionsAnswer(Model):
+    """A page of the decisions about documents of a scope."""
+
+    decisions: list[StoredDecision] = Field(description="Decisions in the order of their ids.")
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
 
 
 class Member(Model):

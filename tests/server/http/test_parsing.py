@@ -14,7 +14,6 @@ from nearkin.server.http.callers import Caller
 from nearkin.server.http.parsing import (
     JSON,
     MAX_JSON_DEPTH,
-    MAX_JSON_MEMBERS,
     SMALL_BODY,
     body_schema,
     check_json_shape,
@@ -25,7 +24,7 @@ from nearkin.server.http.parsing import (
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import ResourcePool
 from nearkin.server.routes import models
-from nearkin.server.routes.models import Model
+from nearkin.server.routes.models import MAX_JSON_MEMBERS, Model
 from tests.server.exchange import run, running
 from tests.server.hostile_json import HOSTILE
 

@@ -1,0 +1,135 @@
+"""Routes of the decisions that people make about documents of a scope."""
+
+from bisect import bisect_right
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from nearkin.decisions import Decision
+from nearkin.index.index import Index
+from nearkin.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
+from nearkin.server.http.auth import Reader, ScopeName, Writer, source_address, validate_name
+from nearkin.server.http.parsing import body_schema, parse_body
+from nearkin.server.http.tokens import Principal
+from nearkin.server.routes import models as m
+from nearkin.server.routes.documents import counted_response, ready_service
+
+router = APIRouter(prefix="/v1/scopes/{scope}", tags=["decisions"])
+
+
+@router.post(
+    "/decisions",
+    openapi_extra=body_schema(m.DecisionsRequest),
+    summary="Store decisions about pairs of documents",
+)
+async def decide(request: Request, scope: ScopeName, who: Writer) -> m.DecisionsStored:
+    """Stores people's decisions about documents, and follows them at once.
+
+    Documents that are different leave their common cluster, and those that are the same are joined.
+    All of the decisions are checked before any is stored. Repeating a request is safe: of two
+    decisions about a pair, the later one counts.
+
+    Args:
+        request: The request.
+        scope: Scope of the documents.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
+        UsageError: If decisions contradict each other or stored ones.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.DecisionsRequest)
+    if len(body.decisions) > 1:
+        # the request itself counts as one document
+        await request.app.state.authenticator.admit_documents(
+            who, source_address(request), len(body.decisions) - 1
+        )
+    decisions = [_to_decision(new, who) for new in body.decisions]
+    return m.DecisionsStored(stored=await service.decide(scope, decisions))
+
+
+def _to_decision(new: m.NewDecision, who: Principal) -> Decision:
+    """Returns a decision with the name of the token, which callers cannot leave out.
+
+    Args:
+        new: Decision of a request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If an id or a name is not valid.
+        UsageError: If the two ids are equal.
+    """
+    for member, id in (("id_a", new.id_a), ("id_b", new.id_b)):
+        validate_name(id, member)
+    by = who.name
+    if new.by is not None:
+        by = f"{validate_name(new.by, 'by')} via {who.name}"
+    return Decision(new.id_a, new.id_b, new.decision, by, new.at)
+
+
+@router.get(
+    "/decisions", response_model=m.DecisionsAnswer, summary="List the decisions about documents"
+)
+async def decisions(
+    request: Request,
+    scope: ScopeName,
+    who: Reader,
+    limit: Annotated[
+        int, Query(ge=1, le=m.MAX_DECISIONS, description="Maximum number of decisions.")
+    ] = m.MAX_DECISIONS,
+    cursor: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_CURSOR_LENGTH,
+            description="`next` of the previous page.",
+        ),
+    ] = None,
+) -> Response:
+    """Returns a page of the decisions about documents of a scope that the index stores.
+
+    Decisions that stay are listed once each, whatever is decided between the pages.
+
+    Args:
+        request: The request.
+        scope: Scope of the documents.
+        who: Principal of the token.
+        limit: Maximum number of decisions.
+        cursor: Cursor of the page, or None for the first one.
+
+    Returns:
+        The decisions as JSON.
+
+    Raises:
+        ProblemError: If the cursor is not valid, or the server is not ready.
+    """
+    service = ready_service(request)
+    listing = ("decisions", scope)
+    position = None if cursor is None else decode_cursor(cursor, listing)
+    body = await service.run_overview(_page_json, service.index, listing, position, limit)
+    return counted_response(request, service, body)
+
+
+def _page_json(
+    index: Index, listing: tuple[str, str], position: list[str] | None, limit: int
+) -> bytes:
+    """Returns a page of decisions as JSON.
+
+    Args:
+        index: The index.
+        listing: Identity of the listing for cursors: its kind and the scope.
+        position: The two ids of the last decision of the previous page, or None.
+        limit: Maximum number of decisions.
+    """
+    stored = index.decisions(listing[1])
+    pairs = sorted(stored.of_pairs)
+    start = 0 if position is None else bisect_right(pairs, (position[0], position[1]))
+    page = pairs[start : start + limit]
+    has_more = start + limit < len(pairs)
+    answer = m.DecisionsAnswer(
+        decisions=[m.StoredDecision.from_decision(stored.of_pairs[pair]) for pair in page],
+        next=encode_cursor(listing, list(page[-1])) if has_more else None,
+    )
+    return orjson.dumps(answer.model_dump())
