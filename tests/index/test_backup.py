@@ -1,11 +1,7 @@
 """Tests of backups of an index that another process writes to, and of their restoration."""
 
-import os
 import re
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,16 +13,7 @@ from nearkin.index.backup import backup, restore
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, MigrationState
 from tests.index.conftest import corpus, store_of
-
-WRITER = """
-import sys
-import nearkin as nk
-from tests.index.conftest import corpus, store_of
-with nk.Index.open(sys.argv[1]) as index:
-    for number, text in enumerate(corpus(100_000, seed=7)):
-        index.upsert("s", text, id=f"{number:06d}")
-        print(number, flush=True)
-"""
+from tests.index.processes import Worker, start_process, upsert_numbers
 
 
 @pytest.fixture
@@ -35,22 +22,13 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def writer(url: str) -> "Iterator[subprocess.Popen[str]]":
-    line = [sys.executable, "-c", WRITER, url]
-    root = Path(__file__).parents[2]
-    process = subprocess.Popen(
-        line,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    assert process.stdout is not None
-    for _ in range(300):
-        assert process.stdout.readline()
-    yield process
-    process.kill()
-    process.wait()
+def writer(url: str) -> Iterator[Worker]:
+    """A process that upserts documents without an end."""
+    worker = start_process(upsert_numbers, url)
+    for _ in range(100):
+        worker.pipe.recv()
+    yield worker
+    worker.kill()
 
 
 def fill(url: str, documents: int = 300, seed: int = 1) -> None:
@@ -67,44 +45,40 @@ def ids(url: str) -> list[str]:
 
 
 def test_a_backup_is_a_snapshot_while_a_process_writes(
-    writer: "subprocess.Popen[str]", url: str, tmp_path: Path
+    writer: Worker, url: str, tmp_path: Path
 ) -> None:
-    assert writer.stdout is not None
     kept = []
     for number in range(3):
-        acknowledged = int(writer.stdout.readline())
+        acknowledged = writer.pipe.recv()
         copied = backup(url, tmp_path / f"copy{number}.db")
         kept.append(ids(f"sqlite:///{copied.path}"))
         assert len(kept[-1]) == copied.documents > acknowledged
         assert kept[-1] == [f"{at:06d}" for at in range(copied.documents)]
-        for _ in range(200):
-            assert writer.stdout.readline()
-    assert writer.poll() is None
+        for _ in range(50):
+            writer.pipe.recv()
+    assert writer.process.is_alive()
     assert len(kept[0]) < len(kept[1]) < len(kept[2])
     assert not list(tmp_path.glob(".*"))
 
 
-def test_an_index_in_use_is_not_restored(
-    writer: "subprocess.Popen[str]", url: str, tmp_path: Path
-) -> None:
+def test_an_index_in_use_is_not_restored(writer: Worker, url: str, tmp_path: Path) -> None:
     backup(url, tmp_path / "copy.db")
     with pytest.raises(
         nk.UsageError, match=r"live\.db is open in another process; stop that process"
     ):
         restore(tmp_path / "copy.db", url, overwrite=True)
-    assert writer.poll() is None
-    assert writer.stdout is not None
-    assert writer.stdout.readline()
+    assert writer.process.is_alive()
+    assert writer.pipe.recv()
 
 
 def test_a_restoration_replaces_the_files_of_a_killed_writer(
-    writer: "subprocess.Popen[str]", url: str, tmp_path: Path
+    writer: Worker, url: str, tmp_path: Path
 ) -> None:
     """A restoration removes later writes and the write-ahead log of the killed process."""
     before = backup(url, tmp_path / "copy.db").documents
-    time.sleep(0.5)
+    while writer.pipe.recv() < before + 20:
+        pass
     writer.kill()
-    writer.wait()
     assert (tmp_path / "live.db-wal").exists()
     assert restore(tmp_path / "copy.db", url, overwrite=True).documents == before
     assert len(ids(url)) == before

@@ -3,8 +3,6 @@
 The suite covers the index as a whole, over its stores, and not one module.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -22,18 +20,8 @@ from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
 from tests.index.conftest import Clock, Opener, corpus, empty_store, store_of
+from tests.index.processes import answer_questions, start_process
 
-OTHER = """
-import sys
-import nearkin as nk
-urls = sys.argv[1].split()
-with nk.Index.open(urls if len(urls) > 1 else urls[0]) as index:
-    print("ready", flush=True)
-    for line in sys.stdin:
-        what, name = line.split()
-        found = index.remove("a", name) if what == "remove" else index.get("a", name) is not None
-        print(found, flush=True)
-"""
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
 
@@ -149,26 +137,19 @@ def test_an_acknowledged_upsert_is_there_for_every_process(
     """Another process repeatedly deletes documents that are in the cache of this one."""
     url = empty_store(kind, request, tmp_path)
     with nk.Index.open(url, threshold=0.7) as index:
-        line = [sys.executable, "-c", OTHER, url if isinstance(url, str) else " ".join(url)]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen(line, cwd=Path(__file__).parents[2], **pipes) as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+        other = start_process(answer_questions, url)
+        assert other.pipe.recv() == "ready"
 
-            def ask(what: str) -> bool:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(f"{what} x\n")
-                process.stdin.flush()
-                return process.stdout.readline() == "True\n"
+        def ask(what: str) -> bool:
+            other.pipe.send((what, "x"))
+            return bool(other.pipe.recv())
 
-            for _ in range(5):
-                index.upsert("a", TEXT, "x")
-                assert index.upsert("a", TEXT, "x").layer == "memory"
-                assert ask("get")
-                assert ask("remove")
-                assert index.upsert("a", TEXT, "x").kind == "new"
-                assert ask("get")
-            process.stdin.close()
-        assert process.returncode == 0
+        for _ in range(5):
+            index.upsert("a", TEXT, "x")
+            assert index.upsert("a", TEXT, "x").layer == "memory"
+            assert ask("get")
+            assert ask("remove")
+            assert index.upsert("a", TEXT, "x").kind == "new"
+            assert ask("get")
+        other.pipe.send(None)
+        other.end()

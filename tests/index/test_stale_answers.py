@@ -7,8 +7,6 @@ The suite covers the index as a whole, over its stores, and not one module.
 
 import gc
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +25,7 @@ from nearkin.index.preparation import Preparer
 from nearkin.index.stores.sqlite import SqliteStore
 from tests.index.conftest import Clock, Opener, corpus, replace_store, store_of
 from tests.index.interleaving import Between, Countdown, beside
+from tests.index.processes import change_the_same_documents, start_process
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
@@ -282,26 +281,6 @@ def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None
         assert len(kept) == 2
 
 
-PROCESS = """
-import gc, sys
-import nearkin as nk
-from nearkin.errors import RacedError
-gc.disable()
-text = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-with nk.Index.open(sys.argv[1], threshold=0.7) as index:
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for at in range(int(sys.argv[2])):
-        try:
-            index.upsert("a", f"{text} {sys.argv[3]}{at % 5}", "x")
-            index.upsert("a", f"{text} y{at % 3}", f"{sys.argv[3]}{at % 3}")
-            index.remove("a", "x")
-        except RacedError:
-            pass
-    print("done", flush=True)
-"""
-
-
 def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
     """Processes without a garbage collector change the same documents.
 
@@ -309,25 +288,15 @@ def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
     """
     url = f"sqlite:///{tmp_path}/kin.db"
     nk.Index.open(url, threshold=0.7).close()
-    line = [sys.executable, "-c", PROCESS, url, "400" if full else "60"]
-    where = Path(__file__).parents[2]
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
-    processes = [subprocess.Popen([*line, name], cwd=where, **pipes) for name in "pqr"]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        out, errors = process.communicate(timeout=600)
-        assert (process.returncode, out) == (0, "done\n"), errors
+    rounds = 400 if full else 60
+    workers = [start_process(change_the_same_documents, url, rounds, name) for name in "pqr"]
+    for worker in workers:
+        assert worker.pipe.recv() == "ready"
+    for worker in workers:
+        worker.pipe.send("go")
+    for worker in workers:
+        assert worker.pipe.recv() == "done"
+        worker.end()
     with nk.Index.open(url) as index:
         assert check_index(index).sound
 

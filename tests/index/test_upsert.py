@@ -1,12 +1,8 @@
 """Tests of upserts, over every store: their outcomes, and what is stored after them."""
 
+import contextlib
 import dataclasses
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +29,7 @@ from tests.index.conftest import (
     jaccard,
     words,
 )
+from tests.index.processes import start_process, upsert_texts
 
 
 def test_outcomes_are_new_exact_match_and_resolved(opened: Opener) -> None:
@@ -440,24 +437,6 @@ def test_many_copies_of_a_text_use_one_posting_per_band(
         assert cluster_ids(index, "b") == ["c0"]
 
 
-WRITER = """
-import sys
-import nearkin as nk
-from tests.index.conftest import corpus
-url, seed = sys.argv[1:]
-texts = corpus(4000, seed=int(seed))
-with nk.Index.open(url, threshold=0.7, bands=16, rows=5) as index:
-    print("ready", flush=True)
-    for text in texts:
-        print(index.upsert("a", text).id, flush=True)
-"""
-
-
-def writer(url: str, seed: int) -> "subprocess.Popen[str]":
-    line = [sys.executable, "-c", WRITER, url, str(seed)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
-
-
 def test_every_match_reaches_the_threshold(full: bool) -> None:
     documents = 100_000 if full else 10_000
     texts = corpus(documents, seed=21)
@@ -477,48 +456,19 @@ def test_a_killed_process_loses_no_acknowledged_document(tmp_path: Path, full: b
     rng = np.random.default_rng(8)
     for attempt in range(50 if full else 5):
         url = f"sqlite:///{tmp_path}/kill{attempt}.db"
-        process = writer(url, attempt)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(float(rng.uniform(0.02, 0.6)))
-        os.kill(process.pid, signal.SIGKILL)
-        acknowledged = process.stdout.read().splitlines()
-        process.wait()
+        writer = start_process(upsert_texts, url, attempt, 1, 4000)
+        acknowledged = [writer.pipe.recv() for _ in range(rng.integers(1, 150))]
+        writer.kill()
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                acknowledged.append(writer.pipe.recv())
         with nk.Index.open(url) as index:
             stored_ids = {entry.id for entry in index.scan()}
-            # the last line may have been cut off by the kill
-            assert {line for line in acknowledged if len(line) == 22} <= stored_ids
+            assert {id for ids in acknowledged for id in ids} <= stored_ids
             assert check_index(index).sound
 
 
-WRITERS = """
-import multiprocessing
-import sys
-
-import nearkin as nk
-from tests.index.conftest import corpus
-
-def write(urls, seed, documents):
-    texts = corpus(documents, seed=seed)
-    store = urls if len(urls) > 1 else urls[0]
-    with nk.Index.open(store, threshold=0.7, bands=16, rows=5) as index:
-        for start in range(0, documents, 10):
-            index.upsert_many("a", texts[start : start + 10])
-
-urls = sys.argv[1].split()
-documents = int(sys.argv[2])
-seeds = [int(argument) for argument in sys.argv[3:]]
-context = multiprocessing.get_context("fork")
-processes = [context.Process(target=write, args=(urls, seed, documents)) for seed in seeds]
-for process in processes:
-    process.start()
-for process in processes:
-    process.join()
-sys.exit(any(process.exitcode for process in processes))
-"""
-"""A program that imports nearkin, and forks a process for each seed before it opens a store."""
-
-
+@pytest.mark.all_stores
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded", "aerospike-server"])
 def test_several_processes_store_each_document_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
@@ -527,10 +477,12 @@ def test_several_processes_store_each_document_once(
 
     Each document is stored once, and every match is verified, before and after a merge.
     """
-    url, documents = empty_store(kind, request, tmp_path), 5000 if full else 200
-    urls = [url] if isinstance(url, str) else url
-    line = [sys.executable, "-c", WRITERS, " ".join(urls), str(documents), "1", "1", "2", "3"]
-    subprocess.run(line, cwd=Path(__file__).parents[2], check=True)
+    url, documents = empty_store(kind, request, tmp_path), 5000 if full else 120
+    writers = [start_process(upsert_texts, url, seed, 10, documents) for seed in (1, 1, 2, 3)]
+    for writer in writers:
+        for _ in range(0, documents, 10):
+            writer.pipe.recv()
+        writer.end()
     with nk.Index.open(url) as index:
         wanted = {text for seed in (1, 2, 3) for text in corpus(documents, seed=seed)}
         entries = list(index.scan())

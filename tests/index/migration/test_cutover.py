@@ -4,11 +4,9 @@ Nothing that was acknowledged is missing afterwards.
 """
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,45 +30,17 @@ from tests.index.conftest import (
     store_of,
 )
 from tests.index.failing import Failing
+from tests.index.processes import change_and_remove, start_process
 
 Url = "str | list[str]"
 OTHER = nk.Spec(n=2)
-WRITER = """
-import itertools, json, sys
-import nearkin as nk
-from tests.index.conftest import corpus
-urls, name, seed = sys.argv[1].split(), sys.argv[2], int(sys.argv[3])
-texts = corpus(4000, seed=seed)
-with nk.Index.open(urls if len(urls) > 1 else urls[0]) as index:
-    def did(what, at, text=None):
-        print(json.dumps([what, f"{name}{at}", text, " ".join(index.public_urls)]), flush=True)
-    for at in itertools.count():
-        index.upsert("a", texts[at], f"{name}{at}")
-        did("has", at, texts[at])
-        if at % 3 == 0:
-            index.upsert("a", texts[at] + " once more changed", f"{name}{at}")
-            did("has", at, texts[at] + " once more changed")
-        if at % 5 == 4:
-            index.remove("a", f"{name}{at - 2}")
-            did("gone", at - 2)
-        if not sys.stdin.readline().strip():
-            break
-"""
 
 
 class Writer:
     """A process that upserts, changes and removes documents, and reports what was acknowledged."""
 
     def __init__(self, url: Any, name: str, seed: int) -> None:
-        where = url if isinstance(url, str) else " ".join(url)
-        line = [sys.executable, "-c", WRITER, where, name, str(seed)]
-        self.process = subprocess.Popen(
-            line,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
+        self.worker = start_process(change_and_remove, url, name, seed)
         self.holds: dict[str, str] = {}
         self.gone: set[str] = set()
         self.place, self.steps = "", 0
@@ -79,38 +49,36 @@ class Writer:
         self._thread.start()
 
     def _read(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            what, name, text, self.place = json.loads(line)
-            self.steps += 1
-            if what == "has":
-                self.holds[name] = text
-                self.gone.discard(name)
-                at = int(name[1:])
-                if not (at % 3 == 0 and not text.endswith("changed")) and at % 5 != 4:
-                    self._answer()
-            else:
-                del self.holds[name]
-                self.gone.add(name)
-                self._answer()
-
-    def _answer(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("on\n" if self._go_on else "\n")
-        self.process.stdin.flush()
+        with suppress(EOFError, OSError):
+            while True:
+                done = self.worker.pipe.recv()
+                if done is None:
+                    self.worker.pipe.send(self._go_on)
+                    continue
+                what, name, text, self.place = done
+                self.steps += 1
+                if what == "has":
+                    self.holds[name] = text
+                    self.gone.discard(name)
+                else:
+                    del self.holds[name]
+                    self.gone.add(name)
 
     def wait_for(self, steps: int, place: str = "") -> None:
         """Waits until the process has done a number of further steps, in a given store."""
         until = self.steps + steps
         while self.steps < until or place not in self.place:
-            assert self.process.poll() is None
+            assert self.worker.process.is_alive()
             self._thread.join(0.01)
 
     def end(self) -> None:
         self._go_on = False
         self._thread.join()
-        assert self.process.wait() == 0
+        self.worker.end()
+
+    def kill(self) -> None:
+        self.worker.kill()
+        self._thread.join()
 
 
 @contextmanager
@@ -120,8 +88,7 @@ def writing(url: Any, *names: str) -> Iterator[list[Writer]]:
         yield writers
     finally:
         for writer in writers:
-            writer.process.kill()
-            writer._thread.join()
+            writer.kill()
 
 
 def assert_holds(index: nk.Index, wanted: dict[str, str]) -> None:
