@@ -6,7 +6,7 @@ probability that one banded slot agrees. For MinHash, it is the Jaccard similari
 """
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -126,6 +126,7 @@ def expected_candidates(bands: int, rows: int, probes: int = 0) -> float:
     return float(np.mean(candidate_shares * density))
 
 
+@lru_cache(maxsize=1024)
 def pass_probability(k: int, agreements: int, collision: float) -> float:
     """Returns the binomial probability that at least so many of k slots agree.
 

@@ -335,18 +335,32 @@ def _bins(request: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("first", [upserted, updated, removed])
 @pytest.mark.parametrize("second", [removed, member_removed, joined])
 def test_at_least_one_of_two_conflicting_steps_fails(
-    cluster: Cluster, first: Work, second: Work
+    cluster: Cluster, first: Work, second: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process changes the conditions of a step between any two of its calls."""
     _, _, calls = outcomes(cluster, first)
     saved = copy.deepcopy(cluster.records)
+    has_settled = threading.Event()
+    pause = aerospike_steps.pause
+
+    def pausing(attempt: int) -> None:
+        has_settled.set()
+        pause(attempt)
+
+    # the second step waits for the one that is under way
+    monkeypatch.setattr("nearkin.index.stores.aerospike.pause", pausing)
+
+    def do_second(other: nk.Index) -> None:
+        second(other)
+        has_settled.set()
+
     for at in range(1, calls + 1):
         cluster.records = copy.deepcopy(saved)
+        has_settled.clear()
         one = opened()
         other = opened()
         left = at
-        # it may have to wait for the step that is under way
-        working = threading.Thread(target=second, args=(other,))
+        working = threading.Thread(target=do_second, args=(other,))
 
         def meanwhile(working: threading.Thread = working) -> None:
             nonlocal left
@@ -354,7 +368,7 @@ def test_at_least_one_of_two_conflicting_steps_fails(
             if left == 0:
                 cluster.during = None
                 working.start()
-                working.join(0.02)
+                has_settled.wait(0.02)
 
         cluster.during = meanwhile
         first(one)
