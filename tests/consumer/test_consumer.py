@@ -1,5 +1,7 @@
 """Event streams over a Redis server of the tests, and consumers that are killed."""
 
+import contextlib
+import io
 import itertools
 import json
 import signal
@@ -502,33 +504,37 @@ def test_server_that_rejects_the_consumer_ends_it(
     assert consume(stream, IndexSink(index)).kinds.total() == 10
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The address of a server, and a token that may write to the scope default."""
+    folder = tmp_path_factory.mktemp("served")
+    made = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(made):
+        assert app.run(["token", "create", "feed", "--scopes", "default", "--rights", "write"]) == 0
+    with nearkin_server(folder, "--store", "memory://") as address:
+        yield address, made.getvalue().split()[-1]
+
+
 def test_events_outside_the_scope_of_the_token_become_dead_letters(
-    stream: Stream, tmp_path: Path
+    stream: Stream, server: tuple[str, str]
 ) -> None:
-    made = [
-        sys.executable,
-        "-m",
-        "nearkin",
-        "token",
-        "create",
-        "feed",
-        "--scopes",
-        "default",
-        "--rights",
-        "write",
-    ]
-    token = subprocess.run(
-        made, cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout.split()[-1]
     stream.fill(corpus(10))
     stream.add(text="of somebody else", id="x", scope="other")
-    with (
-        nearkin_server(tmp_path, "--store", "memory://") as address,
-        nk.Client(address, token) as client,
-    ):
+    with nk.Client(*server) as client:
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
     assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
+
+
+def test_server_that_rejects_one_document_gets_the_others(
+    stream: Stream, server: tuple[str, str]
+) -> None:
+    stream.fill(corpus(10))
+    stream.add(text="an invalid id", id="a\x01b")
+    with nk.Client(*server) as client:
+        done = consume(stream, ServerSink(client))
+    assert (done.kinds.total(), done.dead) == (10, 1)
+    assert "control characters" in stream.letters[0]["nearkin:reason"]
 
 
 # -- the command
@@ -643,15 +649,6 @@ def test_documents_survive_a_kill_of_the_server(
         f"sqlite:///{tmp_path}/nearkin.db", resources=nk.SpecResources(secret)
     ) as index:
         assert ids(index) == [f"n{number:05d}" for number in range(documents)]
-
-
-def test_server_that_rejects_one_document_gets_the_others(stream: Stream, tmp_path: Path) -> None:
-    with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address) as client:
-        stream.fill(corpus(10))
-        stream.add(text="an invalid id", id="a\x01b")
-        done = consume(stream, ServerSink(client))
-    assert (done.kinds.total(), done.dead) == (10, 1)
-    assert "control characters" in stream.letters[0]["nearkin:reason"]
 
 
 def test_sigterm_ends_the_command_after_the_batch(

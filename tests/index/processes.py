@@ -8,6 +8,7 @@ import contextlib
 import gc
 import itertools
 import multiprocessing
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -15,7 +16,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import nearkin as nk
-from nearkin.errors import RacedError
+from nearkin.errors import IndexFullError, RacedError
 from tests.index.conftest import corpus
 
 Url = str | list[str]
@@ -125,3 +126,33 @@ def change_the_same_documents(pipe: Connection, url: Url, rounds: int, name: str
             except RacedError:
                 pass
         pipe.send("done")
+
+
+def measure_growth(pipe: Connection, url: Url, bound: int, most: int) -> None:
+    """Upserts documents until the index is full, and sends the growth of this process in bytes.
+
+    Without a bound, 0 is given. The number of documents is sent with the growth.
+    """
+    with nk.Index.open("memory://", threshold=0.7) as index:
+        for at in range(0, 2000, 200):
+            index.upsert_many("a", _distinct_texts(at, 200))
+    settings = {"max_memory": bound} if bound else {}
+    with nk.Index.open(url, threshold=0.7, store_text=False, **settings) as index:
+        index.upsert_many("a", _distinct_texts(10**6, 200))
+        before = _resident_bytes()
+        with contextlib.suppress(IndexFullError):
+            for at in range(0, most, 200):
+                index.upsert_many("a", _distinct_texts(2 * 10**6 + at, 200))
+        pipe.send((_resident_bytes() - before, index.stats()["records"]))
+
+
+def _distinct_texts(first: int, count: int) -> list[str]:
+    return [
+        " ".join(f"w{(first + number) * 7919 + word}" for word in range(40))
+        for number in range(count)
+    ]
+
+
+def _resident_bytes() -> int:
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

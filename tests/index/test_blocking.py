@@ -109,7 +109,11 @@ def test_a_list_of_another_spec_is_refused(tmp_path: Path) -> None:
         nk.Index.open("memory://", vectors, blocklist=list_of([BLOCKED]))
 
 
-def test_an_index_that_moves_to_another_spec_refuses_upserts(tmp_path: Path) -> None:
+def test_an_index_that_moves_to_another_spec_refuses_upserts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # no other process has to notice the cutover
+    monkeypatch.setattr("nearkin.index.migration.cutover.REFRESH_SECONDS", 0.0)
     url = f"sqlite:///{tmp_path}/index.db"
     with nk.Index.open(url, blocklist=list_of([BLOCKED])) as index:
         assert index.upsert("a", OTHER).kind == "new"

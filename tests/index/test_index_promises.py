@@ -76,7 +76,7 @@ def test_a_failed_upsert_leaves_nothing_behind(
         postings = index.counts()["postings"]
         with failing_in_the_middle(store_of(index)), monkeypatch.context() as impatient:
             # the step fails however often it is tried
-            impatient.setattr("nearkin.index.session.MAX_RACE_SECONDS", 2.0)
+            impatient.setattr("nearkin.index.session.MAX_RACE_SECONDS", 0.2)
             with pytest.raises(StoreError) as caught:
                 index.upsert_many("a", corpus(60, seed=9)[40:])
         assert kind == "sharded" or not isinstance(caught.value, OutcomeUnknownError)

@@ -1,8 +1,6 @@
 """Tests of the setting `max_memory`: the memory that a process keeps for an index is bounded."""
 
 import gc
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -15,37 +13,10 @@ from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.server.http.middleware import problem_from_error
 from nearkin.server.http.problems import PROBLEM_KINDS
 from tests.index.conftest import corpus, store_of
+from tests.index.processes import measure_growth, start_process
 
 BOUND = 4_000_000
 BATCH = 50
-MEASURE_PROCESS = """
-import gc, sys
-from pathlib import Path
-import nearkin as nk
-from nearkin.errors import IndexFullError
-
-def resident():
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-def texts(start, count):
-    return [" ".join(f"w{(start + n) * 7919 + word}" for word in range(40)) for n in range(count)]
-
-url, bound, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-with nk.Index.open("memory://", threshold=0.7) as index:
-    for start in range(0, 2000, 200):
-        index.upsert_many("a", texts(start, 200))
-settings = {"max_memory": bound} if bound else {}
-with nk.Index.open(url, threshold=0.7, store_text=False, **settings) as index:
-    index.upsert_many("a", texts(10**6, 200))
-    before = resident()
-    try:
-        for start in range(0, most, 200):
-            index.upsert_many("a", texts(2 * 10**6 + start, 200))
-    except IndexFullError:
-        pass
-    print(resident() - before, index.stats()["records"])
-"""
 
 
 def _fill(index: nk.Index, most: int = 20_000) -> int:
@@ -112,9 +83,9 @@ def test_the_process_of_a_bounded_index_does_not_outgrow_the_bound(
     grown: list[int] = []
     for limit in (bound, 0):
         url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/a{limit}.db"}[kind]
-        command = [sys.executable, "-c", MEASURE_PROCESS, url, str(limit), "10000"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-        size, records = map(int, done.stdout.split())
+        worker = start_process(measure_growth, url, limit, 10_000)
+        size, records = worker.pipe.recv()
+        worker.end()
         assert (records < 10_200) == bool(limit)
         grown.append(size)
     # the allocators of Python and of the kernels keep some freed memory

@@ -114,9 +114,11 @@ def test_a_step_between_read_and_write_leaves_a_sound_index(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("work", WORKS)
 def test_a_step_between_the_writes_of_shards_leaves_a_sound_index(
-    work: Work, shape: str, clock: Clock
+    work: Work, shape: str, clock: Clock, full: bool
 ) -> None:
     """No transaction spans shards: another step happens before every step of a shard."""
+    # each check reads the whole index, whose scopes do not influence each other until they expire
+    check_each_scope = full or work is expired
     with nk.Index.open(["memory://"] * 3, threshold=0.7, clock=clock, record_ttl=900.0) as index:
         for meanwhile in MEANWHILE:
             for at in itertools.count(1):
@@ -138,7 +140,9 @@ def test_a_step_between_the_writes_of_shards_leaves_a_sound_index(
                     work(other, scope)
                 if countdown.left > 0:
                     break
-            assert_sound(index, meanwhile.__name__)
+            if check_each_scope:
+                assert_sound(index, meanwhile.__name__)
+        assert_sound(index, "all scopes")
 
 
 def test_a_representative_is_removed_while_documents_match_it(opened: Opener) -> None:
