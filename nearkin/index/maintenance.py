@@ -1,7 +1,8 @@
 """The check of an index's integrity, and the merge of clusters that have become similar."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from nearkin.packed_pairs import pack_pairs
 
 NOT_IN_BUCKET = "not in a bucket"
 NO_FINGERPRINT = "a fingerprint of its passages is missing"
+RANKS_KEPT = 1_000
+"""The number of documents whose ranks are kept: more than a batch of documents of one scope."""
 SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
 
 
@@ -89,7 +92,8 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     problems: list[IntegrityProblem] = []
     shared_ids = SharedClusterIds()
     before = store.counts()
-    for scope, entries in batches_by_scope(store.scan()):
+    evictions = _Evictions(store, session.settings.bucket_capacity, before)
+    for scope, entries in batches_by_scope(evictions.number(store.scan())):
         records += len(entries)
         shared_ids.add(entries)
         leaders += sum(entry.is_leader for entry in entries)
@@ -99,7 +103,7 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
             keys = session.documents.keys_of(scope, posted)
             postings += sum(map(len, keys))
             problems += _bucket_problems(store, posted, keys)
-        fingerprints = _check_fingerprints(index, entries, may_lack=before["evicted"] > 0)
+        fingerprints = _check_fingerprints(index, entries, evictions)
         postings += fingerprints.postings
         problems += fingerprints.problems
     counts = store.counts()
@@ -253,6 +257,61 @@ def _bucket_problems(
             yield IntegrityProblem("twice in a bucket", entry.scope, entry.id)
 
 
+class _Evictions:
+    """The decision which missing fingerprints were evicted from full buckets, and are no damage.
+
+    A posting is evicted when as many newer ones as a bucket can hold are in its bucket. They still
+    are, or their documents were deleted. A fingerprint that is missing from a bucket with fewer of
+    both is damage.
+
+    Args:
+        store: Store of the index.
+        capacity: Maximum number of postings of a bucket.
+        counts: The counts of the store.
+    """
+
+    def __init__(self, store: Store, capacity: int, counts: Mapping[str, int]) -> None:
+        self._store = store
+        self._capacity = capacity
+        self._records = counts["records"]
+        self._evicted = counts["evicted"]
+        self._ranks: dict[int, int] = {}
+        self._read = 0
+
+    def number(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        """Yields documents, and remembers how many others are older than each recent one.
+
+        Args:
+            entries: All documents, in the order of their numbers.
+        """
+        for entry in entries:
+            self._read += 1
+            self._ranks[entry.ref] = self._read
+            if len(self._ranks) > RANKS_KEPT:
+                del self._ranks[next(iter(self._ranks))]
+            yield entry
+
+    @cached_property
+    def _last_number(self) -> int:
+        # No other function of a store says which numbers were given.
+        return self._store.reserve(1)[0] - 1
+
+    def explain(self, ref: int, postings: int) -> bool:
+        """Returns True if a missing fingerprint can have been evicted.
+
+        Args:
+            ref: Number of the document, one of the last that were numbered.
+            postings: Number of postings that are in the bucket.
+        """
+        if postings >= self._capacity:
+            return True
+        if not self._evicted:
+            return False
+        newer = self._last_number - ref
+        newer_stored = self._records - self._ranks[ref]
+        return postings + newer - newer_stored >= self._capacity
+
+
 class _FingerprintCheck(NamedTuple):
     """The fingerprints of the passages of some documents."""
 
@@ -261,15 +320,15 @@ class _FingerprintCheck(NamedTuple):
     problems: list[IntegrityProblem]
 
 
-def _check_fingerprints(index: Index, entries: list[Entry], *, may_lack: bool) -> _FingerprintCheck:
+def _check_fingerprints(
+    index: Index, entries: list[Entry], evictions: _Evictions
+) -> _FingerprintCheck:
     """Verifies the fingerprints of the passages of documents, if the index has them.
-
-    One that was evicted from a full bucket is not a problem. The bucket need not be full any more.
 
     Args:
         index: The index.
         entries: The documents, with their content.
-        may_lack: Whether postings of the store were evicted.
+        evictions: Decides which missing fingerprints were evicted.
     """
     session = index._session
     passages = session.searcher.passages
@@ -280,7 +339,7 @@ def _check_fingerprints(index: Index, entries: list[Entry], *, may_lack: bool) -
     problems = []
     for entry, count, size in _read_buckets(session.store, entries, keys):
         found += count
-        if count == 0 and not may_lack and size < session.settings.bucket_capacity:
+        if count == 0 and not evictions.explain(entry.ref, size):
             problems.append(IntegrityProblem(NO_FINGERPRINT, entry.scope, entry.id))
         elif count > 1:
             problems.append(IntegrityProblem("twice in a bucket", entry.scope, entry.id))

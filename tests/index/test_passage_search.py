@@ -295,6 +295,26 @@ def test_fingerprints_that_left_a_full_bucket_are_no_damage(opened: Opener, url:
     assert report.sound, report
 
 
+def test_a_lost_fingerprint_is_damage_although_others_were_evicted() -> None:
+    index = nk.Index.open("memory://", passages=4, bucket_capacity=5, threshold=0.95)
+    text = "one two three four five six seven eight"
+    for number in range(8):
+        index.upsert("s", f"{text} e{number} f{number}", f"d{number}")
+    index.upsert("s", "nine ten eleven twelve thirteen fourteen", "rare")
+    index.upsert("s", "nine ten eleven twelve thirteen fourteen fifteen sixteen", "other")
+    index.remove("s", "d7")
+    assert check_index(index).sound
+    store = store_of(index)
+    (entry,) = [entry for entry in store.scan() if entry.id == "rare"]
+    postings = index._session.searcher.passages.postings  # type: ignore[union-attr]
+    keys = postings.keys_of_entry(entry)
+    store.table.remove(keys[:1], entry.ref)
+    report = check_index(index)
+    assert [(problem.id, problem.what) for problem in report.problems] == [
+        ("rare", "a fingerprint of its passages is missing")
+    ]
+
+
 def test_expired_documents_leave_no_fingerprints(clock: Clock) -> None:
     fields = {"record_ttl": 100.0, "bucket_ttl": 50.0, "clock": clock}
     index = nk.Index.open("memory://", passages=4, **fields)  # type: ignore[arg-type]
