@@ -29,7 +29,7 @@ from nearkin.decontamination.request import (
     DecontaminationRequest,
 )
 from nearkin.decontamination.run import DecontaminationRun, require_memory
-from nearkin.decontamination.suite_inputs import SuiteColumns, open_suites, suites_of_data
+from nearkin.decontamination.suite_inputs import SuiteColumns, read_suites_of
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.decisions import require_decidable
@@ -489,14 +489,9 @@ def decontaminate(
     """
     request = DecontaminationRequest.parse(operating_point, field_thresholds, action, cut_unit)
     columns = columns_of({"text": text}, id)
-    suite_columns = SuiteColumns(tuple(suite_fields), suite_id)
     bound = parse_size(memory)
-    if isinstance(against, Mapping):
-        tables = {name: to_table(table) for name, table in against.items()}
-        suites = suites_of_data(tables, suite_columns, key, bound)
-    else:
-        paths = [against] if isinstance(against, str | Path) else against
-        suites = open_suites([str(path) for path in paths], suite_columns, key, bound)
+    suite_columns = SuiteColumns(tuple(suite_fields), suite_id)
+    suites = read_suites_of(against, suite_columns, key, bound)
     options = PassageOptions(suites.spec, request.point.least, memory=bound, workers=workers)
     request.require_fields(suites.fields)
     require_memory(len(suites.rarity), bound)

@@ -18,11 +18,10 @@ import pyarrow as pa
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
 from nearkin.corpus.row_selection import select_kept_rows
-from nearkin.decontamination.request import ContaminationAction
+from nearkin.decontamination.request import CONTAMINATION, ContaminationAction
 from nearkin.decontamination.run import DecontaminationRun
 from nearkin.decontamination.tables import (
     CONTAMINATED,
-    CONTAMINATION,
     CONTAMINATIONS,
     ContaminationTables,
 )

@@ -435,6 +435,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"first": object(), "second": object(), "id": "id"},
     ),
     "spark.dedup": lambda parts: (nearkin.spark.dedup, {"frame": object(), "id": "id"}),
+    "spark.decontaminate": lambda parts: (
+        nearkin.spark.decontaminate,
+        {"frame": object(), "against": {}, "id": "id"},
+    ),
     "spark.passages": lambda parts: (nearkin.spark.passages, {"frame": object(), "id": "id"}),
     "spark.split": lambda parts: (nearkin.spark.split, {"frame": object(), "id": "id"}),
 }

@@ -1,6 +1,7 @@
 """`nearkin decontaminate`."""
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.engine_options import EngineOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import (
     COMMON,
@@ -25,6 +27,7 @@ from nearkin.runtime.visible_text import make_visible
 
 if TYPE_CHECKING:
     from nearkin.decontamination.suites import Suites
+    from nearkin.runs.decontamination import DecontaminationSummary
 
 TOO_CONTAMINATED = 3
 """The exit code if more of a suite is contaminated than allowed."""
@@ -53,6 +56,9 @@ SEARCH_OPTIONS = (
     "tokens",
     "vector",
     "id_column",
+    "engine",
+    "master",
+    "conf",
 )
 """The options of a search for items, which have no effect when suites are saved."""
 
@@ -67,6 +73,7 @@ def decontaminate(
     ],
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
+    execution: EngineOptions,
     against: Annotated[
         list[str] | None,
         typer.Option(
@@ -175,6 +182,7 @@ def decontaminate(
         inputs: Files, globs, folders or URLs of documents; of suites with --build.
         columns: Options for the columns of documents.
         reading: Options for the selection of files and for rows that cannot be read.
+        execution: Options of the engine.
         against: Files, globs, folders or URLs of suites.
         suite_fields: Columns of the texts of an item.
         suite_id: Column of the ids of items, or None for row numbers.
@@ -205,6 +213,8 @@ def decontaminate(
 
         nearkin decontaminate train.jsonl --against test.jsonl --fail-above 0 --out leaks/
 
+        nearkin decontaminate /shared/crawl --engine spark --against suites/ --out /shared/found
+
         nearkin decontaminate suites/ --build suites.arrow --keyed --key-file key.txt
     """
     with file_imports():
@@ -219,7 +229,6 @@ def decontaminate(
         from nearkin.errors import UsageError
         from nearkin.runs.decontamination import (
             require_suites_output,
-            run_decontamination,
             save_suites,
         )
         from nearkin.runs.job import Job
@@ -272,9 +281,10 @@ def decontaminate(
         readers=Readers(readable_by),
         resources=SpecResources(key),
     )
+    run = _function_of_engine(execution)
     progress = o.open_progress(quiet=quiet)
     try:
-        summary = run_decontamination(job, suites, request, progress, against)
+        summary = run(job, suites, request, progress, against)
     finally:
         progress.close()
     if json:
@@ -296,6 +306,22 @@ def decontaminate(
             f"{format_count(len(above), 'suite')} are contaminated: {make_visible(names)}\n"
         )
         raise typer.Exit(TOO_CONTAMINATED)
+
+
+def _function_of_engine(options: EngineOptions) -> Callable[..., "DecontaminationSummary"]:
+    """Returns the function of an engine that runs a job.
+
+    Raises:
+        UsageError: If the engine is unknown, or a setting of Spark is not valid.
+    """
+    if not options.uses_spark:
+        from nearkin.runs.decontamination import run_decontamination
+
+        return run_decontamination
+    from nearkin.engine.spark.session import parse_conf
+    from nearkin.spark.decontamination_files import decontaminate_files
+
+    return partial(decontaminate_files, options.master, parse_conf(options.conf or []))
 
 
 def _parse_thresholds(texts: list[str]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.engine_options import SPARK, EngineOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
@@ -28,37 +29,11 @@ if TYPE_CHECKING:
     from nearkin.runs.spec_request import ResolvedInputs
     from nearkin.spec import Spec
 
-SPARK = "spark"
-
 
 @dataclass(frozen=True)
-class EngineOptions:
-    """The options that decide what executes the run."""
+class DedupEngineOptions(EngineOptions):
+    """The options that decide what executes the run, and what its rows are."""
 
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="Engine: local, or spark (which requires the extra `spark`).", rich_help_panel=RUN
-        ),
-    ] = "local"
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Master of Spark, for example spark://HOST:7077, yarn or k8s://URL.  [default: "
-            "local[*]]",
-            metavar="URL",
-            rich_help_panel=RUN,
-        ),
-    ] = None
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--conf",
-            help="Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
-            metavar="KEY=VALUE",
-            rich_help_panel=RUN,
-        ),
-    ] = None
     merge_parts: Annotated[
         bool,
         typer.Option(
@@ -171,7 +146,7 @@ def dedup(
     output: o.OutputOptions,
     result: ResultOptions,
     cutting: o.PassageCutOptions,
-    execution: EngineOptions,
+    execution: DedupEngineOptions,
     plan: o.PlanFile = None,
     settings: o.SettingsFile = None,
     preset: o.Preset = None,
@@ -285,17 +260,16 @@ def dedup(
         return options
 
     require_usable_reference(reference, execution, result)
-    if passages is not None and execution.engine == SPARK:
+    cut_by = None
+    if passages is not None:
+        cut_by = name_setting("passages", str(passages.least))
+    elif lines is not None:
+        cut_by = name_setting(lines.setting, str(lines.least))
+    if cut_by is not None and execution.engine == SPARK:
         raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with "
-            f"{name_setting('passages', str(passages.least))}; leave out "
-            f"{name_setting('engine', SPARK)}"
-        )
-    if lines is not None and execution.engine == SPARK:
-        raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with "
-            f"{name_setting(lines.setting, str(lines.least))}; leave out "
-            f"{name_setting('engine', SPARK)}"
+            f"{name_setting('engine', SPARK)} cannot be combined with {cut_by}, because what stays "
+            "is decided over all documents at once; deduplicate with Spark without it, and cut "
+            "the kept documents with nearkin passages, or use the local engine"
         )
     try:
         inputs = standard.read_inputs(inputs)
@@ -359,7 +333,7 @@ def dedup(
 
 
 def require_usable_reference(
-    reference: o.ReferenceOptions, execution: EngineOptions, result: ResultOptions
+    reference: o.ReferenceOptions, execution: DedupEngineOptions, result: ResultOptions
 ) -> None:
     """Requires that the engine and the output have a meaning with a reference or a blocklist.
 
@@ -412,28 +386,20 @@ def require_convertible_inputs(
 
 
 def functions_of_engine(
-    options: EngineOptions,
+    options: DedupEngineOptions,
 ) -> tuple[Callable[..., "RunRecord"], Callable[..., "ResolvedInputs"]]:
     """Returns the functions of an engine: the one that runs a job, and the one that resolves inputs.
 
     Raises:
         UsageError: If the engine is unknown, or a setting of Spark is not valid.
     """  # noqa: E501
-    from nearkin.errors import UsageError
-    from nearkin.suggestions import did_you_mean
-
-    if options.engine == SPARK:
+    if options.uses_spark:
         from nearkin.engine.spark.session import parse_conf
         from nearkin.spark import dedup_files, prepare_files
 
         conf = parse_conf(options.conf or [])
         run = partial(dedup_files, options.master, conf, merge_parts=options.merge_parts)
         return run, partial(prepare_files, options.master, conf)
-    if options.engine != "local":
-        raise UsageError(
-            f"{name_setting('engine', options.engine)} is not one of local, spark"
-            f"{did_you_mean(options.engine, ('local', SPARK))}"
-        )
     from nearkin.runs.dedup import run_dedup
     from nearkin.runs.spec_request import resolve_inputs
 

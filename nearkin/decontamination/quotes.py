@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.decontamination.run import DecontaminationRun
-from nearkin.decontamination.tables import ContaminationTables
+from nearkin.decontamination.tables import ContaminationTables, FoundItems
 from nearkin.engine.local.documents import take_values
 from nearkin.passages.documents import ID
 from nearkin.passages.quotes import CONTEXT_BYTES, EXCERPT_BYTES, QuotedPart, divide_excerpt
@@ -31,11 +30,11 @@ class QuotedHit(NamedTuple):
     parts: list[QuotedPart]
 
 
-def quote_contaminations(run: DecontaminationRun, tables: ContaminationTables) -> list[QuotedHit]:
+def quote_contaminations(run: FoundItems, tables: ContaminationTables) -> list[QuotedHit]:
     """Returns excerpts of contaminated documents, ordered by suite and score.
 
     Args:
-        run: The run, whose stages are finished.
+        run: What a finished run found.
         tables: Its tables.
     """
     chosen = _choose_hits(run, tables)
@@ -70,7 +69,7 @@ def quote_contaminations(run: DecontaminationRun, tables: ContaminationTables) -
     return quoted
 
 
-def _choose_hits(run: DecontaminationRun, tables: ContaminationTables) -> np.ndarray:
+def _choose_hits(run: FoundItems, tables: ContaminationTables) -> np.ndarray:
     """Returns the rows of the hits that are quoted, int64."""
     items = run.hits["item"].to_numpy()
     scores = run.hits["score"].to_numpy()

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.request import CutRequest, CutUnit
+from nearkin.passages.cutting.request import CUT_SPANS, CutRequest, CutUnit
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
@@ -18,6 +18,10 @@ DEFAULT_THRESHOLDS = {"context": 0.9}
 suite uses a part."""
 GAP_WORDS = 8
 """The largest number of words between two passages of a chain, in the document and in the item."""
+
+
+CONTAMINATION = "contamination"
+"""The column of the items that a document holds, which annotated documents get."""
 
 
 class OperatingPoint(NamedTuple):
@@ -122,6 +126,17 @@ class DecontaminationRequest:
             action=None if action is None else ContaminationAction(action),
             cut=cut,
         )
+
+    @property
+    def added_columns(self) -> tuple[str, ...]:
+        """The columns that the written documents get."""
+        match self.action:
+            case ContaminationAction.ANNOTATE:
+                return (CONTAMINATION,)
+            case ContaminationAction.CUT:
+                return (CUT_SPANS,)
+            case _:
+                return ()
 
     def threshold_of(self, name: str) -> float:
         """Returns the smallest score at which a field counts as found.

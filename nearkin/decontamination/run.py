@@ -306,7 +306,7 @@ class DecontaminationRun(DocumentRun):
                     own = spans[int(bounds[position]) - first : int(bounds[position + 1]) - first]
                     planned = [(span["start"], span["end"]) for hit in own for span in hit]
                     document = int(numbers[position])
-                    cuts.append(_cut_document(document, text.as_py(), planned, request, reader))
+                    cuts.append(cut_document(document, text.as_py(), planned, request, reader))
                 return cuts
 
             return readers.use(cut)
@@ -316,14 +316,22 @@ class DecontaminationRun(DocumentRun):
             self.progress.advance(len(cuts))
 
 
-def _cut_document(
+def cut_document(
     number: int,
     text: str,
     planned: list[tuple[int, int]],
     request: CutRequest,
     reader: TokenReader,
 ) -> DocumentCuts:
-    """Returns the parts of a document that are cut."""
+    """Returns the parts of a document that are cut.
+
+    Args:
+        number: Number of the document.
+        text: Its text.
+        planned: First byte, and byte after the last one, of each part that it shares with an item.
+        request: What is cut with such a part.
+        reader: Reader of words.
+    """
     content = text.encode()
     (piece,) = reader.read_documents(pa.array([text], pa.large_string()), 0)
     is_cut = are_inside(piece.starts, rows_of(join_spans(planned)))

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, make_ids
+from nearkin.corpus.arrow_conversion import to_table
 from nearkin.corpus.columns import ContentField, FieldKind, document_limit
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.base import UNREADABLE
@@ -131,6 +132,31 @@ def _read_file(
             "as Parquet, CSV or JSON lines"
         ) from error
     return read_suite(name, corpus, names, columns, key, memory)
+
+
+def read_suites_of(
+    against: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    columns: SuiteColumns,
+    key: HashKey | None,
+    memory: int,
+) -> Suites:
+    """Returns the suites of an argument of a function: files, or tables in memory by their names.
+
+    Args:
+        against: Paths, globs, folders or URLs, or one of them; or tables, by the names of suites.
+        columns: Columns of the tables.
+        key: Hash key of the words, or None.
+        memory: Memory bound of the run, which limits the size of a field.
+
+    Raises:
+        UsageError: If there is no suite, or one has none of the fields.
+        RunError: If a file cannot be read.
+    """
+    if isinstance(against, Mapping):
+        tables = {name: to_table(table) for name, table in against.items()}
+        return suites_of_data(tables, columns, key, memory)
+    paths = [against] if isinstance(against, str | Path) else against
+    return open_suites([str(path) for path in paths], columns, key, memory)
 
 
 def suites_of_data(

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.decontamination.run import DecontaminationRun
+from nearkin.decontamination.index import SuiteIndex
+from nearkin.decontamination.request import CONTAMINATION
+from nearkin.decontamination.run import TextBatch
 from nearkin.engine.local.documents import take_values
 from nearkin.packed_pairs import sorted_unique
 from nearkin.passages.cutting.run import SPAN
 from nearkin.passages.documents import BYTES, ID
 from nearkin.passages.tables import divide_rows
 
-CONTAMINATION = "contamination"
-"""The column of the items that a document holds, which annotated documents get."""
 HELD_ITEM = pa.struct(
     [
         ("suite", pa.large_string()),
@@ -75,14 +76,53 @@ CONTAMINATED = pa.schema(
 ROWS_AT_ONCE = 1 << 14
 
 
+class FoundItems(Protocol):
+    """The outcome of a finished run, for example a `DecontaminationRun`."""
+
+    @property
+    def index(self) -> SuiteIndex:
+        """The index of the suites."""
+
+    @property
+    def hits(self) -> pa.Table:
+        """The fields of items that documents hold, with the schema `HITS` of the run."""
+
+    @property
+    def contaminated(self) -> np.ndarray:
+        """The numbers of the documents that hold an item, ascending, int64 (m,)."""
+
+    @property
+    def documents(self) -> pa.Table:
+        """The ids and sizes of documents, by the numbers of `hits`."""
+
+    @property
+    def documents_read(self) -> int:
+        """The number of documents of the corpus."""
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejected rows."""
+
+    @property
+    def text_bytes(self) -> int:
+        """The size of all texts, in bytes."""
+
+    def read_candidates(self, numbers: np.ndarray) -> Iterator[TextBatch]:
+        """Yields the texts of contaminated documents.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+
+
 class ContaminationTables:
     """The tables of a finished run.
 
     Args:
-        run: The run, whose stages are finished.
+        run: What the run found.
     """
 
-    def __init__(self, run: DecontaminationRun) -> None:
+    def __init__(self, run: FoundItems) -> None:
         self._run = run
         self._suites = run.index.suites
 

@@ -5,28 +5,27 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from nearkin.corpus import FileCorpus, write_kept
+from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.file_names import hide_password
 from nearkin.decontamination.index import SuiteIndex
-from nearkin.decontamination.quotes import quote_contaminations
+from nearkin.decontamination.quotes import QuotedHit, quote_contaminations
 from nearkin.decontamination.request import ContaminationAction, DecontaminationRequest
 from nearkin.decontamination.run import DecontaminationRun, require_memory
 from nearkin.decontamination.suite_file import is_suites_file, write_suites
 from nearkin.decontamination.suites import Suites
 from nearkin.decontamination.tables import (
     CONTAMINATED,
-    CONTAMINATION,
     CONTAMINATIONS,
     ITEMS,
     SUITE_COUNTS,
     ContaminationTables,
 )
 from nearkin.engine.local import result_tables
-from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.passages.cutting.run import CutTexts, require_rewritable
 from nearkin.passages.run import REJECTED, PassageOptions
 from nearkin.report.collect import title_of
@@ -91,6 +90,79 @@ class DecontaminationSummary:
         return [suite for suite in self.suites if float(str(suite["share"])) > share]
 
 
+class PreparedDecontamination(NamedTuple):
+    """A checked request to find the items of suites in files."""
+
+    corpus: FileCorpus
+    columns: Columns
+    """The columns that the run reads."""
+    options: PassageOptions
+    identity: Mapping[str, object]
+    """The parameters of the run, which must be unchanged for it to be resumed."""
+
+
+def prepare_decontamination(
+    job: Job,
+    suites: Suites,
+    request: DecontaminationRequest,
+    against: Sequence[str],
+    **engine: str,
+) -> PreparedDecontamination:
+    """Checks all of a request that can be checked before documents are read.
+
+    Args:
+        job: The job. Of its settings, only memory and workers are used.
+        suites: The suites.
+        request: What counts as found, and what happens to contaminated documents.
+        against: Paths of the suites, which the output must not replace.
+        **engine: The name of the engine, for the identity of the run. Empty for the local one.
+
+    Raises:
+        UsageError: If the request is invalid.
+    """
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    corpus = job.open_corpus()
+    require_apart(job.out, [*job.inputs, *against, *(file.path for file in corpus.files)])
+    memory, workers = job.settings.memory, job.settings.workers
+    options = PassageOptions(suites.spec, request.point.least, memory=memory, workers=workers)
+    columns = options.columns_of(job.columns)
+    request.require_fields(suites.fields)
+    require_memory(len(suites.rarity), memory)
+    corpus.check(columns)
+    if request.action == ContaminationAction.CUT:
+        require_rewritable(columns, "action")
+    if request.added_columns:
+        corpus.require_new_columns(request.added_columns, columns)
+    identity = {
+        "command": "decontaminate",
+        **engine,
+        "spec": json.loads(suites.spec.to_json()),
+        "suites": {"names": list(suites.names), "fingerprint": suites.fingerprint},
+        "parameters": request.to_record(),
+        "columns": columns.to_record(),
+    }
+    return PreparedDecontamination(corpus, columns, options, identity)
+
+
+def find_finished_decontamination(
+    job: Job, prepared: PreparedDecontamination
+) -> DecontaminationSummary | None:
+    """Returns the summary of a complete output that is resumed, or None if there is none.
+
+    Args:
+        job: The job.
+        prepared: The checked request.
+
+    Raises:
+        UsageError: If the output is that of another request, or the inputs have changed.
+    """
+    if not is_output_finished(job):
+        return None
+    facts = read_finished(job, prepared.identity, job.out / FACTS, prepared.corpus)
+    rows = pq.read_table(job.out / SUITES_TABLE).to_pylist()
+    return DecontaminationSummary(out=job.out, facts=facts, suites=rows)
+
+
 def run_decontamination(
     job: Job,
     suites: Suites,
@@ -114,37 +186,18 @@ def run_decontamination(
         UsageError: If the request is invalid. Nothing is written in this case.
         RunError: If the run failed. It can be resumed if a stage was completed.
     """
-    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
-    corpus = job.open_corpus()
-    require_apart(job.out, [*job.inputs, *against, *(file.path for file in corpus.files)])
-    point = request.point
-    memory, workers = job.settings.memory, job.settings.workers
-    options = PassageOptions(suites.spec, point.least, memory=memory, workers=workers)
-    columns = options.columns_of(job.columns)
-    request.require_fields(suites.fields)
-    require_memory(len(suites.rarity), memory)
-    corpus.check(columns)
-    if request.action == ContaminationAction.CUT:
-        require_rewritable(columns, "action")
-        corpus.require_new_columns((CUT_SPANS,), columns)
-    if request.action == ContaminationAction.ANNOTATE:
-        corpus.require_new_columns((CONTAMINATION,), columns)
-    identity = {
-        "command": "decontaminate",
-        "spec": json.loads(suites.spec.to_json()),
-        "suites": {"names": list(suites.names), "fingerprint": suites.fingerprint},
-        "parameters": request.to_record(),
-        "columns": columns.to_record(),
-    }
-    if is_output_finished(job):
-        finished = read_finished(job, identity, job.out / FACTS, corpus)
-        rows = pq.read_table(job.out / SUITES_TABLE).to_pylist()
-        return DecontaminationSummary(out=job.out, facts=finished, suites=rows)
-    index = SuiteIndex(suites, point.least)
+    prepared = prepare_decontamination(job, suites, request, against)
+    corpus = prepared.corpus
+    columns = prepared.columns
+    identity = prepared.identity
+    finished = find_finished_decontamination(job, prepared)
+    if finished is not None:
+        return finished
+    index = SuiteIndex(suites, request.point.least)
     with PeakMemory() as measured, open_work_folder(job, identity, corpus) as (claim, work):
         staging = claim.path / RESULT
         run = DecontaminationRun(
-            corpus, columns, index, request, options, work, progress, job.resources.secret
+            corpus, columns, index, request, prepared.options, work, progress, job.resources.secret
         )
         run.find()
         progress.stage("write", None)
@@ -152,9 +205,10 @@ def run_decontamination(
         with disk_errors(job.out.parent):
             delete_folder(staging)
             staging.mkdir()
-            _write_tables(run, tables, staging)
+            write_tables(tables, staging)
+            shutil.copyfile(run.work.path / REJECTED, staging / REJECTED)
             counts = tables.counts() | _write_documents(run, tables, corpus, staging)
-            _write_page(job, run, tables, staging)
+            write_report(job, request, tables, quote_contaminations(run, tables), staging)
             facts = {
                 "nearkin": VERSION,
                 **identity,
@@ -178,14 +232,18 @@ def run_decontamination(
     )
 
 
-def _write_tables(run: DecontaminationRun, tables: ContaminationTables, folder: Path) -> None:
-    """Writes the tables of a run into an empty folder."""
+def write_tables(tables: ContaminationTables, folder: Path) -> None:
+    """Writes the tables of a run into an empty folder.
+
+    Args:
+        tables: The tables.
+        folder: The folder.
+    """
     write = result_tables.write_batches
     write(folder / "hits.parquet", CONTAMINATIONS, tables.hit_batches())
     write(folder / "items.parquet", ITEMS, iter(tables.items.to_batches()))
     write(folder / SUITES_TABLE, SUITE_COUNTS, iter(tables.suites.to_batches()))
     write(folder / "documents.parquet", CONTAMINATED, tables.document_batches())
-    shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
 
 
 def _write_documents(
@@ -211,16 +269,28 @@ def _write_documents(
     return {"documents_removed": int((~kept).sum())}
 
 
-def _write_page(
-    job: Job, run: DecontaminationRun, tables: ContaminationTables, folder: Path
+def write_report(
+    job: Job,
+    request: DecontaminationRequest,
+    tables: ContaminationTables,
+    quotes: Sequence[QuotedHit],
+    folder: Path,
 ) -> None:
-    """Writes the report page of a run."""
+    """Writes the report page of a run.
+
+    Args:
+        job: The job.
+        request: What counts as found.
+        tables: The tables of the run.
+        quotes: Excerpts of contaminated documents.
+        folder: The folder of the result.
+    """
     report = DecontaminationReport(
         title=title_of([hide_password(path) for path in job.inputs]),
-        request=run.request,
+        request=request,
         counts=tables.counts(),
         suites=tables.suites.to_pylist(),
-        quotes=quote_contaminations(run, tables),
+        quotes=list(quotes),
     )
     write_page(folder / REPORT_PAGE, render_decontamination_page(report))
 

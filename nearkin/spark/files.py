@@ -107,7 +107,7 @@ def dedup_files(
     blocklist = open_blocklist_of(job)
     blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
     for texts in () if references is None else references.texts:
-        _require_readable_names(texts)
+        require_readable_names(texts)
     identity = job.identity("dedup", engine="spark", merge_parts=merge_parts, **decided, **blocked)
     request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
     finished = find_finished_run(job, identity, corpus, references)
@@ -120,7 +120,7 @@ def dedup_files(
     # The work folder is deleted after a failure too, because a run cannot be resumed from it.
     with (
         claimed(job.out, "nearkin dedup --engine spark", replaces=job.overwrite) as claim,
-        _running_session(master, conf) as spark,
+        running_session(master, conf) as spark,
         PeakMemory() as memory,
         translate_spark_errors(),
     ):
@@ -256,7 +256,7 @@ def _count_frequencies(
     request = TaskRequest(counting.columns, options, counting.resources, on_error)
     size = sum(file.status().size for file in corpus.files)
     with (
-        _running_session(master, conf) as spark,
+        running_session(master, conf) as spark,
         translate_spark_errors(),
         _temporary_tables(spark, counting.folder) as tables,
     ):
@@ -282,8 +282,11 @@ def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[Intermediat
         tables.remove()
 
 
-def _require_readable_names(corpus: FileCorpus) -> None:
+def require_readable_names(corpus: FileCorpus) -> None:
     """Requires that Spark can read files of these names.
+
+    Args:
+        corpus: The files.
 
     Raises:
         UsageError: If the name of a file is not UTF-8.
@@ -316,7 +319,7 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
             not UTF-8.
     """
     require_supported(job.settings)
-    _require_readable_names(corpus)
+    require_readable_names(corpus)
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
         require_whole_documents(job.settings)
@@ -339,8 +342,13 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
 
 
 @contextmanager
-def _running_session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
-    """Yields a session. It is stopped at the end, unless it was active before."""
+def running_session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
+    """Yields a session. It is stopped at the end, unless it was active before.
+
+    Args:
+        master: Master of the session, or None for all cores of this machine.
+        conf: Settings of the session.
+    """
     active = SparkSession.getActiveSession()
     spark = open_session(master, conf)
     try:
@@ -366,4 +374,4 @@ def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
         write_pairs(run, folder / "pairs.parquet")
         write_related(run, folder / RELATED_FILE)
         run.tables.finish_step()
-        write_rejected(run, folder / "rejected.jsonl")
+        write_rejected(run.document_tables.rejected, folder / "rejected.jsonl")

@@ -80,7 +80,8 @@ REFUSED_PARAMETERS = {
             "lines_action",
             "scope",
         ),
-        "it needs the local engine; use nearkin.dedup",
+        "what stays is decided over all documents at once; cut the kept documents with "
+        "nearkin.passages, or use nearkin.dedup",
     ),
 }
 """The parameters of `nearkin.dedup` that Spark cannot follow, with the reason."""
@@ -187,7 +188,7 @@ def dedup(
                 f"{name}= cannot be combined with "
                 f"{name_setting('fields', list(run_options.fields))}; leave out one of them"
             )
-        _require_columns(frame, columns)
+        require_columns(frame, columns)
         if extend is not None and run_options.containment_threshold is not None:
             raise UsageError(
                 f"extend= cannot be combined with the condition {str(run_options.acceptance)!r}: "
@@ -296,7 +297,7 @@ def check(
         request = replace(request, options=require_checkable(request.options))
         columns = request.columns
         for frame in (first, second):
-            _require_columns(frame, columns)
+            require_columns(frame, columns)
         names = [f.col(quote_column(name)) for name in columns.all]
         both = first.select(*names).unionByName(second.select(*names))
         prepared = _prepare_tables(spark, both, request, parameters, work, on_failure)
@@ -364,7 +365,7 @@ def split(
         request = _make_request(frame, id, parameters)
         require_splittable(request.options)
         request = replace(request, options=with_pair_budget(request.options))
-        _require_columns(frame, request.columns)
+        require_columns(frame, request.columns)
         prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
         source = FrameSource(frame, prepared.request)
         run = SparkRun(spark, source, prepared.request, progress or Silent(), prepared.tables)
@@ -456,7 +457,7 @@ def _require_reference(
             "against= cannot be combined with extend= and merge_parts=True; leave one out"
         )
     require_comparable_over_spark(options)
-    _require_columns(reference, columns_of_reference(columns, options))
+    require_columns(reference, columns_of_reference(columns, options))
 
 
 def require_supported(options: RunOptions) -> None:
@@ -613,8 +614,12 @@ def _count_frequencies(
     )
 
 
-def _require_columns(frame: DataFrame, columns: Columns) -> None:
+def require_columns(frame: DataFrame, columns: Columns) -> None:
     """Requires that a frame has the columns of a run, and ids of a type that ids can have.
+
+    Args:
+        frame: The frame.
+        columns: The columns.
 
     Raises:
         UsageError: If a column is missing, or the ids have another type.
@@ -642,12 +647,12 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
         UsageError: If the column is missing, or has no vector.
     """
     if columns.fields:
-        _require_columns(frame, columns)
+        require_columns(frame, columns)
         return replace(columns, fields=tuple(_find_kind(frame, item) for item in columns.fields))
     if columns.vector is None:
         return columns
     if columns.vector not in frame.columns:
-        _require_columns(frame, columns)
+        require_columns(frame, columns)
     return replace(columns, dimensions=_count_dimensions(frame, columns.vector))
 
 

@@ -21,6 +21,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
+from nearkin.engine.spark.sketching import require_no_key
 from nearkin.engine.spark.sources import quote_column
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -104,7 +105,7 @@ def passages(
         text: Column of texts. Rows without one are left out.
         min_tokens: Smallest number of words of a passage, at least 2.
         spec: Spec of the words, as for `nearkin.passages`.
-        key: The hash key, if the Spec requires one.
+        key: Refused. A hash key is secret, and is not sent to tasks.
         work: Folder for intermediate tables, path or URL, which the driver and all workers can
             write. The default is a temporary folder, which works on one machine only.
 
@@ -113,7 +114,8 @@ def passages(
 
     Raises:
         UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
-            or an id is null or repeated.
+            an id is null or repeated, or a hash key is given.
+        KeyRequiredError: If the Spec is keyed.
         RunError: If a task failed.
     """
     if not hasattr(frame, "sparkSession"):
@@ -126,9 +128,10 @@ def passages(
                 f"the DataFrame has no column {name!r}; {describe_columns(frame.columns)}"
             )
     options = PassageOptions(spec or Spec(n=1), min_tokens)
-    options.spec.require_key(key)
+    require_no_key(key)
+    options.spec.require_key(None)
     spark = require_classic_session(frame.sparkSession)
-    tasks = _Tasks(options.spec, key, min_tokens)
+    tasks = _Tasks(options.spec, min_tokens)
     with translate_spark_errors(), ExitStack() as on_failure:
         tables = make_work_tables(spark, work)
         on_failure.callback(tables.remove)
@@ -139,8 +142,10 @@ def passages(
         read, counts = tables.counted(
             rows, "rows", rejected=f.count(f.when(f.col("text").isNull(), 1))
         )
-        _require_unique_ids(read, id)
-        documents = _number_documents(tables, read.where(f.col("text").isNotNull()))
+        require_unique_ids(read, id)
+        texts = read.where(f.col("text").isNotNull())
+        numbered = number_ids(texts).join(texts, "id").select("number", "id", "text")
+        documents = tables.keep(numbered, "documents")
         with tempfile.TemporaryDirectory(prefix="nearkin-") as folder:
             files = _collect_repeated_windows(spark, tables, documents, tasks, Path(folder))
             files.write_sources()
@@ -155,8 +160,12 @@ def passages(
     )
 
 
-def _require_unique_ids(rows: DataFrame, column: str) -> None:
+def require_unique_ids(rows: DataFrame, column: str) -> None:
     """Requires that each row has an id of its own.
+
+    Args:
+        rows: Rows with the column `id`.
+        column: Name of the column in the messages.
 
     Raises:
         UsageError: If an id is null or repeated.
@@ -171,16 +180,19 @@ def _require_unique_ids(rows: DataFrame, column: str) -> None:
         )
 
 
-def _number_documents(tables: IntermediateTables, rows: DataFrame) -> DataFrame:
-    """Returns documents (number, id, text), numbered from 0 in the order of their ids."""
-    numbered = (
-        rows.select("id")
+def number_ids(ids: DataFrame) -> DataFrame:
+    """Returns ids (number, id), numbered from 0 in their order.
+
+    Args:
+        ids: Rows with the column `id`, each once.
+    """
+    return (
+        ids.select("id")
         .orderBy("id")
         .rdd.zipWithIndex()
         .map(lambda pair: (pair[1], pair[0].id))
         .toDF("number long,id string")
     )
-    return tables.keep(numbered.join(rows, "id").select("number", "id", "text"), "documents")
 
 
 @dataclass(frozen=True)
@@ -189,12 +201,10 @@ class _Tasks:
 
     Attributes:
         spec: Spec of the words.
-        key: Hash key, or None.
         least: Smallest number of words of a passage.
     """
 
     spec: Spec
-    key: HashKey | None
     least: int
 
     def anchors(self, batches: Batches) -> Batches:
@@ -239,7 +249,7 @@ class _Tasks:
             batches: Documents (number, text).
             work: Function of the words of some of them.
         """
-        reader = TokenReader(Shingler(self.spec, self.key), self.least)
+        reader = TokenReader(Shingler(self.spec), self.least)
         buffers = Buffers()
         for batch in batches:
             numbers = batch.column(0).to_numpy()

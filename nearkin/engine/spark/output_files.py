@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import orjson
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.cluster_columns import ClusterColumns
@@ -90,18 +91,18 @@ def write_related(run: SparkRun, folder: Path) -> None:
         ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
-def write_rejected(run: SparkRun, path: Path) -> None:
+def write_rejected(rejected: DataFrame, path: Path) -> None:
     """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time.
 
     Args:
-        run: Finished run over files.
+        rejected: Rejected rows of files: doc, place, reason and raw.
         path: New file.
 
     Raises:
         RunError: If the disk is full or cannot be written.
     """
     with disk_errors(path.parent), path.open("wb") as file:
-        for row in run.document_tables.rejected.orderBy(f.col("doc")).toLocalIterator():
+        for row in rejected.orderBy(f.col("doc")).toLocalIterator():
             place = {
                 name: value for name, value in json.loads(row.place).items() if value is not None
             }

@@ -218,8 +218,7 @@ class Writing:
         Args:
             batches: Files, each followed by its rows of the clusters table.
         """
-        context = TaskContext.get()
-        attempt = Path(self.folder) / f".attempt-{context.taskAttemptId() if context else 0}"
+        attempt = attempt_folder(Path(self.folder))
         written = 0
         for file, parts in by_file(batches):
             _, corpus = corpus_of([file], self.request)
@@ -230,11 +229,7 @@ class Writing:
             has_columns = self.annotate or bool(self.added.names)
             columns = self._columns_to_add(clusters) if has_columns else None
             write_kept(corpus, self.request.columns, kept, attempt, columns)
-            attempted = join_inside(attempt, corpus.names[0])
-            if attempted.exists():
-                target = join_inside(Path(self.folder), file["target"][0].as_py())
-                target.parent.mkdir(parents=True, exist_ok=True)
-                attempted.replace(target)
+            move_copy(attempt, corpus.names[0], Path(self.folder), file["target"][0].as_py())
             written += len(kept)
         shutil.rmtree(attempt, ignore_errors=True)
         yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])
@@ -257,3 +252,29 @@ class Writing:
             return pa.record_batch([*columns, *added.columns], [*names, *added.schema.names])
 
         return rows
+
+
+def attempt_folder(folder: Path) -> Path:
+    """Returns a folder for the incomplete copies of a task, so that attempts do not mix.
+
+    Args:
+        folder: Folder of the copies.
+    """
+    context = TaskContext.get()
+    return folder / f".attempt-{context.taskAttemptId() if context else 0}"
+
+
+def move_copy(attempt: Path, name: str, folder: Path, target: str) -> None:
+    """Moves the complete copy of a file to its place. A file that was not copied is passed over.
+
+    Args:
+        attempt: Folder of incomplete copies.
+        name: Name of the input file.
+        folder: Folder of the copies.
+        target: Name of the copy.
+    """
+    attempted = join_inside(attempt, name)
+    if attempted.exists():
+        place = join_inside(folder, target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        attempted.replace(place)

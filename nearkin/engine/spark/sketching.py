@@ -34,6 +34,7 @@ from nearkin.engine.spark.arrow_columns import make_batch, to_binary_rows, to_si
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.keys import HashKey
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure
 from nearkin.measures.base import DocumentSketcher
@@ -99,11 +100,7 @@ class TaskRequest:
     setting_form: SettingForm = field(default_factory=current_form)
 
     def __post_init__(self) -> None:
-        if self.resources.secret is not None:
-            raise UsageError(
-                f"a hash key is not sent to the tasks of Spark; leave out {name_setting('key')}, "
-                "or use the local engine"
-            )
+        require_no_key(self.resources.secret)
 
     @property
     def measure(self) -> Measure:
@@ -164,6 +161,22 @@ class TaskRequest:
     def across_columns(self) -> tuple[str, ...]:
         """The column of the hashes of sources, if only documents of different ones are compared."""
         return () if self.options.across is None else (ACROSS,)
+
+
+def require_no_key(key: HashKey | None) -> None:
+    """Requires that no hash key is given, because it would be sent to tasks.
+
+    Args:
+        key: The key, or None.
+
+    Raises:
+        UsageError: If there is a key.
+    """
+    if key is not None:
+        raise UsageError(
+            f"a hash key is not sent to the tasks of Spark; leave out {name_setting('key')}, or "
+            "use the local engine"
+        )
 
 
 class SketchFacts(TypedDict):

@@ -146,25 +146,12 @@ class DocumentCuts(NamedTuple):
     is_removed: bool
 
 
-class CutTexts:
-    """The cuts of a run, from the files that its stages wrote.
+class CutBounds(NamedTuple):
+    """The parts that are cut from consecutive documents."""
 
-    Args:
-        run: The run, whose stages are finished before anything is read.
-    """
-
-    def __init__(self, run: DocumentRun) -> None:
-        self.run = run
-
-    @cached_property
-    def _bounds(self) -> np.ndarray:
-        """The document, its keeper, first byte and byte after the last one of each cut, int64."""
-        return map_file(self.run.work.path / BOUNDS_FILE, np.int64, 4)
-
-    @cached_property
-    def kept(self) -> np.ndarray:
-        """True for each document that is not removed as a whole, bool (n,)."""
-        return ~np.asarray(self.run.work.load(REMOVED_AFTER))
+    rows: np.ndarray
+    """The document, the one that holds the content (or NO_KEEPER), the first byte, and the byte
+    after the last one, of each part, int64 (n, 4), ascending."""
 
     def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
         """Returns the texts of documents without what is cut.
@@ -176,7 +163,7 @@ class CutTexts:
         Returns:
             The new texts, null for each that stays as it is; or None if all do.
         """
-        bounds = self._bounds_between(first, first + len(texts))
+        bounds = self._between(first, first + len(texts))
         if not len(bounds):
             return None
         rewritten: list[str | None] = [None] * len(texts)
@@ -193,16 +180,71 @@ class CutTexts:
             first: Number of the first document.
             end: Number after the last document.
         """
-        bounds = self._bounds_between(first, end)
+        bounds = self._between(first, end)
         offsets = np.searchsorted(bounds[:, 0], np.arange(first, end + 1)).astype(np.int32)
         starts = pa.array(np.ascontiguousarray(bounds[:, 2]))
         ends = pa.array(np.ascontiguousarray(bounds[:, 3]))
         spans = pa.StructArray.from_arrays([starts, ends], fields=list(SPAN))
         return pa.record_batch([pa.ListArray.from_arrays(pa.array(offsets), spans)], [CUT_SPANS])
 
-    def _bounds_between(self, first: int, end: int) -> np.ndarray:
-        low, high = np.searchsorted(self._bounds[:, 0], [first, end])
-        return np.asarray(self._bounds[low:high])
+    def counts_among(self, kept: np.ndarray) -> CutCounts:
+        """Returns the counts of what is cut.
+
+        Args:
+            kept: True for each document that is not removed as a whole, bool (documents,).
+        """
+        sizes = np.asarray(self.rows[:, 3] - self.rows[:, 2])
+        is_in_kept = kept[self.rows[:, 0]]
+        return CutCounts(
+            cuts=int(is_in_kept.sum()),
+            cut_bytes=int(sizes[is_in_kept].sum()),
+            documents_cut=len(np.unique(self.rows[is_in_kept, 0])),
+            documents_removed=int((~kept).sum()),
+            removed_bytes=int(sizes[~is_in_kept].sum()),
+        )
+
+    def _between(self, first: int, end: int) -> np.ndarray:
+        low, high = np.searchsorted(self.rows[:, 0], [first, end])
+        return np.asarray(self.rows[low:high])
+
+
+class CutTexts:
+    """The cuts of a run, from the files that its stages wrote.
+
+    Args:
+        run: The run, whose stages are finished before anything is read.
+    """
+
+    def __init__(self, run: DocumentRun) -> None:
+        self.run = run
+
+    @cached_property
+    def bounds(self) -> CutBounds:
+        """The parts that are cut."""
+        return CutBounds(map_file(self.run.work.path / BOUNDS_FILE, np.int64, 4))
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """True for each document that is not removed as a whole, bool (n,)."""
+        return ~np.asarray(self.run.work.load(REMOVED_AFTER))
+
+    def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
+        """Returns the texts of documents without what is cut, as `CutBounds.rewrite` does.
+
+        Args:
+            first: Number of the first document.
+            texts: Original texts of consecutive documents, large_string (n,).
+        """
+        return self.bounds.rewrite(first, texts)
+
+    def span_column(self, first: int, end: int) -> pa.RecordBatch:
+        """Returns the column of the bytes that are cut from documents.
+
+        Args:
+            first: Number of the first document.
+            end: Number after the last document.
+        """
+        return self.bounds.span_column(first, end)
 
     def cut_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the table of what is cut, with the schema CUTS, ordered by document and byte."""
@@ -212,7 +254,7 @@ class CutTexts:
             reader = pa.ipc.open_file(source)
             for number in range(reader.num_record_batches):
                 texts = reader.get_batch(number)["text"]
-                bounds = np.asarray(self._bounds[first : first + len(texts)])
+                bounds = np.asarray(self.bounds.rows[first : first + len(texts)])
                 first += len(texts)
                 has_keeper = bounds[:, 1] != NO_KEEPER
                 keepers = take_values(ids, np.where(has_keeper, bounds[:, 1], bounds[:, 0]))
@@ -252,16 +294,7 @@ class CutTexts:
     @property
     def counts(self) -> CutCounts:
         """The counts of the cut."""
-        bounds = self._bounds
-        sizes = np.asarray(bounds[:, 3] - bounds[:, 2])
-        is_in_kept = self.kept[bounds[:, 0]]
-        return CutCounts(
-            cuts=int(is_in_kept.sum()),
-            cut_bytes=int(sizes[is_in_kept].sum()),
-            documents_cut=len(np.unique(bounds[is_in_kept, 0])),
-            documents_removed=int((~self.kept).sum()),
-            removed_bytes=int(sizes[~is_in_kept].sum()),
-        )
+        return self.bounds.counts_among(self.kept)
 
 
 class CutRun(CutTexts):

@@ -30,7 +30,9 @@ FLAGS: dict[str, tuple[list[str], str]] = {
     "--save-signatures": ([], "nearkin.spark.save saves signatures and band keys"),
     "--codec": (["zstd"], "copies of Parquet files have the codec of their inputs"),
     "--key-file": (["KEY"], "a hash key is not sent to the tasks of Spark"),
-    "--passages": (["50"], "leave out --engine spark"),
+    "--passages": (["50"], "cut the kept documents with nearkin passages"),
+    "--repeated-lines": (["2"], "cut the kept documents with nearkin passages"),
+    "--repeated-paragraphs": (["2"], "cut the kept documents with nearkin passages"),
 }
 
 

@@ -1,0 +1,171 @@
+"""Spark finds the same items of suites as the local engine, row for row."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import nearkin as nk
+from nearkin import spark as nks
+from nearkin.errors import UsageError
+from nearkin.keys import HashKey
+from nearkin.spec import Spec
+from tests.cli.conftest import run
+
+SCHEMA = "name long, body string, label string"
+QUESTION = (
+    "If a train leaves the northern station at nine o'clock and travels at eighty kilometres per "
+    "hour, when does it reach the harbour of the well-known southern town?"
+)
+SUITES = {
+    "trains": [
+        {"question": QUESTION, "answer": "At noon, with the tide"},
+        {"question": "Who painted the bridge?", "answer": "Nobody"},
+    ],
+    "boats": [{"question": "How many boats crossed the frozen bay on the second day of spring?"}],
+    "empty": [{"question": ""}],
+}
+
+
+def make_rows() -> list[dict[str, Any]]:
+    """Returns rows with items in one, two or no texts, a null, and an empty text."""
+    rng = np.random.default_rng(4)
+    words = [f"word{number}" for number in range(60)]
+    boats = SUITES["boats"][0]["question"]
+    texts: list[str | None] = [" ".join(rng.choice(words, 30)) for _ in range(12)]
+    texts += [
+        f"Quiz: {QUESTION.upper()} Write to us! {texts[0]}",
+        f"{boats}\n\nÇa — naïve. {QUESTION} At noon, with the tide.",
+        f"{texts[1]} Who painted the bridge? Nobody. {texts[2]}",
+        QUESTION.replace("eighty", "ninety"),
+        "",
+        None,
+    ]
+    names = rng.permutation(len(texts)).tolist()
+    return [
+        {"name": name, "body": text, "label": f"l{name}"}
+        for name, text in zip(names, texts, strict=True)
+    ]
+
+
+ROWS = make_rows()
+
+
+def to_rows(table: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a DataFrame as those of Arrow."""
+    return pa.Table.to_pylist(table.toArrow())
+
+
+@pytest.mark.parametrize("action", ["annotate", "cut", "drop"])
+def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str, full: bool) -> None:
+    if action == "drop" and not full:
+        pytest.skip("the test of files drops documents too")
+    ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: str(row["name"])))
+    local = nk.decontaminate(ordered, SUITES, id="name", text="body", action=action)
+    assert len(local) == 4
+    frame = spark.createDataFrame(ROWS, SCHEMA).repartition(3)
+    with nks.decontaminate(frame, SUITES, id="name", text="body", action=action) as result:
+        assert dict(result.statistics) == dict(local.statistics)
+        assert result.warnings == local.warnings
+        for name in ("hits", "items", "suites", "documents", "cuts"):
+            assert to_rows(getattr(result, name)) == getattr(local, name).to_pylist(), name
+        assert [row["reason"] for row in to_rows(result.rejected)] == [
+            row["reason"] for row in local.rejected.to_pylist()
+        ]
+        kept = sorted(to_rows(result.kept), key=lambda row: str(row["name"]))
+        assert len(kept) == len(ROWS) - 1 - (4 if action == "drop" else 0)
+        assert all(row["label"] == f"l{row['name']}" for row in kept)
+        added = {"annotate": "contamination", "cut": "cut_spans"}.get(action)
+        expected = local.kept_documents.to_pylist()
+        if added is None:
+            assert [row["body"] for row in kept] == [row["text"] for row in expected]
+            return
+        assert [
+            {"id": str(row["name"]), "text": row["body"], added: row[added]} for row in kept
+        ] == [{name: row[name] for name in ("id", "text", added)} for row in expected]
+
+
+def test_a_hash_key_is_refused(spark: SparkSession) -> None:
+    key = HashKey(bytes(16))
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    with pytest.raises(UsageError, match="a hash key is not sent to the tasks of Spark"):
+        nks.decontaminate(frame, SUITES, id="name", text="body", key=key)
+    with pytest.raises(UsageError, match="a hash key is not sent to the tasks of Spark"):
+        nks.passages(
+            frame,
+            id="name",
+            text="body",
+            spec=Spec(n=1, base_hash="siphash", key_id=key.id),
+            key=key,
+        )
+
+
+def test_contradictory_arguments_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match=r"not a Spark DataFrame; nearkin\.decontaminate takes"):
+        nks.decontaminate(pa.table({"id": ["x"]}), SUITES, id="id")
+    frame = spark.createDataFrame([{"name": 1, "body": "a", "label": "b"}] * 2, SCHEMA)
+    with pytest.raises(UsageError, match="has no column 'text'"):
+        nks.decontaminate(frame, SUITES, id="name")
+    with pytest.raises(UsageError, match="the id '1' of the column 'name' is repeated"):
+        nks.decontaminate(frame, SUITES, id="name", text="body")
+    annotated = frame.withColumnRenamed("label", "Contamination")
+    with pytest.raises(UsageError, match="column 'contamination' cannot be added"):
+        nks.decontaminate(annotated, SUITES, id="name", text="body", action="annotate")
+
+
+def write_inputs(folder: Path) -> None:
+    """Writes the rows into files of two formats, with rejected rows, and two suites."""
+    folder.mkdir()
+    lines = [json.dumps({"name": row["name"], "body": row["body"]}) for row in ROWS]
+    (folder / "a.jsonl").write_text("\n".join([*lines[:9], "{", *lines[9:14]]) + "\n")
+    pq.write_table(pa.Table.from_pylist(ROWS[14:]), folder / "b.parquet")
+    (folder / "c.jsonl").write_text("")
+    suites = folder.parent / "suites"
+    suites.mkdir()
+    for name, items in SUITES.items():
+        (suites / f"{name}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+
+
+def read_output(out: Path) -> dict[str, Any]:
+    """Returns the tables, the copies and the facts of an output."""
+    names = ("hits", "items", "suites", "documents")
+    tables = {name: pq.read_table(out / f"{name}.parquet").to_pylist() for name in names}
+    if (out / "cuts.parquet").exists():
+        tables["cuts"] = pq.read_table(out / "cuts.parquet").to_pylist()
+    copies = {path.name: path.read_bytes() for path in (out / "kept").glob("*.jsonl")}
+    rows = pq.read_table(out / "kept" / "b.parquet").to_pylist()
+    facts = json.loads((out / "run.json").read_text())
+    rejected = (out / "rejected.jsonl").read_text()
+    page = (out / "report.html").read_text()
+    return {**tables, **copies, "b": rows, "counts": facts["counts"], "r": rejected, "page": page}
+
+
+@pytest.mark.parametrize("action", ["annotate", "cut", "drop"])
+def test_output_of_files_is_that_of_the_local_engine(
+    spark: SparkSession, tmp_path: Path, action: str
+) -> None:
+    write_inputs(tmp_path / "docs")
+    options = ("--text", "body", "--against", tmp_path / "suites", "--action", action)
+    for engine in ("local", "spark"):
+        out = tmp_path / engine
+        assert (
+            run("decontaminate", tmp_path / "docs", *options, "--engine", engine, "--out", out) == 0
+        )
+    local = read_output(tmp_path / "local")
+    assert len(local["documents"]) == 4
+    distributed = read_output(tmp_path / "spark")
+    for name, value in local.items():
+        assert distributed[name] == value, name
+    assert not list((tmp_path / "spark" / "kept").glob(".attempt*"))
+
+
+def test_an_unknown_engine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_inputs(tmp_path / "docs")
+    options = ("--text", "body", "--against", tmp_path / "suites", "--out", tmp_path / "out")
+    assert run("decontaminate", tmp_path / "docs", *options, "--engine", "sparks") == 2
+    assert "--engine sparks is not one of local, spark" in capsys.readouterr().err
