@@ -110,28 +110,38 @@ class MatchTable:
         else:
             self._add(id, match.id, match.cluster, match.similarity)
 
-    def add_related(self, id: str, match: Match | None, related: Sequence[Match]) -> None:
-        """Adds the outcome of a document whose match was added, and its related documents.
+    def add_related(self, related: Sequence[Sequence[Match]]) -> None:
+        """Adds the outcomes of the next documents, and the documents that they are related to.
+
+        The matches of these documents were added before.
 
         Args:
-            id: Id of the document.
-            match: The document of the index that it repeats, or None.
-            related: Its related representatives, most similar first. One of the cluster of the
-                match is left out.
+            related: Related representatives of each document, most similar first. One of the
+                cluster of the match, or of the document itself, is left out.
         """
+        first = len(self._outcomes)
+        for row, found in enumerate(related, start=first):
+            self._add_related_of(row, found)
+
+    def _add_related_of(self, row: int, related: Sequence[Match]) -> None:
+        """Adds the outcome of the document of a row, and its related documents."""
         assert self.related is not None
-        others = [other for other in related if match is None or other.cluster != match.cluster]
+        cluster = self._columns["cluster"][row]
+        is_blocked = self._columns[BLOCKED_BY_COLUMN.name][row] is not None
+        others = [other for other in related if other.cluster != cluster and not is_blocked]
         for other in others:
             self.related.append(
                 {
-                    "id": id,
+                    "id": self._columns["id"][row],
                     "related_to": other.id,
                     "cluster": other.cluster,
                     "similarity": other.similarity,
                 }
             )
         outcome = RELATED_OUTCOME if others else NEW_OUTCOME
-        self._outcomes.append(OUTCOMES[SAME_OUTCOME if match is not None else outcome])
+        if not self._columns["kept"][row]:
+            outcome = SAME_OUTCOME
+        self._outcomes.append(OUTCOMES[outcome])
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Adds a document that was upserted. A representative repeats no other document."""
@@ -331,9 +341,7 @@ def match_files(
                 for id, match in zip(ids[part], found, strict=True):
                     matches.add_match(id, match)
                 if is_related:
-                    others = index.related_many(scope, documents[part])
-                    for id, match, related in zip(ids[part], found, others, strict=True):
-                        matches.add_related(id, match, related)
+                    matches.add_related(index.related_many(scope, documents[part]))
         kept = matches.kept
         warnings = warn_of_inputs(corpus, columns)
         if kept.all() and scope not in index.iterate_scopes():
@@ -365,7 +373,9 @@ def add_files_with_matches(
 ) -> AddedDocuments:
     """Upserts the documents of files, and writes those that are not resolved to another one.
 
-    A repetition gives the same files: a document that is a representative already is kept.
+    A repetition gives the same files: a document that is a representative already is kept. With an
+    index that has the setting `related`, the documents have outcomes, and are linked to the
+    representatives that they are related to when all of them are stored.
 
     Args:
         inputs: Files, globs, folders and URLs.
@@ -407,8 +417,33 @@ def add_files_with_matches(
         decisions=decisions,
         blocklist=blocklist,
     )
-    output.write(corpus, detect_dimensions(corpus, columns), matches, "index add", url)
+    columns = detect_dimensions(corpus, columns)
+    with Index.open(url, resources=SpecResources(secret), spec_resources=spec_resources) as index:
+        if index.settings.related is not None:
+            _find_related(matches, index, scope, corpus, columns)
+    output.write(corpus, columns, matches, "index add", url)
     return added
+
+
+def _find_related(
+    matches: MatchTable, index: Index, scope: str, corpus: FileCorpus, columns: Columns
+) -> None:
+    """Adds the outcomes of documents that were upserted, and the documents they are related to.
+
+    They are searched for when all documents are stored, so that a repetition finds the same ones.
+
+    Args:
+        matches: A row for each document.
+        index: The index, with the setting `related`.
+        scope: Scope of the documents.
+        corpus: The files.
+        columns: Columns that are read.
+    """
+    matches.related = []
+    for batch in corpus.batches(columns):
+        documents = documents_of(batch.documents[columns.content])
+        for part in _split_rows(len(documents), index.settings.max_batch):
+            matches.add_related(index.related_many(scope, documents[part]))
 
 
 def _split_rows(rows: int, most: int) -> Iterator[slice]:

@@ -268,6 +268,52 @@ def test_outcomes_and_related_documents_are_those_of_brute_force(
     assert counts.to_dict()["related"] == outcomes.count("related")
 
 
+@pytest.mark.parametrize("batch", [256, 7])
+def test_outcomes_of_added_documents_are_those_of_brute_force(tmp_path: Path, batch: int) -> None:
+    url = f"sqlite:///{tmp_path / 'related.db'}"
+    stored = {f"s{number}": text for number, text in enumerate(make_texts(33, 40))}
+    settings: dict[str, Any] = {"threshold": 0.85, "related": 0.3, "bands": 128, "rows": 1}
+    with nk.Index.open(url, max_batch=batch, **settings) as index:
+        for id, text in stored.items():
+            index.upsert("web", text, id)
+    new = write_table(tmp_path / "new.parquet", share_texts(33, list(stored.values()), 30))
+    out = tmp_path / "out"
+    inputs = (str(tmp_path / "new.parquet"),)
+    add_files_with_matches(inputs, COLUMNS, url, "web", MatchOutput(out))
+    texts = {**stored, **dict(zip(new["id"].to_pylist(), new["text"].to_pylist(), strict=True))}
+    with nk.Index.open(url) as index:
+        entries = [index.get("web", id) for id in texts]
+    leaders = [entry for entry in entries if entry is not None and entry.is_leader]
+    expected = set()
+    rows = read_matches(out)
+    for row in rows:
+        related = {
+            (
+                row["id"],
+                leader.id,
+                leader.cluster,
+                similarity_of(texts[row["id"]], texts[leader.id]),
+            )
+            for leader in leaders
+            if leader.cluster != row["cluster"]
+        }
+        related = {link for link in related if link[3] >= 0.3}
+        expected |= related
+        outcome = "related" if related else "new"
+        assert row["outcome"] == (outcome if row["kept"] else "same")
+    assert {row["outcome"] for row in rows} == {"same", "related", "new"}
+    links = pq.read_table(out / "related.parquet")
+    assert {tuple(link.values()) for link in links.to_pylist()} == expected
+    assert any(link[1].startswith("d") for link in expected)
+    # a repetition, for example after a kill, finds the same
+    add_files_with_matches(inputs, COLUMNS, url, "web", MatchOutput(out, overwrite=True))
+    assert pq.read_table(out / "related.parquet") == links
+    names = ["id", "kept", "cluster", "outcome"]
+    assert [[row[name] for name in names] for row in read_matches(out)] == [
+        [row[name] for name in names] for row in rows
+    ]
+
+
 def test_outcomes_are_those_of_an_upsert_of_each_document(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'related.db'}"
     stored = make_texts(32, 30)
