@@ -7,7 +7,7 @@ from nearkin.corpus.ids import make_ids, make_position_ids
 from nearkin.corpus.input_manifest import describe_inputs, find_first_change
 from nearkin.corpus.rejects import QuarantineWriter, count_reasons
 from nearkin.corpus.vectors import detect_dimensions
-from nearkin.corpus.writer import write_kept
+from nearkin.corpus.writer import list_kept, write_kept
 
 __all__ = [
     "Batch",
@@ -22,6 +22,7 @@ __all__ = [
     "describe_inputs",
     "detect_dimensions",
     "find_first_change",
+    "list_kept",
     "make_ids",
     "make_position_ids",
     "write_kept",

@@ -19,9 +19,9 @@ from nearkin.runtime.arrow_types import is_list, replace_views_in_type
 from nearkin.suggestions import describe_columns
 
 TABLES = (
-    "an Arrow table or stream of any library, a pandas or Polars frame, a dataset of datasets or "
-    "pyarrow, a mapping of columns, a list or iterator of texts or of dictionaries, or a matrix of "
-    "vectors"
+    "an Arrow table or stream of any library, a pandas or Polars frame, a dataset of datasets, "
+    "pyarrow or Lance, a table of pyiceberg, a mapping of columns, a list or iterator of texts or "
+    "of dictionaries, or a matrix of vectors"
 )
 """The kinds of tables that `to_table` accepts, for messages."""
 COLUMNS = "a list, an Arrow array, a series or a dataset's column"
@@ -38,8 +38,8 @@ def to_table(data: Any) -> pa.Table:
     Args:
         data: A table or stream of batches of any library with the Arrow interface (DuckDB, ibis,
             nanoarrow, pyarrow and others), a data frame (pandas, polars, also lazy), a dataset of
-            `datasets` or `pyarrow.dataset`, a mapping of columns, a list or an iterator of texts or
-            of dictionaries, or a matrix (n, d) of vectors.
+            `datasets`, `pyarrow.dataset` or Lance, a table of pyiceberg, a mapping of columns, a
+            list or an iterator of texts or of dictionaries, or a matrix (n, d) of vectors.
 
     Raises:
         UsageError: If the data is of another type, a column has a type that Arrow does not have, or
@@ -117,6 +117,9 @@ def _import_stream(data: Any) -> pa.ChunkedArray:
         scanner = data.scanner() if hasattr(data, "scanner") else data
         data = scanner.to_reader()
     try:
+        if _is_iceberg(data):
+            scan = data.scan() if hasattr(data, "scan") else data
+            data = scan.to_arrow_batch_reader()
         if hasattr(data, "__arrow_c_stream__"):
             return pa.chunked_array(data)
         return pa.chunked_array([pa.array(data)])
@@ -217,12 +220,24 @@ def is_stream(data: object) -> bool:
         hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
         or _is_arrow_dataset(data)
+        or _is_iceberg(data)
     )
 
 
 def _is_arrow_dataset(data: object) -> bool:
-    """Returns True for a dataset or scanner of `pyarrow.dataset`, without importing it."""
-    return type(data).__module__ == "pyarrow._dataset" and hasattr(data, "to_table")
+    """Returns True for a dataset or scanner of `pyarrow.dataset`, without importing it.
+
+    Datasets of Lance are derived from those of pyarrow.
+    """
+    modules = {kind.__module__ for kind in type(data).__mro__}
+    return not modules.isdisjoint({"pyarrow._dataset", "lance.dataset"}) and (
+        hasattr(data, "to_table")
+    )
+
+
+def _is_iceberg(data: object) -> bool:
+    """Returns True for a table or a scan of pyiceberg, without importing it."""
+    return type(data).__module__ == "pyiceberg.table"
 
 
 def _is_dataset(data: object) -> bool:

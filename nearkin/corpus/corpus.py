@@ -31,16 +31,24 @@ from nearkin.corpus.formats.json_fields import (
     sample_fields,
 )
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.lance import Lance
 from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.formats.plain_text import PlainText
-from nearkin.corpus.formats.record_batches import AHEAD, check_batches, split_batch
+from nearkin.corpus.formats.record_batches import (
+    AHEAD,
+    ColumnarFormat,
+    check_batches,
+    number_batches,
+)
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.formats.tar_samples import TarSamples
 from nearkin.corpus.formats.warc import Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.places import places_from, split_places
+from nearkin.corpus.table_versions import TableRecord, TableVersion
+from nearkin.corpus.table_watch import TableWatch
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.runtime.arrow_types import names_of_lists
@@ -59,6 +67,7 @@ FORMATS: dict[str, Format] = {
     ".feather": ArrowIpc(),
     ".ipc": ArrowIpc(),
     ".avro": Avro(),
+    ".lance": Lance(),
     ".orc": Orc(),
     ".tar": TarSamples(),
     ".warc": Warc(),
@@ -79,6 +88,7 @@ class FileCorpus:
         ahead: The number of bytes up to which parts of a file are decoded ahead.
         skipped: The files and folders among the inputs that are not read.
         searched: The paths of the files that a folder or a pattern contributed.
+        tables: The tables that the files belong to.
 
     Attributes:
         statuses: The status of each file that was read, by its path. A file has changed if its
@@ -95,6 +105,7 @@ class FileCorpus:
         ahead: int = AHEAD,
         skipped: Sequence[SkippedPath] = (),
         searched: frozenset[str] = frozenset(),
+        tables: Sequence[TableVersion] = (),
     ) -> None:
         _require_known_policy(on_error)
         self.files = tuple(files)
@@ -109,6 +120,7 @@ class FileCorpus:
         }
         self.skipped = tuple(skipped)
         self._searched = searched
+        self._watches = [TableWatch(table) for table in tables]
         self.statuses: dict[str, FileStatus] = {}
         self._json_formats: dict[str, JsonLines] = {}
 
@@ -133,8 +145,13 @@ class FileCorpus:
             UsageError: If an input names no file, or cannot be listed.
             MissingExtraError: If a URL needs a package that is not installed.
         """
-        inputs_found = find_inputs(inputs, selection)
-        return cls(inputs_found.files, on_error, ahead, inputs_found.skipped, inputs_found.searched)
+        found = find_inputs(inputs, selection)
+        return cls(found.files, on_error, ahead, found.skipped, found.searched, found.tables)
+
+    @property
+    def tables(self) -> list[TableRecord]:
+        """The versions of the tables among the inputs, for run.json."""
+        return [watch.version.record for watch in self._watches]
 
     def set_scratch_folder(self, folder: Path) -> None:
         """Sets the folder for temporary files. The default is that of the system."""
@@ -266,7 +283,7 @@ class FileCorpus:
             try:
                 if isinstance(form, JsonLines):
                     return sample_fields(file, form).lists
-                if isinstance(form, (Parquet, ArrowIpc)):
+                if isinstance(form, ColumnarFormat):
                     return names_of_lists(form.schema(file))
             except UNREADABLE:
                 continue
@@ -324,7 +341,7 @@ class FileCorpus:
                     "Arrow, Avro and JSON"
                 )
             return form.columns(file, columns)
-        if not isinstance(form, (Parquet, ArrowIpc, Orc)):
+        if not isinstance(form, ColumnarFormat):
             # The content of remote files is checked when they are read.
             content = None
             if not file.remote and not (
@@ -499,6 +516,7 @@ class FileCorpus:
         Raises:
             RunError: If the file has changed, or cannot be reached.
         """
+        self._require_same_tables()
         file = self.files[number]
         try:
             status = file.status()
@@ -513,6 +531,25 @@ class FileCorpus:
                 f"it; run again with {name_flag('overwrite')}"
             )
         return status
+
+    def _require_same_tables(self) -> None:
+        """Requires that the tables have no newer version than the one that is read.
+
+        Raises:
+            RunError: If a table has changed, or cannot be read any more.
+        """
+        for watch in self._watches:
+            try:
+                change = watch.find_change()
+            except UsageError as error:
+                raise RunError(f"a table has changed while the run was reading it: {error}") from (
+                    error
+                )
+            if change is not None:
+                raise RunError(
+                    f"{change}, while the run was reading it; run again with "
+                    f"{name_flag('overwrite')}"
+                )
 
     def require_all_unchanged(self) -> None:
         """Compares every file with its status at the first reading.
@@ -737,8 +774,4 @@ class TableCorpus:
             yield selected
 
     def _parts(self, columns: Columns, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        first = 0
-        for batch in self.table.select(list(columns.all)).to_batches():
-            skipped = min(max(start - first, 0), len(batch))
-            yield from split_batch(first + skipped, batch.slice(skipped))
-            first += len(batch)
+        return number_batches(self.table.select(list(columns.all)).to_batches(), start)

@@ -15,6 +15,7 @@ from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.base import UNREADABLE, Format, ItemsBeforeDamage
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.lance import Lance
 from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.formats.plain_text import PlainText
@@ -115,7 +116,7 @@ def _rows_of_file(file: InputFile, form: Format) -> float:
             return float(pq.read_metadata(stream).num_rows)
     if isinstance(form, ArrowIpc):
         return _rows_of_batches(file)
-    if isinstance(form, Orc):
+    if isinstance(form, Orc | Lance):
         return float(form.count_rows(file))
     if isinstance(form, RecordFormat):
         raise ValueError("the number of records is known only after all of them were read")

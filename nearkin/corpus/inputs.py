@@ -28,11 +28,13 @@ from nearkin.corpus.remote import (
 )
 from nearkin.corpus.table_folders import (
     TableFolder,
+    TableFormat,
     detect_table,
     find_remote_table,
     find_table,
-    list_table_files,
 )
+from nearkin.corpus.table_versions import TableVersion
+from nearkin.corpus.table_watch import open_named_version, open_newest_version
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
 from nearkin.setting_names import name_flag, name_setting
@@ -138,6 +140,8 @@ class InputListing(NamedTuple):
     skipped: tuple[SkippedPath, ...]
     searched: frozenset[str]
     """The paths of the files that a folder or a pattern contributed, and that nobody named."""
+    tables: tuple[TableVersion, ...] = ()
+    """The versions of the tables that the files belong to, sorted by path."""
 
 
 def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> InputListing:
@@ -165,14 +169,26 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
     if not paths:
         left_out = f": {search.skipped[0].path}: {search.skipped[0].reason}"
         raise UsageError(f"no inputs are left{left_out}" if search.skipped else "no inputs given")
-    shown = [hide_password(path) for path in paths]
+    versions = tuple(sorted(search.versions, key=lambda version: os.fsencode(version.table.path)))
+    places = _name_lance_tables(versions)
+    shown = [hide_password(places.get(path, path)) for path in paths]
     names = [make_safe_name(path) for path in _relative_path(shown)]
     files = map(InputFile, paths, make_distinct_names(names))
     return InputListing(
         tuple(sorted(files, key=lambda file: file.name.encode())),
         tuple(sorted({entry for entry in search.skipped if entry.path not in set(shown)})),
         frozenset(paths) - search.named,
+        versions,
     )
+
+
+def _name_lance_tables(versions: Sequence[TableVersion]) -> dict[str, str]:
+    """Returns the path of the table for each manifest, with the suffix that decides the format."""
+    return {
+        version.files[0]: f"{version.table.path.removesuffix('.lance')}.lance"
+        for version in versions
+        if version.table.format is TableFormat.LANCE
+    }
 
 
 def normalize_path(given: str) -> str:
@@ -232,8 +248,10 @@ class _InputSearch:
     named: set[str] = field(default_factory=set)
     tables: dict[str, TableFolder | None] = field(default_factory=dict)
     """The table that each folder belongs to in which a pattern matched files."""
-    table_files: dict[TableFolder, frozenset[str]] = field(default_factory=dict)
-    """The data files of the newest version of each table in which a pattern matched files."""
+    newest: dict[TableFolder, TableVersion] = field(default_factory=dict)
+    """The newest version of each table that was met."""
+    versions: list[TableVersion] = field(default_factory=list)
+    """The versions of which files were found."""
 
     def expand(self, given: str) -> list[str]:
         """Returns every file that one input names.
@@ -267,6 +285,9 @@ class _InputSearch:
                     "write its content to a file, and name that file"
                 )
             self.named.add(path)
+            version = open_named_version(path)
+            if version is not None:
+                return self._find_version_files(version, given)
             paths = [path] if self._selects_file(path, path.rpartition("/")[2]) else []
         elif MAGIC & set(given):
             before = len(self.skipped)
@@ -274,6 +295,15 @@ class _InputSearch:
             self._require(paths, given, f"no files match {format_path(given)}", before)
         else:
             raise UsageError(f"no such file or folder: {format_path(given)}")
+        return paths
+
+    def _find_version_files(self, version: TableVersion, given: str) -> list[str]:
+        """Returns the files of a version of a table that was named by its file in the log."""
+        self._add_version(version)
+        before = len(self.skipped)
+        start = len(version.table.path) + 1
+        paths = [file for file in version.files if self._selects_file(file, file[start:])]
+        self._require(paths, given, f"no data files in {version.table.description}", before)
         return paths
 
     def _require(self, found: list[str], given: str, message: str, before: int) -> None:
@@ -322,9 +352,14 @@ class _InputSearch:
         table = self.tables[folder]
         if table is None:
             return True
-        if table not in self.table_files:
-            self.table_files[table] = frozenset(list_table_files(table))
-        if target in self.table_files[table]:
+        if table.format is TableFormat.LANCE:
+            raise UsageError(
+                f"the pattern matches {format_path(path)}, which is a part of "
+                f"{table.description}; give the folder of the table, or leave it out"
+            )
+        version = self._open_newest(table)
+        if target in version.files:
+            self._add_version(version)
             return True
         self.skip(path, f"it is not in the newest version of {table.description}")
         return False
@@ -382,12 +417,52 @@ class _InputSearch:
             self.skip(folder, f"it matches {name_setting('exclude')}")
             return
         real = os.path.realpath(folder)
-        for target in list_table_files(table):
+        if table.format is TableFormat.LANCE:
+            yield from self._find_lance_manifest(table, folder, folder[start:])
+            return
+        version = self._open_newest(table)
+        for target in version.files:
             if not target.startswith(f"{real}/"):
                 continue
             path = f"{folder.rstrip('/')}{target[len(real) :]}"
             if self._selects_file(path, path[start:]):
+                self._add_version(version)
                 yield path
+
+    def _find_lance_manifest(self, table: TableFolder, folder: str, relative: str) -> Iterator[str]:
+        """Yields the manifest of the newest version of a Lance table.
+
+        Raises:
+            UsageError: If the folder is inside the table.
+        """
+        if os.path.realpath(folder) != table.path:
+            raise UsageError(
+                f"{format_path(folder)} is a part of {table.description}; give the folder of the "
+                "table"
+            )
+        if self._selects_file(folder, relative or os.path.basename(folder)):  # noqa: PTH119
+            version = self._open_newest(table)
+            self._add_version(version)
+            yield from version.files
+
+    def _open_newest(self, table: TableFolder) -> TableVersion:
+        if table not in self.newest:
+            self.newest[table] = open_newest_version(table)
+        return self.newest[table]
+
+    def _add_version(self, version: TableVersion) -> None:
+        """Records that files of a version are read.
+
+        Raises:
+            UsageError: If files of another version of the table are read, too.
+        """
+        if version in self.versions:
+            return
+        if any(other.table == version.table for other in self.versions):
+            raise UsageError(
+                f"the inputs have two versions of {version.table.description}; give one of them"
+            )
+        self.versions.append(version)
 
     def _listing_error_handler(self, top: str) -> "_ListingErrorHandler":
         return _ListingErrorHandler(self, top)

@@ -1,5 +1,6 @@
 """The copies of the inputs in `kept/`, in the same formats, without the removed rows."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +17,14 @@ from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
 from nearkin.corpus.formats.record_batches import TableWriter
+from nearkin.corpus.input_file import InputFile
 from nearkin.errors import RunError
 from nearkin.setting_names import name_flag
 
 AHEAD = 6
 """The maximum number of slices that wait to be written."""
+LANCE = ".lance"
+"""The suffix of copies that are folders."""
 Annotations = Callable[[int, int], pa.RecordBatch]
 """A function that returns the columns to add for the documents from one ordinal to another."""
 Rewriter = Callable[[int, pa.Array], pa.Array | None]
@@ -119,6 +123,25 @@ def write_kept(
             f"the inputs have {first} documents now, but had {len(kept)} before; "
             f"run again with {name_flag('overwrite')}"
         )
+
+
+def list_kept(folder: Path, root: Path) -> list[InputFile]:
+    """Returns the copies in a folder that `write_kept` wrote, sorted by name (bytes).
+
+    Args:
+        folder: The folder of the copies.
+        root: The folder to which the names are relative.
+    """
+    names: set[str] = set()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            copy = path.relative_to(folder)
+            tables = [parent for parent in copy.parents if parent.suffix == LANCE]
+            copy = tables[-1] if tables else copy
+            names.add((folder / copy).relative_to(root).as_posix())
+    return [
+        InputFile(str((root / name).absolute()), name) for name in sorted(names, key=os.fsencode)
+    ]
 
 
 class _RewrittenColumn(NamedTuple):

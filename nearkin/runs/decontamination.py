@@ -215,6 +215,7 @@ def run_decontamination(
                 "counts": counts,
                 "suite_counts": tables.suites.to_pylist(),
                 "inputs": work.manifest["inputs"],
+                **({"tables": corpus.tables} if corpus.tables else {}),
                 "stages": work.manifest["stages"],
                 "peak_memory": measured.peak,
             }

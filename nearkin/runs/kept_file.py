@@ -16,13 +16,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
+from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
 from nearkin.corpus.encoded_columns import cast_to_stored_type
-from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.json_lines import JsonLines
-from nearkin.corpus.formats.orc import Orc
-from nearkin.corpus.formats.parquet import Parquet
+from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
@@ -138,7 +136,7 @@ class KeptFile:
         """
         for file in corpus.files:
             form = corpus.format_of(file)
-            if isinstance(form, Parquet | ArrowIpc | Orc):
+            if isinstance(form, ColumnarFormat):
                 try:
                     schema = form.schema(file)
                 except (OSError, pa.ArrowException):
@@ -160,9 +158,7 @@ class KeptFile:
             UsageError: If the format cannot hold a column.
             RunError: If the rows of the files do not fit into one table, or the disk is full.
         """
-        paths = (path for path in kept.rglob("*") if path.is_file())
-        names = sorted((path.relative_to(kept).as_posix() for path in paths), key=os.fsencode)
-        corpus = FileCorpus([InputFile(str((kept / name).absolute()), name) for name in names])
+        corpus = FileCorpus(list_kept(kept, kept))
         self._publish(_FileJoin(corpus, columns, self.table).write, readers, overwrite=overwrite)
 
     def write_table(self, table: pa.Table, readers: Readers) -> None:
@@ -305,7 +301,7 @@ class _FileJoin:
         """Yields the rows of a file as objects."""
         form = self.corpus.format_of(file)
         for rows in self._read_slices(file):
-            if isinstance(form, Parquet | ArrowIpc | Orc):
+            if isinstance(form, ColumnarFormat):
                 yield to_plain_rows(rows)
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
@@ -333,7 +329,7 @@ class _FileJoin:
 
     def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
         form = self.corpus.format_of(file)
-        if isinstance(form, Parquet | ArrowIpc | Orc):
+        if isinstance(form, ColumnarFormat):
             yield form.schema(file)
         elif isinstance(form, Delimited):
             yield pa.schema([(name, pa.string()) for name in form.columns(file, self.columns)])
@@ -362,7 +358,7 @@ class _FileJoin:
     def _convert_rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all files as batches of one schema."""
         for file in self.corpus.files:
-            if isinstance(self.corpus.format_of(file), Parquet | ArrowIpc | Orc):
+            if isinstance(self.corpus.format_of(file), ColumnarFormat):
                 for batch in self._read_slices(file):
                     yield _fill_missing_columns(batch, schema)
             else:

@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus import FileCorpus
+from nearkin.corpus import FileCorpus, list_kept
 from nearkin.corpus.input_file import InputFile
 from nearkin.engine.cluster_columns import CLUSTER_SIZE, CLUSTER_SOURCES, SOURCE_COUNTS
 from nearkin.engine.local.clustering import Clustering
@@ -133,11 +133,8 @@ def _require_same_settings(
 
 def _list_kept_files(folder: Path) -> list[InputFile]:
     """Returns the files of kept documents of a run, in the order of their names."""
-    paths = (path for path in (folder / KEPT).rglob("*") if path.is_file())
-    names = sorted((path.relative_to(folder).as_posix() for path in paths), key=os.fsencode)
-    return [
-        InputFile(str((folder / name).absolute()), (folder / name).as_posix()) for name in names
-    ]
+    files = list_kept(folder / KEPT, folder)
+    return [replace(file, name=(folder / file.name).as_posix()) for file in files]
 
 
 def _count_clustered(record: RunRecord) -> int:

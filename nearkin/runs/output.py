@@ -426,6 +426,7 @@ def build_run_record(
         files=inputs,
         skipped=corpus.skipped[:SKIPPED_LISTED],
         skipped_count=len(corpus.skipped),
+        tables=corpus.tables,
         against=against,
         decisions=decisions,
         blocklist=blocklist,

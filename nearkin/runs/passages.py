@@ -143,6 +143,7 @@ def run_passages(
                 **identity,
                 "counts": counts,
                 "inputs": work.manifest["inputs"],
+                **({"tables": corpus.tables} if corpus.tables else {}),
                 "stages": work.manifest["stages"],
                 "peak_memory": memory.peak,
             }

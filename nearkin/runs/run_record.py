@@ -10,6 +10,7 @@ from nearkin.corpus import Columns
 from nearkin.corpus.columns import ColumnsRecord
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.corpus.inputs import SkippedPath
+from nearkin.corpus.table_versions import TableRecord
 from nearkin.engine.options import RecordedOptions
 from nearkin.engine.stats import RunStats, SketchStats, StageRecords
 from nearkin.errors import UsageError
@@ -113,6 +114,7 @@ class RunInputs:
         against: The reference, or None if the run has none.
         decisions: The decisions, or None if the run has none.
         blocklist: The blocklist, or None if the run has none.
+        tables: Versions of the tables that the files belong to.
     """
 
     files: Sequence[InputRecord]
@@ -121,6 +123,7 @@ class RunInputs:
     against: ReferenceRecord | None = None
     decisions: DecisionsRecord | None = None
     blocklist: BlocklistRecord | None = None
+    tables: Sequence[TableRecord] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +157,7 @@ class FileRun:
         decided = self.inputs.decisions
         decisions = {} if decided is None else {"decisions": decided}
         blocklist = {} if self.inputs.blocklist is None else {"blocklist": self.inputs.blocklist}
+        tables = {"tables": list(self.inputs.tables)} if self.inputs.tables else {}
         hashes = {"save_hashes": True} if self.request.save_hashes else {}
         return {
             "command": self.request.command,
@@ -170,6 +174,7 @@ class FileRun:
             "workers": self.environment.workers,
             "peak_memory": self.environment.peak_memory,
             "inputs": list(self.inputs.files),
+            **tables,
             **against,
             **decisions,
             **blocklist,
@@ -216,6 +221,7 @@ class FileRun:
                 against=values.get("against"),
                 decisions=values.get("decisions"),
                 blocklist=values.get("blocklist"),
+                tables=values.get("tables", ()),
             ),
             spec_fingerprint=values["spec_fingerprint"],
             bands=values["bands"],

@@ -10,6 +10,7 @@ import numpy as np
 
 from nearkin.corpus import FileCorpus, write_kept
 from nearkin.corpus.input_manifest import InputRecord
+from nearkin.corpus.table_versions import TableRecord
 from nearkin.engine.local.document_split import DocumentSplit, split_documents
 from nearkin.engine.local.missing_pairs import estimate_missing_pairs
 from nearkin.engine.local.result_tables import write_batches
@@ -59,6 +60,7 @@ class SplitRecord(TypedDict):
     rejected: int
     """The number of rejected rows."""
     inputs: Sequence[InputRecord]
+    tables: NotRequired[Sequence[TableRecord]]
     stages: StageRecords
     warnings: list[str]
     out: NotRequired[str]
@@ -160,6 +162,8 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
             "stages": work.manifest["stages"],
             "warnings": executed.warnings,
         }
+        if corpus.tables:
+            record["tables"] = corpus.tables
         with disk_errors(staging):
             write_durably(staging / SPLIT, to_json(record))
             job.resources.write(staging, job.settings.spec)

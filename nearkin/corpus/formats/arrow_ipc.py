@@ -13,9 +13,15 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
 from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches
-from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
+from nearkin.corpus.formats.record_batches import (
+    AHEAD,
+    ColumnarFormat,
+    TableWriter,
+    check_batches,
+    number_batches,
+    select_batches,
+)
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import has_row_between
 from nearkin.setting_names import name_setting
 
 BATCH_SHARE = 16
@@ -33,31 +39,13 @@ def _skip_rows(
             yield first + skipped, batch.slice(skipped)
 
 
-def _select_batches(
-    batches: Iterator[tuple[int, pa.RecordBatch]], rows: np.ndarray | None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the batches with a row that is needed."""
-    for first, batch in batches:
-        if has_row_between(rows, first, first + len(batch)):
-            yield first, batch
-
-
-class ArrowIpc:
+class ArrowIpc(ColumnarFormat):
     """The format of Arrow IPC files and streams, including Feather version 2."""
 
     def schema(self, file: InputFile) -> pa.Schema:
         """Returns the stored schema of a file."""
         with file.open_decompressed() as source:
             return self._open(source).schema
-
-    def columns(self, file: InputFile, requested: Columns) -> list[str]:
-        """Returns the names of the columns.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
-        return list(self.schema(file).names)
 
     def read(
         self,
@@ -83,13 +71,14 @@ class ArrowIpc:
         """
         names = None if whole else list(columns.all)
         if (sliced := self._large(file, names)) is not None:
-            needed = _select_batches(_skip_rows(sliced, start), rows)
+            needed = select_batches(_skip_rows(sliced, start), rows)
             yield from check_batches(needed, columns, whole=whole)
             return
         with file.open_decompressed() as source:
             fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
             batches = self._each(self._open(source), fitting)
-            needed = _select_batches(self._batches(batches, start, names), rows)
+            selected = batches if names is None else (batch.select(names) for batch in batches)
+            needed = select_batches(number_batches(selected, start), rows)
             yield from check_batches(needed, columns, whole=whole)
             if fault is not None:
                 raise ValueError(fault)
@@ -156,17 +145,6 @@ class ArrowIpc:
                 for i in range(reader.num_record_batches if most is None else most)
             )
         return itertools.islice(reader, most)
-
-    @staticmethod
-    def _batches(
-        batches: Iterator[pa.RecordBatch], start: int, columns: list[str] | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        first = 0
-        for batch in batches:
-            skipped = min(max(start - first, 0), len(batch))
-            part = batch if columns is None else batch.select(columns)
-            yield from split_batch(first + skipped, part.slice(skipped))
-            first += len(batch)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer of a file or a stream, like the input.

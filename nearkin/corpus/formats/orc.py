@@ -9,12 +9,17 @@ import pyarrow as pa
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.corpus.formats.base import FileSlice
-from nearkin.corpus.formats.record_batches import TableWriter, check_batches, split_batch
+from nearkin.corpus.formats.record_batches import (
+    ColumnarFormat,
+    TableWriter,
+    check_batches,
+    number_batches,
+    select_batches,
+)
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import has_row_between
 
 
-class Orc:
+class Orc(ColumnarFormat):
     """The format of ORC files. A damaged stripe costs the rows from it on."""
 
     def schema(self, file: InputFile) -> pa.Schema:
@@ -26,15 +31,6 @@ class Orc:
         """Returns the number of rows of a file."""
         with file.open() as source:
             return int(_open_file(source).nrows)
-
-    def columns(self, file: InputFile, requested: Columns) -> list[str]:
-        """Returns the names of the columns.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
-        return list(self.schema(file).names)
 
     def read(
         self,
@@ -57,12 +53,8 @@ class Orc:
         with file.open() as source:
             stripes = _open_file(source)
             names = None if whole else list(columns.all)
-            batches = (
-                (first, batch)
-                for first, batch in _split_stripes(stripes, names, start)
-                if has_row_between(rows, first, first + len(batch))
-            )
-            yield from check_batches(batches, columns, whole=whole)
+            batches = number_batches(_read_stripes(stripes, names), start)
+            yield from check_batches(select_batches(batches, rows), columns, whole=whole)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema and the codec of the input.
@@ -88,19 +80,11 @@ def _open_file(source: Any) -> Any:
     return ORCFile(source)
 
 
-def _split_stripes(
-    stripes: Any, names: list[str] | None, start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    first = 0
+def _read_stripes(stripes: Any, names: list[str] | None) -> Iterator[pa.RecordBatch]:
     for number in range(stripes.nstripes):
         batch = stripes.read_stripe(number, columns=names)
-        if names is not None:
-            # A stripe has its columns in the order of the file.
-            batch = batch.select(names)
-        skipped = min(max(start - first, 0), len(batch))
-        if skipped < len(batch):
-            yield from split_batch(first + skipped, batch.slice(skipped))
-        first += len(batch)
+        # A stripe has its columns in the order of the file.
+        yield batch if names is None else batch.select(names)
 
 
 class _OrcWriter:

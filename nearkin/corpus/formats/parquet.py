@@ -12,7 +12,13 @@ from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, describe_error
 from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
-from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
+from nearkin.corpus.formats.record_batches import (
+    AHEAD,
+    ColumnarFormat,
+    TableWriter,
+    check_batches,
+    split_batch,
+)
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import has_row_between
@@ -89,7 +95,7 @@ def _split_group(
         first += len(batch)
 
 
-class Parquet:
+class Parquet(ColumnarFormat):
     """The parquet format. A damaged row group costs its own rows, from the damage on.
 
     Args:
@@ -109,15 +115,6 @@ class Parquet:
         """Returns the stored schema of a file."""
         with file.open() as source:
             return pq.read_schema(source)
-
-    def columns(self, file: InputFile, requested: Columns) -> list[str]:
-        """Returns the names of the columns.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
-        return list(self.schema(file).names)
 
     def read(
         self,

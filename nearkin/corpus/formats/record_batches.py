@@ -1,6 +1,7 @@
 """Record batches, which parquet and Arrow files consist of: checking, splitting and writing."""
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,46 @@ from nearkin.corpus.encoded_columns import (
     remove_encoding,
     without_dictionary,
 )
-from nearkin.corpus.formats.base import FileSlice, RejectedRow, make_unused_name
+from nearkin.corpus.formats.base import FileSlice, RejectedRow, Writer, make_unused_name
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import has_row_between
 from nearkin.corpus.validation import check_rows
 
 AHEAD = 128 << 20
 """The number of bytes up to which parts of a file are decoded ahead."""
+
+
+class ColumnarFormat(ABC):
+    """A format whose files have a schema of Arrow and consist of record batches."""
+
+    @abstractmethod
+    def schema(self, file: InputFile) -> pa.Schema:
+        """Returns the stored schema of a file."""
+
+    @abstractmethod
+    def read(
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`."""
+
+    @abstractmethod
+    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
+        """Returns a writer of a file in the same format, as described in `Format`."""
+
+    def columns(self, file: InputFile, requested: Columns) -> list[str]:
+        """Returns the names of the columns.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
+        return list(self.schema(file).names)
 
 
 def check_batches(
@@ -76,6 +112,40 @@ def filter_column(
         if isinstance(column, pa.ChunkedArray):
             return pa.chunked_array([chunk for run in runs for chunk in run.chunks], column.type)
         return pa.concat_arrays(runs) if runs else column.slice(0, 0)
+
+
+def number_batches(
+    batches: Iterable[pa.RecordBatch], start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields the rows from one on, in parts of a size that one thread processes at a time.
+
+    Args:
+        batches: The batches of a file, from its first row on.
+        start: The first row that is needed.
+
+    Yields:
+        The number of the first row of each part, and the part.
+    """
+    first = 0
+    for batch in batches:
+        skipped = min(max(start - first, 0), len(batch))
+        if skipped < len(batch):
+            yield from split_batch(first + skipped, batch.slice(skipped))
+        first += len(batch)
+
+
+def select_batches(
+    batches: Iterator[tuple[int, pa.RecordBatch]], rows: np.ndarray | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields the batches with a row that is needed.
+
+    Args:
+        batches: Batches, each with the number of its first row.
+        rows: The rows that are needed, ascending, int64 (n,), or None for all.
+    """
+    for first, batch in batches:
+        if has_row_between(rows, first, first + len(batch)):
+            yield first, batch
 
 
 def split_batch(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,0 +1,71 @@
+"""Delta tables: the data files of the newest version."""
+
+from typing import Any
+from urllib.parse import unquote
+
+from nearkin.corpus.file_names import format_path
+from nearkin.corpus.table_folders import TableFolder
+from nearkin.corpus.table_versions import TableVersion, locate_file, table_library_errors
+from nearkin.errors import UsageError
+
+SIMPLE_READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+"""The features of Delta tables with which the data files hold the rows as they are."""
+FULL_READER = (
+    'pyarrow.table(deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t"))'
+)
+"""The call that reads Delta tables with features that change rows or names of columns."""
+
+
+def open_delta_table(table: TableFolder) -> TableVersion:
+    """Returns the newest version of a local Delta table.
+
+    Args:
+        table: The table.
+
+    Raises:
+        UsageError: If the table cannot be read, a data file is missing, or the data files do not
+            hold the rows as they are.
+        MissingExtraError: If deltalake is not installed.
+    """
+    with table_library_errors(table):
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            delta = DeltaTable(table.path)
+            _require_plain_files(table, delta)
+            # The log has relative paths, which are encoded as in URLs.
+            entries = _read_paths(delta)
+        except DeltaError as error:
+            raise ValueError(str(error)) from error
+    # A name with :// or an encoded .. is refused after it is decoded.
+    files = tuple(locate_file(table, unquote(entry)) for entry in entries)
+    return TableVersion(table, delta.version(), files)
+
+
+def _require_plain_files(table: TableFolder, delta: Any) -> None:
+    """Refuses a Delta table whose rows or columns differ from those of its data files."""
+    features = set(delta.protocol().reader_features or ())
+    mode = delta.metadata().configuration.get("delta.columnMapping.mode", "none")
+    reason = ""
+    if mode != "none":
+        reason = f"column mapping (delta.columnMapping.mode = {mode})"
+    elif "deletionVectors" in features and any(
+        batch.num_rows for batch in delta.deletion_vectors()
+    ):
+        reason = "deletion vectors, which remove rows of its data files"
+    elif others := features - SIMPLE_READER_FEATURES - {"deletionVectors", "columnMapping"}:
+        reason = f"the features {', '.join(sorted(others))}"
+    if reason:
+        raise UsageError(
+            f"{table.description} has {reason}; load it with "
+            f"table = deltalake.DeltaTable({format_path(table.path)!r}) and read {FULL_READER}"
+        )
+
+
+def _read_paths(delta: Any) -> list[str]:
+    """Returns the paths of the data files as the log has them: relative, and encoded as in URLs."""
+    import pyarrow as pa
+
+    paths: list[str] = pa.table(delta.get_add_actions()).column("path").to_pylist()
+    return paths

@@ -1,0 +1,96 @@
+"""The newest version of a table of any format, and the check that it is still the newest one."""
+
+import os
+
+from nearkin.corpus.delta_tables import open_delta_table
+from nearkin.corpus.iceberg_tables import open_iceberg_table
+from nearkin.corpus.lance_tables import open_lance_table
+from nearkin.corpus.table_folders import TableFolder, TableFormat, is_iceberg_metadata
+from nearkin.corpus.table_versions import TableVersion
+
+LOG_FOLDERS = {
+    TableFormat.DELTA: "_delta_log",
+    TableFormat.ICEBERG: "metadata",
+    TableFormat.LANCE: "_versions",
+}
+"""The folder of a table that receives a file with each new version."""
+
+
+def open_newest_version(table: TableFolder) -> TableVersion:
+    """Returns the newest version of a local table.
+
+    Args:
+        table: The table.
+
+    Raises:
+        UsageError: If the format has no reader, the table cannot be read, a data file is missing,
+            or the data files do not hold the rows as they are.
+        MissingExtraError: If the library of the format is not installed.
+    """
+    if table.format is TableFormat.DELTA:
+        return open_delta_table(table)
+    if table.format is TableFormat.ICEBERG:
+        return open_iceberg_table(table)
+    if table.format is TableFormat.LANCE:
+        return open_lance_table(table)
+    raise table.make_error()
+
+
+def open_named_version(path: str) -> TableVersion | None:
+    """Returns the version of a table that a file of its log stands for, or None.
+
+    Args:
+        path: The absolute path of a file: the metadata of an Iceberg table, the manifest of a Lance
+            table, or any other.
+
+    Raises:
+        UsageError: If the version cannot be read.
+        MissingExtraError: If the library of the format is not installed.
+    """
+    folder = os.path.realpath(os.path.dirname(os.path.dirname(path)))  # noqa: PTH120
+    if is_iceberg_metadata(path):
+        return open_iceberg_table(TableFolder(folder, TableFormat.ICEBERG), path)
+    if path.endswith(".manifest") and os.path.dirname(path).endswith("/_versions"):  # noqa: PTH120
+        return open_lance_table(TableFolder(folder, TableFormat.LANCE), path)
+    return None
+
+
+class TableWatch:
+    """A check that the version of a table is still the newest one.
+
+    The library of the table is asked only if a file was added to its log, or deleted from it.
+
+    Args:
+        version: The version that is read.
+    """
+
+    def __init__(self, version: TableVersion) -> None:
+        self.version = version
+        self._log = f"{version.table.path}/{LOG_FOLDERS[version.table.format]}"
+        self._modified = self._read_time()
+
+    def find_change(self) -> str | None:
+        """Returns a sentence about the change of the table since the last call, or None.
+
+        Raises:
+            UsageError: If the table cannot be read any more.
+        """
+        if not self.version.is_newest:
+            return None
+        modified = self._read_time()
+        if modified == self._modified:
+            return None
+        current = open_newest_version(self.version.table)
+        if current.number != self.version.number:
+            return (
+                f"{self.version.table.description} has changed: its version was "
+                f"{self.version.number} and is {current.number}"
+            )
+        self._modified = modified
+        return None
+
+    def _read_time(self) -> int:
+        try:
+            return os.stat(self._log).st_mtime_ns  # noqa: PTH116
+        except OSError:
+            return 0

@@ -1,0 +1,114 @@
+"""Tests of changes of tables while they are read, and of the version in run.json."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
+from nearkin.corpus.inputs import find_inputs
+from nearkin.errors import RunError, UsageError
+from nearkin.runtime.progress import Silent
+from tests.corpus.samples import run_dedup_on, words_of
+
+ROWS = pa.table({"text": [words_of(1), words_of(2)]})
+
+
+def create_delta(folder: Path) -> Callable[[], Any]:
+    """Returns a function that adds rows to a new Delta table."""
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(folder, ROWS)
+    return lambda: deltalake.write_deltalake(folder, ROWS, mode="append")
+
+
+def create_lance(folder: Path) -> Callable[[], Any]:
+    """Returns a function that adds rows to a new Lance table."""
+    lance = pytest.importorskip("lance")
+    lance.write_dataset(ROWS, folder)
+    return lambda: lance.write_dataset(ROWS, folder, mode="append")
+
+
+def create_iceberg(folder: Path) -> Callable[[], Any]:
+    """Returns a function that adds rows to a new Iceberg table."""
+    pytest.importorskip("pyiceberg")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog("test", uri="sqlite://", warehouse=f"file://{folder.parent}")
+    catalog.create_namespace("ns")
+    table = catalog.create_table("ns.t", schema=ROWS.schema, location=f"file://{folder}")
+    table.append(ROWS)
+    return lambda: table.append(ROWS)
+
+
+TABLES = {"Delta": create_delta, "Iceberg": create_iceberg, "Lance": create_lance}
+LOGS = {"Delta": "_delta_log", "Iceberg": "metadata", "Lance": "_versions"}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_table_that_changes_during_a_run_is_refused(form: str, tmp_path: Path) -> None:
+    append = TABLES[form](tmp_path / "t")
+    corpus = FileCorpus.open([str(tmp_path / "t")])
+    described = describe_inputs(corpus)
+    assert sum(len(batch.rows) for batch in corpus.batches(Columns())) == 2
+    (tmp_path / "t" / LOGS[form] / "note.txt").write_text("is not a version")
+    corpus.require_all_unchanged()
+    append()
+    with pytest.raises(
+        RunError, match=rf"{form} table .*/t has changed: its version was .*run aga"
+    ):
+        list(corpus.batches(Columns()))
+    with pytest.raises(RunError, match="has changed"):
+        corpus.require_all_unchanged()
+    # a run that is resumed, or whose result is used again, compares the files
+    change = find_first_change(described, FileCorpus.open([str(tmp_path / "t")]))
+    assert change is not None
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_run_records_the_version(form: str, tmp_path: Path) -> None:
+    TABLES[form](tmp_path / "t")
+    (version,) = find_inputs([str(tmp_path / "t")]).tables
+    record = run_dedup_on([str(tmp_path / "t")], tmp_path / "out")
+    assert record["tables"] == [
+        {"path": str(tmp_path / "t"), "format": form, "version": version.number}
+    ]
+    assert isinstance(version.number, int)
+
+
+class _Appending(Silent):
+    """Progress that changes a table at a stage."""
+
+    def __init__(self, append: Callable[[], Any]) -> None:
+        self._append = append
+
+    def stage(self, name: str, total: int | None) -> None:
+        if name == "write":
+            self._append()
+
+
+def test_run_over_a_table_that_changes_before_the_copy_fails(tmp_path: Path) -> None:
+    append = create_delta(tmp_path / "t")
+    with pytest.raises(RunError, match=r"Delta table .* has changed"):
+        run_dedup_on([str(tmp_path / "t")], tmp_path / "out", _Appending(append))
+    with pytest.raises(UsageError, match=r"cannot resume .*was not there before"):
+        run_dedup_on([str(tmp_path / "t")], tmp_path / "out", resume=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_folder_inside_a_lance_table_is_refused(tmp_path: Path) -> None:
+    create_lance(tmp_path / "t")
+    with pytest.raises(UsageError, match="is a part of the Lance table"):
+        find_inputs([str(tmp_path / "t" / "data")])
+
+
+def test_named_version_of_a_lance_table_is_read(tmp_path: Path) -> None:
+    append = create_lance(tmp_path / "t")
+    (file,) = find_inputs([str(tmp_path / "t")]).files
+    assert file.name == "t.lance"
+    append()
+    listing = find_inputs([file.path])
+    assert [table.number for table in listing.tables] == [1]
+    corpus = FileCorpus(listing.files)
+    assert sum(len(batch.rows) for batch in corpus.batches(Columns())) == 2
