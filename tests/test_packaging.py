@@ -8,11 +8,13 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,6 +66,35 @@ def test_all_has_every_extra_of_users_but_aerospike_and_frameworks() -> None:
     (line,) = EXTRAS["all"]
     named = set(re.findall(r"[a-z]+", line.partition("[")[2]))
     assert named == set(EXTRAS) - {"all", "docs", "dev", "full", "aerospike"} - FRAMEWORKS
+
+
+def list_required(extra: str) -> set[str]:
+    """Returns the packages that an extra installs here, with those that they need."""
+    pending = [Requirement(one) for one in [*PROJECT["dependencies"], *EXTRAS[extra]]]
+    met: set[tuple[str, str]] = set()
+    names: set[str] = set()
+    while pending:
+        requirement = pending.pop()
+        name = canonicalize_name(requirement.name)
+        for chosen in ("", *requirement.extras):
+            if (name, chosen) in met:
+                continue
+            met.add((name, chosen))
+            if name == "nearkin":
+                pending += [Requirement(one) for one in EXTRAS.get(chosen, ())]
+                continue
+            names.add(name)
+            needed = [Requirement(one) for one in distribution(name).requires or ()]
+            pending += [
+                one for one in needed if not one.marker or one.marker.evaluate({"extra": chosen})
+            ]
+    return names
+
+
+def test_constraints_pin_every_package_that_tests_install() -> None:
+    lines = (ROOT / "constraints.txt").read_text().split()
+    pinned = {canonicalize_name(line.partition("==")[0]) for line in lines}
+    assert list_required("dev") <= pinned
 
 
 def test_metadata_name_authors_and_versions_of_python() -> None:
@@ -133,6 +164,14 @@ def test_release_is_checked_attested_and_published_without_a_password() -> None:
     image = jobs["image"]["steps"][-1]["with"]
     assert image["platforms"] == "linux/amd64,linux/arm64"
     assert (image["sbom"], "PYTHON_IMAGE=" in image["build-args"]) == (True, True)
+
+
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_actions_of_workflows_are_pinned_by_commit(name: str) -> None:
+    text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text()
+    used = re.findall(r"uses: (.*)", text)
+    assert used
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one) for one in used)
 
 
 def test_releases_in_the_changelog_are_dated() -> None:
