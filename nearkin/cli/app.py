@@ -255,11 +255,17 @@ def with_clean_ending(
 
 
 def can_resume(out: Path | None) -> bool:
-    """Returns whether the work folder of an output holds a run that `--resume` continues."""
-    from nearkin.runtime.outputs import MANIFEST, work_folder_of
+    """Returns whether the work folder of an output holds a run that `--resume` continues.
 
+    The run of an output that is a file has a folder beside the file.
+    """
+    from nearkin.runtime.outputs import MANIFEST, RUN_SUFFIX, work_folder_of
+
+    if out is None or not out.name:
+        return False
+    folders = (out, out.with_name(out.name + RUN_SUFFIX))
     try:
-        return out is not None and (work_folder_of(out) / MANIFEST).is_file()
+        return any((work_folder_of(folder) / MANIFEST).is_file() for folder in folders)
     except UsageError:
         return False
 

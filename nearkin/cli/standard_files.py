@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.cli.option_groups import GivenOptions
-from nearkin.cli.standard_streams import write_to_stdout
+from nearkin.cli.standard_streams import require_open_stdout, write_to_stdout
 from nearkin.setting_names import name_flag, name_setting
 
 STANDARD = "-"
@@ -110,6 +110,8 @@ def with_standard_files(
         reads = STANDARD in inputs
         writes = str(output.out) == STANDARD
         _require_usable(inputs, arguments["given"], reads=reads, writes=writes)
+        if writes:
+            require_open_stdout()
         with ExitStack() as exits:
             if writes:
                 folder = exits.enter_context(_temporary_folder())
@@ -210,8 +212,7 @@ def _unfinished_runs_deleted(out: Path) -> Iterator[None]:
             is beside the folder of the other results.
     """
     from nearkin.runs.checkpoint import unfinished_run_id
-    from nearkin.runs.kept_file import RUN_SUFFIX
-    from nearkin.runtime.outputs import Claim, work_folder_of
+    from nearkin.runtime.outputs import RUN_SUFFIX, Claim, work_folder_of
 
     outs = (out, out.with_name(out.name + RUN_SUFFIX))
     previous_runs = [unfinished_run_id(work_folder_of(path)) for path in outs]

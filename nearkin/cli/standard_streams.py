@@ -17,11 +17,13 @@ class StandardStream:
         stream: The stream.
         needed: Whether a failure to write is an error. It is not an error for standard error, where
             it could not be reported.
+        was_closed: Whether the null device replaces a stream that the caller had closed.
     """
 
-    def __init__(self, stream: TextIO, *, needed: bool) -> None:
+    def __init__(self, stream: TextIO, *, needed: bool, was_closed: bool = False) -> None:
         self._stream = stream
         self._needed = needed
+        self.was_closed = was_closed
 
     def write(self, text: str) -> int:
         """Writes text, and returns its length."""
@@ -56,6 +58,18 @@ class StandardStream:
         return getattr(self._stream, name)
 
 
+def require_open_stdout() -> None:
+    """Requires that standard output was open when the process began.
+
+    Raises:
+        RunError: If it was closed, so that a result on it would be lost.
+    """
+    if isinstance(sys.stdout, StandardStream) and sys.stdout.was_closed:
+        raise RunError(
+            "cannot write to standard output: it is closed; open it, or give a file with --out"
+        )
+
+
 def write_to_stdout(data: bytes) -> None:
     """Writes bytes on standard output. They are dropped if no process reads it any more.
 
@@ -78,10 +92,12 @@ def prepare_streams() -> None:
     The null device replaces a closed stream. Otherwise a file that is opened later would get its
     number.
     """
+    closed: set[int] = set()
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
+            closed.add(number)
             # The system assigns the lowest free number.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdin is None:
@@ -93,5 +109,5 @@ def prepare_streams() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A locale such as Latin-1 does not have all characters of texts and tables.
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.stdout = cast(TextIO, StandardStream(sys.stdout, needed=True))
+    sys.stdout = cast(TextIO, StandardStream(sys.stdout, needed=True, was_closed=1 in closed))
     sys.stderr = cast(TextIO, StandardStream(sys.stderr, needed=False))

@@ -36,8 +36,10 @@ DRIVER_ERRORS = {
     "requests": ("RequestException",),
     "httpx": ("HTTPError",),
     "httpx2": ("HTTPError",),
+    # Names of files that a hub lists and its library refuses, for example absolute ones.
+    "huggingface_hub.errors": ("HfUriError",),
 }
-"""The exceptions of drivers that are neither an OSError nor a ValueError."""
+"""The exceptions of drivers that are not an OSError."""
 WITHOUT_CREDENTIALS = (
     "NoCredentialsError",
     "PartialCredentialsError",

@@ -44,11 +44,8 @@ from nearkin.runs.table_files import (
     write_table_file,
 )
 from nearkin.runtime.files import Readers, disk_errors, set_readers
-from nearkin.runtime.outputs import RESULT, claimed, is_output, require_apart
+from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
 from nearkin.setting_names import name_flag, name_setting
-
-RUN_SUFFIX = ".run"
-"""The suffix of the folder beside a file of kept documents, which holds the other results."""
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ UNUSABLE = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)
 """Errors of a path that can never be an output, whatever the state of the disk."""
 PREVIOUS = "previous"
 """The old result, inside the work folder, while the new one takes its place."""
+RUN_SUFFIX = ".run"
+"""The suffix of the folder beside a file of kept documents, which holds the other results."""
 RESULT = "result"
 """The new result, inside the work folder, until it is complete."""
 

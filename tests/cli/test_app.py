@@ -219,15 +219,20 @@ def test_input_that_vanishes_is_an_error_without_advice_to_resume(tmp_path: Path
     assert "--resume" not in str(raised.value)
 
 
-@pytest.mark.parametrize("is_resumable", [True, False])
+@pytest.mark.parametrize(
+    ("out_name", "folder", "is_resumable"),
+    [
+        ("out", "out.partial", True),
+        ("kept.jsonl", "kept.jsonl.run.partial", True),
+        ("out", "other.partial", False),
+    ],
+)
 def test_failed_command_advises_to_resume_only_if_a_run_can_be_resumed(
-    is_resumable: bool, tmp_path: Path
+    out_name: str, folder: str, is_resumable: bool, tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    if is_resumable:
-        work_folder = tmp_path / "out.partial"
-        work_folder.mkdir()
-        (work_folder / "manifest.json").write_text("{}")
+    out = tmp_path / out_name
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "manifest.json").write_text("{}")
 
     def fail(out: Path, resume: bool = False) -> None:
         raise RunError("cannot read docs.jsonl: gone; restore it, then run again")

@@ -41,3 +41,13 @@ def test_full_standard_output_is_an_error(documents: Path, tmp_path: Path) -> No
     # a first command on a machine announces the compilation of kernels
     lines = [line for line in ended.stderr.splitlines() if ANNOUNCEMENT not in line]
     assert lines == ["nearkin: cannot write to standard output: No space left on device"]
+
+
+def test_result_for_a_closed_standard_output_is_refused(documents: Path) -> None:
+    line = f"{sys.executable} -m nearkin dedup {documents} --out - >&-"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert ended.returncode == app.FAILED
+    assert ended.stderr == (
+        "nearkin: cannot write to standard output: it is closed; open it, or give a file with "
+        "--out\n"
+    )

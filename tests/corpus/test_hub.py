@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
+from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection, find_inputs
 from nearkin.corpus.remote import PINNED, make_listing_error
@@ -207,6 +208,16 @@ def raising(error: Exception) -> Any:
         raise error
 
     return fail
+
+
+@pytest.mark.parametrize("name", ["/etc/rows.parquet", "data//rows.parquet", "../rows.parquet"])
+def test_a_listing_with_a_name_outside_of_the_repository_is_an_error(
+    name: str, hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.add("kin/news", {name: parquet()})
+    assert app.run(["dedup", REPOSITORY, "--out", str(tmp_path / "out")]) in (1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
