@@ -1,6 +1,8 @@
 """Runs the examples of Markdown files.
 
-The ```bash and ```python blocks of a file run in order, in one empty folder.
+The ```bash and ```python blocks of a file run in order, in one empty folder. Except with --clone,
+`nearkin` commands and ```python blocks run in processes that have imported nearkin before (see
+prepared_commands.py).
 
 A block after the comment `<!-- not run: why -->` is left out, and one after the comment
 `<!-- slow: why -->` too, unless --slow is given. A python block that shows results
@@ -45,6 +47,7 @@ COMPILATION = re.compile(r"^(nearkin: Compiling kernels, |kernels compiled in ).
 """Lines that only the first command on a machine prints."""
 
 ROOT = Path(__file__).parents[1]
+SERVER = Path(__file__).with_name("prepared_commands.py")
 LONGEST = 600
 """Seconds that a block may take."""
 WIDTH = 100
@@ -62,11 +65,13 @@ class PageRun:
     Attributes:
         folder: The folder in which the examples run.
         left: Ends what blocks leave running, when the page is done.
+        commands: The folder of prepared commands. None runs the real ones.
         names: Names that carry over between the doctests of the page.
     """
 
     folder: str
     left: ExitStack
+    commands: Path | None = None
     names: dict[str, object] = field(default_factory=dict)
 
     def run(self, kind: str, code: str, name: str) -> str:
@@ -86,7 +91,8 @@ class PageRun:
         if ">>>" in code:
             self._run_doctest(code, name)
             return ""
-        return self.run_command([sys.executable, "-c", code])
+        python = str(self.commands / "python") if self.commands else sys.executable
+        return self.run_command([python, "-c", code])
 
     def run_command(self, line: list[str], variables: dict[str, str] | None = None) -> str:
         """Runs a command in a process group, so that processes it leaves can be ended.
@@ -100,6 +106,8 @@ class PageRun:
             CalledProcessError: If the command fails or does not end.
         """
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        if self.commands is not None:
+            path = f"{self.commands}{os.pathsep}{path}"
         given = {**os.environ, "PATH": path} if variables is None else variables
         environment = {**given, "COLUMNS": str(WIDTH)}
         # a pipe would be waited for as long as a process that is left running has it open
@@ -137,6 +145,32 @@ class PageRun:
             os.chdir(before)
         if runner.failures:
             raise SystemExit(f"{name}: an example shows another result")
+
+
+@contextlib.contextmanager
+def prepared_commands(folder: Path) -> Iterator[Path]:
+    """Runs a server of commands, and yields the folder of the programs that use it.
+
+    Args:
+        folder: An empty folder for the programs and the socket of the server.
+
+    Raises:
+        ChildProcessError: If the server does not start.
+    """
+    socket = folder / "socket"
+    for name, condition in (("nearkin", "true"), ("python", '[ "${1-}" = -c ]')):
+        program = folder / name
+        real = Path(sys.executable).with_name(name)
+        line = f"exec '{sys.executable}' -IS '{SERVER}' '{socket}' {name} \"$@\""
+        program.write_text(f"#!/bin/sh\n{condition} && {line}\nexec '{real}' \"$@\"\n", "utf-8")
+        program.chmod(0o755)
+    with subprocess.Popen([sys.executable, SERVER, socket], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout is None or not server.stdout.readline():
+                raise ChildProcessError("the server of prepared commands does not start")
+            yield folder
+        finally:
+            server.kill()
 
 
 def end_group(group: int) -> None:
@@ -189,13 +223,14 @@ def keep_elisions(shown: str, printed: str) -> str:
     )
 
 
-def run_file(path: str, *, write: bool, slow: bool = False) -> str:
+def run_file(path: str, *, write: bool, slow: bool = False, commands: Path | None = None) -> str:
     """Runs every block of a file and returns a line that says so.
 
     Args:
         path: The Markdown file.
         write: Whether an output that differs from the one that the page shows replaces it.
         slow: Whether blocks that are marked as slow run.
+        commands: The folder of prepared commands. None runs the real ones.
 
     Raises:
         SystemExit: If an example fails or prints something else.
@@ -205,7 +240,7 @@ def run_file(path: str, *, write: bool, slow: bool = False) -> str:
     end = 0
     count = 0
     with tempfile.TemporaryDirectory(prefix="nearkin-readme-") as folder, ExitStack() as left:
-        run = PageRun(folder, left)
+        run = PageRun(folder, left, commands)
         for block in BLOCK.finditer(page):
             if block["mark"] == "not run" or (block["mark"] == "slow" and not slow):
                 continue
@@ -325,9 +360,13 @@ def main() -> None:
             print(run_from_clone(page))
         return
     failed = 0
-    with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="nearkin-commands-") as folder,
+        prepared_commands(Path(folder)) as commands,
+        ProcessPoolExecutor(2, max_tasks_per_child=1) as pool,
+    ):
         for future in [
-            pool.submit(run_file, page, write=request.write, slow=request.slow)
+            pool.submit(run_file, page, write=request.write, slow=request.slow, commands=commands)
             for page in find_pages(request.paths)
         ]:
             try:

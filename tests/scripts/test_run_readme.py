@@ -10,6 +10,7 @@ from scripts.run_readme import (
     DifferentOutputError,
     find_pages,
     keep_elisions,
+    prepared_commands,
     require_same_output,
     run_file,
     run_from_clone,
@@ -121,3 +122,47 @@ def test_commands_of_the_running_environment_are_hidden_from_a_clone(tmp_path: P
 @pytest.mark.full
 def test_readme_works_literally_from_a_clean_clone() -> None:
     assert "blocks run from a clone" in run_from_clone("README.md")
+
+
+PREPARED = """```bash
+mkdir folder
+cd folder
+nearkin dedup missing --out run || echo "exit code $?"
+nearkin plan --docs 1M --json | head -c 1
+PYTHONHASHSEED=1 nearkin --version | head -n 1
+OWN=variable python -c 'import os, sys; print(os.environ["OWN"], sys.argv, os.getcwd()[-7:])' word
+echo 'raise SystemExit(input())' > code.py
+(echo told | python code.py) || echo "exit code $?"
+python -c 'import os, signal; os.kill(os.getpid(), signal.SIGTERM)' || echo "exit code $?"
+```
+
+```text
+nearkin: no such file or folder: missing
+exit code 2
+{nearkin 0.1.0
+variable ['-c', 'word'] /folder
+told
+exit code 1
+Terminated
+exit code 143
+```
+
+```python
+import nearkin as nk
+print(nk.dedup({"text": ["a b c d", "a b c d"]}).kept.tolist(), __name__)
+```
+"""
+
+
+@pytest.mark.parametrize("prepared", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_prepared_commands_print_and_end_like_real_ones(tmp_path: Path, *, prepared: bool) -> None:
+    """The command with another PYTHONHASHSEED and the file of Python run in real processes."""
+    page = tmp_path / "page.md"
+    page.write_text(PREPARED)
+    if not prepared:
+        run_file(str(page), write=False)
+        return
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    with prepared_commands(folder) as commands:
+        run_file(str(page), write=False, commands=commands)
