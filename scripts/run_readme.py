@@ -148,8 +148,10 @@ class PageRun:
 
 
 @contextlib.contextmanager
-def prepared_commands(folder: Path) -> Iterator[Path]:
+def prepared_commands(folder: Path) -> Iterator[Path | None]:
     """Runs a server of commands, and yields the folder of the programs that use it.
+
+    The server needs Linux. Elsewhere, None is yielded, and the real commands run.
 
     Args:
         folder: An empty folder for the programs and the socket of the server.
@@ -157,6 +159,9 @@ def prepared_commands(folder: Path) -> Iterator[Path]:
     Raises:
         ChildProcessError: If the server does not start.
     """
+    if sys.platform != "linux":
+        yield None
+        return
     socket = folder / "socket"
     for name, condition in (("nearkin", "true"), ("python", '[ "${1-}" = -c ]')):
         program = folder / name
