@@ -331,7 +331,7 @@ def test_run_with_two_measures_is_rejected(
     assert "one measure" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("bits", [1, 2, 4])
+@pytest.mark.parametrize("bits", [1, pytest.param(2, marks=pytest.mark.full), 4])
 def test_truncated_slots_find_and_predict_what_whole_slots_do(corpus: Path, bits: int) -> None:
     """A solved banding does not warn, and the prediction agrees with what the audit measures."""
     out = finished(corpus, f"bits{bits}", "--slot-bits", str(bits))

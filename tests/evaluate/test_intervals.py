@@ -186,8 +186,9 @@ def merged(kind: str) -> tuple[np.ndarray, np.ndarray]:
     sizes = sizes[np.cumsum(sizes) <= 2 * DOCUMENTS]
     true = np.repeat(np.arange(len(sizes)), sizes)
     predicted = true.copy()
+    ends = np.cumsum(sizes)
     for cluster in np.flatnonzero(sizes > 1).tolist():
-        rows = np.flatnonzero(true == cluster)
+        rows = np.arange(ends[cluster] - sizes[cluster], ends[cluster])
         if kind in ("split", "both") and rng.random() < 0.2:
             predicted[rows[: rng.integers(1, len(rows))]] += len(sizes)
         if kind == "large split" and len(rows) > 20:
@@ -234,8 +235,10 @@ def test_interval_of_labelled_pairs_contains_the_recall_of_all(kind: str, full: 
     names = [f"d{i:05d}" for i in range(len(true))]
     result = dict(zip(names, map(str, predicted.tolist()), strict=True))
     pairs_of: dict[int, list[tuple[str, str]]] = {}
-    for cluster in np.flatnonzero(np.bincount(true) > 1).tolist():
-        members = [names[i] for i in np.flatnonzero(true == cluster).tolist()]
+    sizes = np.bincount(true)
+    ends = np.cumsum(sizes)
+    for cluster in np.flatnonzero(sizes > 1).tolist():
+        members = names[ends[cluster] - sizes[cluster] : ends[cluster]]
         pairs_of[cluster] = list(itertools.combinations(members, 2))
     everything = list(itertools.chain.from_iterable(pairs_of.values()))
     recall = score_clusters(golden_set_from_pairs(everything, None), result).recall

@@ -97,14 +97,15 @@ def test_scores_at_each_threshold_are_those_of_runs(definition: Definition) -> N
     golden = golden_set_from_clusters(corpus.clusters)
     for position, threshold in enumerate(curve.thresholds.tolist()):
         settings = definition.settings(threshold)
-        run = score_clusters(golden, run_clusters(corpus, settings))
+        clusters = run_clusters(corpus, settings)
+        run = score_clusters(golden, clusters)
         assert run.precision is not None
         assert run.f1 is not None
         totals = scores.totals(everyone, threshold)
         assert (totals.f1(), totals.recall().value) == (run.f1, run.recall.value)
         assert curve.f1[position] == pytest.approx(run.f1.value)
         assert curve.precision[position] == pytest.approx(run.precision.value)
-        kept = set(run_clusters(corpus, settings).values())
+        kept = set(clusters.values())
         copies: dict[str, int] = dict.fromkeys(corpus.clusters.values(), 0)
         for id in kept:
             copies[corpus.clusters[id]] += 1
@@ -185,7 +186,8 @@ def test_documents_without_labels_are_distinct_from_labelled_clusters() -> None:
     golden = golden_set_from_clusters(labelled)
     for threshold in (0.1, 0.2, 0.4):
         settings = definition.settings(threshold)
-        run = score_clusters(golden, run_clusters(corpus, settings))
+        clusters = run_clusters(corpus, settings)
+        run = score_clusters(golden, clusters)
         assert labels.score(scorer, definition).totals(everyone, threshold).f1() == run.f1
 
 

@@ -149,14 +149,19 @@ def draw_sizes(kind: str, seed: int) -> list[int]:
     return [2] * 20 + [1] * 20
 
 
-@pytest.mark.parametrize("kind", ["pairs", "small clusters", "large clusters"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("pairs", marks=pytest.mark.full),
+        "small clusters",
+        pytest.param("large clusters", marks=pytest.mark.full),
+    ],
+)
 def test_held_out_scores_are_those_of_choices_on_new_documents(kind: str, full: bool) -> None:
     """The choices made without each fold, on average, are in the intervals; so is the final F1.
 
     The held-out F1 is not biased by more than 0.03, beyond three standard errors.
     """
-    if not full and kind == "large clusters":
-        pytest.skip("full-size form")
     repetitions = 100 if full else 10
     has_pairs = kind == "pairs"
     new = NewCorpora(

@@ -10,8 +10,8 @@ from nearkin.lab.synth import SynthSettings, synth
 
 
 def test_shared_paragraphs_make_candidates_of_low_bands(tmp_path: Path) -> None:
-    figures = {result.name: result.value for result in measure_low_similarities(tmp_path, 3000, 1)}
-    title = "42 × 3 over 3,000 documents with"
+    figures = {result.name: result.value for result in measure_low_similarities(tmp_path, 1000, 1)}
+    title = "42 × 3 over 1,000 documents with"
     without = figures[f"{title} nothing in common: candidates"]
     shared = figures[f"{title} shared paragraphs: candidates"]
     assert without > 0
