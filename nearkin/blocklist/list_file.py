@@ -15,6 +15,7 @@ from nearkin.blocklist.entries import BlockedEntries
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.measures.base import Payload
+from nearkin.runtime.ipc_messages import read_plain_stream
 from nearkin.sketch.record import ChecksumError, TruncatedError, UnknownVersionError, checksum
 from nearkin.spec import Spec
 
@@ -160,11 +161,9 @@ def _parse_body(body: bytes) -> tuple[Spec, BlockedEntries]:
         ArrowException: If the bytes are not an Arrow stream.
         ValueError: If they are not the entries of a blocklist.
     """
-    table = pa.ipc.open_stream(body).read_all()
+    spec = Spec.from_json((pa.ipc.open_stream(body).schema.metadata or {})[SPEC])
+    table = read_plain_stream(pa.py_buffer(body), _schema_of(spec))
     table.validate(full=True)
-    spec = Spec.from_json((table.schema.metadata or {})[SPEC])
-    if not table.schema.equals(_schema_of(spec)):
-        raise ValueError("the columns do not match the Spec")
     table = table.combine_chunks()
     columns = [_only_chunk(table[name]) for name in table.schema.names]
     ids, digests, signatures, *payload_columns = columns

@@ -37,7 +37,7 @@ from nearkin.passages.cutting.run import (
 from nearkin.passages.run import DocumentRun, PassageOptions, PieceMapper
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.shingle.shingler import Shingler
 from nearkin.winnowing.fingerprints import Buffers
 from nearkin.winnowing.tokens import TokenPiece, TokenReader
@@ -56,6 +56,8 @@ HITS = pa.schema(
     ]
 )
 """The fields of items that documents hold, by numbers, ordered by document, item and field."""
+SCAN_FORMAT = 2
+"""The version of the stage results. A run that another version began cannot be resumed."""
 MEMORY_SHARE = 2
 """The index of the suites takes at most one part in so many of the memory bound."""
 BYTES_PER_WORD = 64
@@ -163,6 +165,7 @@ class DecontaminationRun(DocumentRun):
             UsageError: If a column does not exist, or the corpus has no texts.
         """
         self.check_corpus()
+        self._require_format()
         for name, stage in (
             ("scan", self._scan),
             ("match", self._match),
@@ -171,6 +174,20 @@ class DecontaminationRun(DocumentRun):
             if self.work.done(name) is None:
                 with self.work.stage(name) as record:
                     record.update(stage())
+
+    def _require_format(self) -> None:
+        """Requires that the stage results of an interrupted run have the current format.
+
+        Raises:
+            UsageError: If another version of nearkin wrote them in another format.
+        """
+        scan = self.work.done("scan")
+        if scan is not None and scan.get("format") != SCAN_FORMAT:
+            raise UsageError(
+                f"cannot resume {self.work.path}: nearkin {self.work.manifest['nearkin']} wrote it "
+                f"in another format; run with {name_flag('overwrite')} and without "
+                f"{name_flag('resume')} to start again"
+            )
 
     def _scan(self) -> dict[str, object]:
         """Reads the corpus, and writes the frequencies of words and the candidates."""
@@ -191,7 +208,7 @@ class DecontaminationRun(DocumentRun):
             frequencies += counter.frequencies
         self.work.save(FREQUENCIES, frequencies)
         self.work.save(CANDIDATES, numbers)
-        return {**counts, "candidates": len(numbers)}
+        return {**counts, "candidates": len(numbers), "format": SCAN_FORMAT}
 
     def _find_candidates(
         self, pieces: PieceMapper[WordCounter], texts: CandidateTextWriter

@@ -20,6 +20,7 @@ from nearkin.decontamination.suites import (
     spec_of_words,
 )
 from nearkin.errors import UsageError
+from nearkin.runtime.ipc_messages import MAGIC_BYTES, read_plain_stream
 from nearkin.spec import MAX_SHINGLE, Spec
 
 FACTS = b"nearkin.suites"
@@ -109,8 +110,7 @@ def read_suites(path: Path) -> Suites:
         UsageError: If the file cannot be read, is damaged, or was written by a newer version.
     """
     try:
-        with pa.OSFile(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all()
+        table = _read_table(path)
         table.validate(full=True)
         facts = json.loads((table.schema.metadata or {})[FACTS])
         version = int(facts["version"])
@@ -133,6 +133,22 @@ def read_suites(path: Path) -> Suites:
     return suites
 
 
+def _read_table(path: Path) -> pa.Table:
+    """Reads the table of an Arrow file, which is a stream between a magic word and a footer.
+
+    Raises:
+        ValueError: If its columns are not those of suites, or its buffers are larger than the file.
+        ArrowException: If it is not an Arrow file.
+    """
+    with pa.OSFile(str(path)) as source:
+        content = source.read_buffer()
+    batches = pa.ipc.open_file(content).num_record_batches
+    table = read_plain_stream(content.slice(MAGIC_BYTES), PARTS)
+    if len(table.to_batches()) > batches:
+        raise ValueError("its footer lists fewer record batches than it has")
+    return table
+
+
 def _damaged(path: Path, reason: str) -> UsageError:
     return UsageError(
         f"cannot read the suites {str(path)!r}: {reason}; take the copy of a backup, or build them "
@@ -146,8 +162,6 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> Suites:
     Raises:
         ValueError: If its columns do not fit together.
     """
-    if not table.schema.remove_metadata().equals(PARTS):
-        raise ValueError("the columns are not those of suites")
     columns = [_only_chunk(table[name]) for name in PARTS.names]
     lists = columns[-3:]
     if any(column.null_count for column in (*columns, *(part.flatten() for part in lists))):

@@ -84,12 +84,28 @@ def open_suites(
     suites = []
     for name, file in sorted(named, key=lambda pair: (pair[0], pair[1].path)):
         if not file.remote and is_suites_file(Path(file.path)):
+            _require_size(file, memory)
             saved = read_suites(Path(file.path))
             saved.spec.require_key(key)
             suites.append(saved)
         else:
             suites.append(_read_file(name, file, columns, key, memory))
     return merge_suites(suites)
+
+
+def _require_size(file: InputFile, memory: int) -> None:
+    """Requires that saved suites fit into the memory of a run.
+
+    Raises:
+        UsageError: If the file is larger.
+    """
+    size = file.status().size
+    if size > memory:
+        raise UsageError(
+            f"the suites {format_path(file.path)} have {size:,} bytes, more than "
+            f"{name_setting('memory', memory)}; give at least {name_setting('memory', size)}, or "
+            "fewer suites"
+        )
 
 
 def name_suites(files: Sequence[InputFile]) -> list[tuple[str, InputFile]]:

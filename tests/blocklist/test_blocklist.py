@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.ipc
 import pytest
 
 import nearkin as nk
@@ -194,3 +196,23 @@ def test_only_the_beginning_of_another_file_is_read(tmp_path: Path) -> None:
         file.truncate(1 << 36)
     with pytest.raises(nk.UsageError, match="not a blocklist"):
         nk.Blocklist.open(sparse)
+
+
+def test_a_file_that_unfolds_into_more_memory_is_refused(
+    blocklist: nk.Blocklist, tmp_path: Path
+) -> None:
+    listed = tmp_path / "list"
+    blocklist.save(listed)
+    data = listed.read_bytes()
+    table = pa.ipc.open_stream(data[list_file.HEADER.size :]).read_all()
+    repeated = table.take(pa.array([0] * 20_000))
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(repeated)
+    body = sink.getvalue().to_pybytes()
+    assert len(body) < repeated.nbytes / 20
+    header = list_file.HEADER.pack(list_file.MAGIC, 1, len(body), list_file.checksum(body))
+    listed.write_bytes(header + body)
+    with pytest.raises(nk.WireError, match="take more memory than the file has bytes"):
+        list_file.read_entries(listed)

@@ -9,6 +9,7 @@ import pytest
 from nearkin.errors import RunError
 from nearkin.keys import HashKey
 from nearkin.runs import decontamination
+from nearkin.runtime.outputs import MANIFEST
 from tests.cli.conftest import run
 
 QUESTION = "How many boats crossed the frozen bay on the second day of the long spring festival?"
@@ -162,7 +163,10 @@ def test_invalid_options_are_refused_before_anything_is_written(
 
 
 def test_interrupted_run_is_resumed(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "out"
     original = decontamination.DecontaminationRun._match
@@ -180,5 +184,12 @@ def test_interrupted_run_is_resumed(
     assert run("decontaminate", *options_of(files, out), "--resume", "-q") == 2
     files[1].write_text(files[1].read_text().replace("ships", "boats"))
     monkeypatch.setattr(decontamination.DecontaminationRun, "_scan", fail)
+    (manifest,) = tmp_path.glob(f"*/{MANIFEST}")
+    written = manifest.read_text()
+    # Versions before this record wrote no texts of candidates.
+    manifest.write_text(written.replace('"format"', '"form"'))
+    assert run("decontaminate", *options_of(files, out), "--resume", "-q") == 2
+    assert "in another format; run with --overwrite" in capsys.readouterr().err
+    manifest.write_text(written)
     assert run("decontaminate", *options_of(files, out), "--resume", "-q") == 0
     assert pq.read_table(out / "documents.parquet").num_rows == 1

@@ -184,6 +184,34 @@ def test_rows_that_do_not_fit_together_are_refused(
         read_suites(saved)
 
 
+def test_files_that_unfold_into_more_memory_are_refused(saved: Path) -> None:
+    table = pa.ipc.open_file(saved).read_all()
+    rows = pa.table({name: table[name].take(pa.array([0] * 50_000)) for name in table.schema.names})
+    rows = rows.cast(table.schema).replace_schema_metadata(table.schema.metadata)
+    for compression in ("zstd", "lz4"):
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with (
+            pa.OSFile(str(saved), "wb") as sink,
+            pa.ipc.new_file(sink, rows.schema, options=options) as writer,
+        ):
+            writer.write_table(rows)
+        assert is_suites_file(saved)
+        assert saved.stat().st_size < rows.nbytes / 8
+        with pytest.raises(UsageError, match="take more memory than the file has bytes"):
+            read_suites(saved)
+
+
+def test_files_of_another_schema_or_beyond_the_memory_are_refused(saved: Path) -> None:
+    with pytest.raises(UsageError, match="more than memory=1000; give at least"):
+        open_suites([str(saved)], SuiteColumns(), None, 1000)
+    table = pa.ipc.open_file(saved).read_all()
+    other = table.drop_columns(["rarity"])
+    with pa.OSFile(str(saved), "wb") as sink, pa.ipc.new_file(sink, other.schema) as writer:
+        writer.write_table(other)
+    with pytest.raises(UsageError, match="the columns are not the expected ones"):
+        read_suites(saved)
+
+
 def test_newer_versions_are_refused(saved: Path) -> None:
     table = pa.ipc.open_file(saved).read_all()
     facts = json.loads(table.schema.metadata[FACTS]) | {"version": 2}

@@ -11,7 +11,6 @@ import pyarrow.ipc
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
-from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
@@ -22,6 +21,7 @@ from nearkin.corpus.formats.record_batches import (
     select_batches,
 )
 from nearkin.corpus.input_file import InputFile
+from nearkin.runtime.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.setting_names import name_setting
 
 BATCH_SHARE = 16

@@ -9,6 +9,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.ipc
+
 CONTINUATION = 0xFFFFFFFF
 """The marker at the beginning of a message."""
 MAGIC = b"ARROW1"
@@ -68,6 +71,35 @@ def measure_messages(source: Any) -> Iterator[MessageSize]:
             at += message.long(BODY_LENGTH)
         except struct.error:
             return
+
+
+def read_plain_stream(stream: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    """Returns the table of an Arrow stream of a stranger, whose buffers are not compressed.
+
+    No message is read whose buffers would take more memory than the stream has bytes.
+
+    Args:
+        stream: The bytes of the stream.
+        schema: The schema that it must have. Metadata may differ.
+
+    Raises:
+        ValueError: If the stream has another schema, a dictionary, or larger buffers.
+        ArrowException: If the bytes are not a stream.
+    """
+    left = stream.size
+    batches = []
+    with pa.ipc.open_stream(stream) as reader:
+        if not reader.schema.equals(schema):
+            raise ValueError("the columns are not the expected ones")
+        for message in measure_messages(pa.BufferReader(stream)):
+            left -= message.size
+            if not message.is_batch or left < 0:
+                raise ValueError("its buffers take more memory than the file has bytes")
+            try:
+                batches.append(reader.read_next_batch())
+            except StopIteration as error:
+                raise ValueError("a record batch cannot be read") from error
+        return pa.Table.from_batches(batches, reader.schema)
 
 
 def _unfolded(source: Any, body: int, batch: "_FlatbufferTable") -> int:
