@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter
+from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter, TableCorpus
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.document_count import estimate_documents
@@ -46,6 +46,8 @@ State = TypeVar("State")
 
 LARGE_BATCH = 16 << 20
 """The number of bytes from which a batch is read piece by piece."""
+UNKNOWN_TEXT_BYTES = 1 << 28
+"""The size that a corpus is taken to have if it is neither files nor a table."""
 REJECTED = "rejected.jsonl"
 DOCUMENTS = "documents.arrow"
 TWICE = "twice"
@@ -364,7 +366,9 @@ class PassageRun(DocumentRun):
         """Returns the size of the corpus, from which the size of the table follows."""
         if isinstance(self.corpus, FileCorpus):
             return sum(file.status().size for file in self.corpus.files)
-        return 1 << 28
+        if isinstance(self.corpus, TableCorpus):
+            return self.corpus.table.select(self.columns.all).nbytes
+        return UNKNOWN_TEXT_BYTES
 
     def _collect_windows(self) -> dict[str, object]:
         """Reads the corpus again, and writes the windows whose anchors may occur twice."""

@@ -72,6 +72,20 @@ def test_result_does_not_depend_on_pieces_partitions_table_size_and_threads(
     assert passages_of(texts, 50, workers=3).equals(expected)
 
 
+def test_the_table_of_anchors_is_as_small_as_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    real = fingerprints.AnchorTable.for_corpus
+
+    def record_size(text_bytes: int, memory: int) -> fingerprints.AnchorTable:
+        sizes.append(text_bytes)
+        return real(text_bytes, memory)
+
+    monkeypatch.setattr(fingerprints.AnchorTable, "for_corpus", record_size)
+    rows = pa.table({"text": ["one two three"] * 20, "other": [b"x" * 10_000] * 20})
+    nearkin.passages(rows, min_tokens=2)
+    assert 20 * len("one two three") <= sizes[0] < 1000
+
+
 def test_bytes_are_those_of_the_original_text() -> None:
     texts = [
         "Er sagte: „Die STRASSE ist naïve ﬁnal“, und ging weiter.",
