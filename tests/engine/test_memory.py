@@ -67,6 +67,7 @@ class Case:
         all_documents: Documents in the full form.
         options: Options of the command.
         batch: Documents of a batch.
+        is_full: Whether the case is one of the full form only.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Case:
     all_documents: int
     options: tuple[str, ...] = ()
     batch: int = 10_000
+    is_full: bool = False
 
 
 def long_texts(first: int, count: int, rng: np.random.Generator) -> dict[str, list[str]]:
@@ -104,15 +106,20 @@ def many_columns(first: int, count: int, rng: np.random.Generator) -> dict[str, 
 
 
 CASES = [
-    Case("long documents by brute force", long_texts, 500, 4_900, batch=500),
+    Case("long documents by brute force", long_texts, 500, 4_900, batch=500, is_full=True),
     Case("long values of a source", long_sources, 15_000, 200_000, ("--source", "source")),
-    Case("long ids", long_ids, 50_000, 3_000_000, ("--id", "id")),
+    Case("long ids", long_ids, 50_000, 3_000_000, ("--id", "id"), is_full=True),
     Case("many columns", many_columns, 2_000, 20_000, batch=20_000),
     Case("many workers", plain_texts, 10_000, 200_000, ("--workers", "64")),
 ]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=case.name, marks=pytest.mark.full if case.is_full else ())
+        for case in CASES
+    ]
+)
 def case(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> tuple[Path, Case]:
     found: Case = request.param
     path, rng = tmp_path / "input.parquet", np.random.default_rng(1)

@@ -37,7 +37,7 @@ def make_tables(seed: int, new: int = 90, old: int = 120) -> tuple[pa.Table, pa.
 @pytest.mark.parametrize("bands", [{}, BANDS], ids=["all pairs", "bands"])
 @pytest.mark.parametrize("only", [False, True])
 @pytest.mark.parametrize("block_by", [None, "block"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_result_equals_brute_force(
     seed: int, block_by: str | None, only: bool, bands: dict[str, Any]
 ) -> None:
@@ -98,7 +98,10 @@ def relate_by_oracle(
 
 
 @pytest.mark.parametrize("bands", [{}, {"bands": 128, "rows": 1}], ids=["all pairs", "bands"])
-@pytest.mark.parametrize(("only", "block_by"), [(False, None), (True, None), (False, "block")])
+@pytest.mark.parametrize(
+    ("only", "block_by"),
+    [(False, None), pytest.param(True, None, marks=pytest.mark.full), (False, "block")],
+)
 def test_related_documents_of_the_reference_are_those_of_brute_force(
     only: bool, block_by: str | None, bands: dict[str, Any]
 ) -> None:
