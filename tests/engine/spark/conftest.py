@@ -18,12 +18,17 @@ from tests.services import program
 CONF = {
     # A task that is killed is tried again, which Spark on one machine does only if told so.
     "spark.master": "local[2,4]",
+    # A small first heap would be collected a hundred times.
+    "spark.driver.extraJavaOptions": (
+        # In the 48 MB that one tier of compilation reserves, compiled code is dropped, and made
+        # again.
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+        "-Xms512m -Xmn220m -XX:MetaspaceSize=256m "
+        # Classes of Spark itself need no verification.
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    ),
     # The heap of driver and workers: data that is collected to the driver would not fit.
     "spark.driver.memory": "512m",
-    # In the 48 MB that one tier of compilation reserves, compiled code is dropped and made again.
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-    ),
     "spark.sql.shuffle.partitions": "2",
     # Plans are small here: compiling them takes longer than interpreting them.
     "spark.sql.codegen.wholeStage": "false",
@@ -33,18 +38,47 @@ CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "OFF",
 }
+QUICK = {
+    # One worker, which imports nearkin and loads kernels once.
+    "spark.master": "local[1,4]",
+    "spark.sql.shuffle.partitions": "1",
+    # Without native libraries, Hadoop starts chmod for each file, those of checksums included.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Reads columns in the thread of the task, not in one thread for each.
+    "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
+    # Each change of a plan is described for the web interface, which is off.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "100",
+}
+"""What the quick form of the suite adds, because its cost is that of many small tasks and files."""
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(full: bool) -> Iterator[SparkSession]:
     program("java")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("nearkin tests")
-    for name, value in CONF.items():
+    for name, value in (CONF if full else CONF | QUICK).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def three_partitions(spark: SparkSession) -> Iterator[None]:
+    """Distributes the rows over three tasks after each shuffle, however few they are."""
+    settings = {
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    }
+    previous = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, previous_value in previous.items():
+        spark.conf.set(name, str(previous_value))
 
 
 def make_code(folder: Path, documents: int) -> pa.Table:
@@ -66,6 +100,8 @@ def make_code(folder: Path, documents: int) -> pa.Table:
     vectors[n // 2 :] = vectors[: n - n // 2] + rng.normal(scale=0.05, size=(n - n // 2, 24))
     hashes = np.random.default_rng(6).integers(0, 2**63, n, dtype=np.uint64)
     hashes[n // 2 :] = hashes[: n - n // 2] ^ (np.uint64(1) << (hashes[n // 2 :] % np.uint64(9)))
+    # Every third pair of fingerprints is related only.
+    hashes[n // 2 :: 3] ^= np.uint64(0b1111 << 20)
     scores = [
         None if i % 7 == 0 else float("nan") if i % 11 == 0 else float(i % 5) for i in range(n)
     ]
@@ -83,8 +119,8 @@ def make_code(folder: Path, documents: int) -> pa.Table:
 
 
 @pytest.fixture(scope="session")
-def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
-    return make_code(tmp_path_factory.mktemp("code"), 1200)
+def code(tmp_path_factory: pytest.TempPathFactory, full: bool) -> pa.Table:
+    return make_code(tmp_path_factory.mktemp("code"), 1200 if full else 400)
 
 
 @pytest.fixture(scope="session")
@@ -95,6 +131,17 @@ def frame(
     path = tmp_path_factory.mktemp("frame") / "code.parquet"
     pq.write_table(code, path)
     return spark.read.parquet(str(path))
+
+
+def ordered_pairs(related: pa.Table) -> list[tuple[object, ...]]:
+    """Returns the related pairs, each with the smaller id first."""
+    pairs = []
+    for row in related.to_pylist():
+        first, second = sorted("ab", key=lambda side: str(row[f"id_{side}"]))
+        sides = [row[f"{name}_{side}"] for side in (first, second) for name in ("id", "kept")]
+        clusters = [row[f"cluster_{side}"] for side in (first, second)]
+        pairs.append((*sides, *clusters, row["similarity"]))
+    return sorted(pairs)
 
 
 def rows_of(clusters: pa.Table) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ def make_blocked(spec: nk.Spec | None = None) -> tuple[pa.Table, nk.Blocklist]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"threshold": 0.5, "bands": 20, "rows": 2},
+        pytest.param({"threshold": 0.5, "bands": 20, "rows": 2}, marks=pytest.mark.full),
         pytest.param({"threshold": 0.5, "related": 0.3}, marks=pytest.mark.full),
         pytest.param({"distance": 8, "spec": nk.Spec(measure="simhash")}, marks=pytest.mark.full),
         pytest.param(
@@ -57,18 +57,34 @@ def test_blocked_frames_are_those_of_the_local_engine(
 
 def test_a_reference_and_a_blocklist_are_followed_together(spark: SparkSession) -> None:
     table, blocklist = make_blocked()
+    blocks = pa.array([f"b{number % 3}" for number in range(len(table))])
+    table = table.append_column("block", blocks)
     reference = table.slice(0, 10)
     new = table.slice(10)
-    local = nk.dedup(new, id="id", threshold=0.5, against=reference, blocklist=blocklist)
+    options: dict[str, Any] = {"id": "id", "threshold": 0.5, "block_by": "block"}
+    local = nk.dedup(new, against=reference, blocklist=blocklist, **options)
     frames = [spark.createDataFrame(part.to_pandas()) for part in (new, reference)]
-    with nks.dedup(
-        frames[0], id="id", threshold=0.5, against=frames[1], blocklist=blocklist
-    ) as result:
+    frames[0] = frames[0].repartition(3)
+    with nks.dedup(frames[0], against=frames[1], blocklist=blocklist, **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert result.clusters.columns == local.clusters.arrow.column_names
+        assert result.statistics == local.statistics
         for name in ("exact", "near"):
             assert result.stages["against"][name] == local.stages["against"][name]
+        assert result.stages["against"]["documents"] == len(reference)
+        counts = result.stages["blocklist"]
+        assert counts["blocked"] == local.stages["blocklist"]["blocked"] > 3
+        assert counts["entries"] == len(blocklist)
+        kept = {row["id"] for row in result.kept.select("id").collect()}
+        with pytest.raises(UsageError, match="ids of clusters can be those of the reference"):
+            result.cluster_columns()
+    rows = local.clusters.to_pylist()
+    assert kept == {row["id"] for row in rows if row["kept"]}
+    assert {row["matched_in"] for row in rows} == {"reference", "this run", None}
 
 
+# the quick form blocks documents in the files of test_reference.py
+@pytest.mark.full
 def test_blocked_files_are_written_as_by_the_local_engine(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -55,7 +55,7 @@ def make_decided(seed: int, documents: int) -> tuple[pa.Table, Decisions]:
 @pytest.mark.parametrize(
     ("seed", "options"),
     [
-        (1, {"cluster": "leaders"}),
+        pytest.param(1, {"cluster": "leaders"}, marks=pytest.mark.full),
         (2, {"cluster": "components", "same": "key"}),
         pytest.param(
             3, {"cluster": "leaders", "same": "key", "empty": "drop"}, marks=pytest.mark.full

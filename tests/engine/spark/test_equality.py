@@ -16,7 +16,7 @@ from nearkin.errors import IncompatibleError
 from nearkin.report.collect import cut_excerpt
 from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
-from tests.engine.spark.conftest import make_code, rows_of
+from tests.engine.spark.conftest import ordered_pairs, rows_of
 from tests.engine.test_value_groups import table_with_values
 
 BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
@@ -64,6 +64,24 @@ MEASURES: dict[str, dict[str, Any]] = {
         "memory": "2GB",
         **BANDED,
     },
+    "across, pair budget, options of the Spec": {
+        "text": "text",
+        "across": "stamp",
+        "hot_bucket_size": 3,
+        "pair_budget": 9,
+        "fanout": 3,
+        "shingle": "words:2",
+        "k": 192,
+        "seed": 9,
+        "stem": "english",
+        "normalise": "nfkc,lower,digits,punctuation",
+        "scheme": "classic",
+        "base_hash": "murmur3",
+        "memory": "2GB",
+        "threshold": 0.5,
+        "bands": 30,
+        "rows": 3,
+    },
     "characters": {"text": "text", "spec": Spec(unit="chars", n=5), **BANDED},
     "blocks": {"text": "text", "block_by": "package", **BANDED},
     "probes": {"text": "text", "probes": 2, "bands": 12, "rows": 6, "threshold": 0.7},
@@ -75,6 +93,7 @@ MEASURES: dict[str, dict[str, Any]] = {
     "cosine": {"vector": "vector", "threshold": 0.98, "bands": 24, "rows": 10},
     "vectors by distance": {"vector": "vector", "distance": 60},
     "fingerprints": {"fingerprint": "hash", "distance": 2},
+    "related fingerprints": {"fingerprint": "hash", "distance": 2, "related": 0.9},
     "estimates": {"text": "text", "verify": "estimate", **BANDED},
     "candidates": {"text": "text", "verify": "none", **BANDED},
 }
@@ -85,11 +104,10 @@ KEEPS = (
     "stamp desc, score asc",
 )
 QUICK = [
-    ("across, pair budget", "leaders", KEEPS[2], 4),
-    ("weighted", "components", KEEPS[1], 13),
+    ("across, pair budget, options of the Spec", "leaders", KEEPS[2], 4),
+    ("weighted", "components", KEEPS[1], 5),
     ("cosine", "leaders", KEEPS[3], 1),
-    ("options of the Spec", "leaders", KEEPS[0], 4),
-    ("fingerprints", "leaders", KEEPS[1], 4),
+    ("related fingerprints", "leaders", KEEPS[0], 2),
 ]
 FULL = [
     (measure, cluster, keep, partitions)
@@ -102,30 +120,27 @@ FULL = [
 FULL.append(("weighted", "components", KEEPS[1], 37))
 
 
-@pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory, full: bool) -> pa.Table:
-    """A corpus that is smaller than that of other files, with hot buckets at these limits."""
-    return make_code(tmp_path_factory.mktemp("code"), 1200 if full else 500)
-
-
-@pytest.fixture(scope="module")
-def frame(
-    spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPathFactory
-) -> DataFrame:
-    path = tmp_path_factory.mktemp("frame") / "code.parquet"
-    pq.write_table(code, path)
-    return spark.read.parquet(str(path))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Makes the tests of all combinations in the full form only: hundreds would be skipped."""
+    if metafunc.function is test_clusters_are_those_of_the_local_engine_in_all_combinations:
+        is_full = metafunc.config.getoption("--full")
+        names = ("measure", "cluster", "keep", "partitions")
+        metafunc.parametrize(names, FULL if is_full else FULL[:1])
 
 
 def both(
     code: pa.Table, frame: DataFrame, **options: Any
 ) -> tuple[tuple[list[dict[str, Any]], set[Any]], tuple[list[dict[str, Any]], set[Any]]]:
-    """Clusters by id, and pairs, of either engine."""
+    """Clusters by id, and pairs, of either engine, whose warnings are the same."""
     local = nk.dedup(code, id="id", **options)
     if "hot_bucket_size" in options:
         assert local.stages["candidates"]["hot_buckets"] > 5
     with nks.dedup(frame, id="id", **options) as result:
         theirs = rows_of(result.clusters.toArrow()), pair_set(result.pairs.toArrow())
+        if "related" in options:
+            assert ordered_pairs(result.related.toArrow()) == ordered_pairs(local.related.arrow)
+            assert len(local.related) > 5
+        assert result.warnings == local.warnings
     return (rows_of(local.clusters.arrow), pair_set(local.pairs.arrow)), theirs
 
 
@@ -147,6 +162,7 @@ def check(
     assert {row["kind"] for row in mine[0]} >= {"unique", "kept", "near"}
 
 
+@pytest.mark.usefixtures("three_partitions")
 @pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), QUICK)
 def test_clusters_are_those_of_the_local_engine(
     measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
@@ -155,7 +171,6 @@ def test_clusters_are_those_of_the_local_engine(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), FULL)
 def test_clusters_are_those_of_the_local_engine_in_all_combinations(
     measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
 ) -> None:
@@ -194,6 +209,8 @@ def test_same_groups_of_equal_values(
             assert numbers.items() <= local.stages[stage].items()
 
 
+# the quick form compares the warnings of every run of this file
+@pytest.mark.full
 def test_short_texts_cause_the_same_warning(spark: SparkSession) -> None:
     titles = ["one two three", "one two four", "five six seven eight", "nine", ""]
     rows = [(f"d{number}", text) for number, text in enumerate(titles)]

@@ -55,11 +55,12 @@ def mixed(code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mixed")
     (folder / "a").mkdir()
     table = code.select(["id", "text", "package", "stamp"])
-    pq.write_table(table.slice(0, 500), folder / "a" / "one.parquet", row_group_size=100)
-    lines = [json.dumps(row).encode() for row in table.slice(500, 500).to_pylist()]
+    part = 2 * len(table) // 5
+    pq.write_table(table.slice(0, part), folder / "a" / "one.parquet", row_group_size=100)
+    lines = [json.dumps(row).encode() for row in table.slice(part, part).to_pylist()]
     lines[100:100] = HOSTILE
     (folder / "two.jsonl.gz").write_bytes(gzip.compress(b"\n".join(lines)))
-    pa.csv.write_csv(table.slice(1000), folder / "three.csv")
+    pa.csv.write_csv(table.slice(2 * part), folder / "three.csv")
     (folder / "again.jsonl").write_bytes(b"\n".join(lines[:20]))
     (folder / "broken.parquet").write_bytes(b"PAR1 this is none")
     return folder
@@ -101,29 +102,28 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
     return dict(facts[1])
 
 
-@pytest.mark.parametrize("annotate", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sizes", "--keep-up-to", "2", "--keep", "most-complete, stamp desc"),
+        pytest.param(
+            ("--annotate", "--keep", "stamp desc, length asc", "--hot-bucket-size", "20"),
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            ("--keep", "stamp desc, length asc", "--hot-bucket-size", "20"), marks=pytest.mark.full
+        ),
+    ],
+)
 def test_command_over_spark_writes_what_the_local_engine_writes(
-    annotate: bool,
+    options: tuple[str, ...],
     spark: SparkSession,
     mixed: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    command = [
-        "dedup",
-        str(mixed),
-        "--id",
-        "id",
-        "--keep",
-        "stamp desc, length asc",
-        "--source",
-        "package",
-        *BANDED,
-        "--hot-bucket-size",
-        "20",
-    ]
-    command += ["--annotate"] if annotate else []
+    command = ["dedup", str(mixed), "--id", "id", "--source", "package", *BANDED, *options]
     assert run([*command, "--out", str(tmp_path / "local")]) == 0
     with monkeypatch.context() as patch:
         progress = CountedStages.replace_displays(patch)

@@ -72,7 +72,7 @@ def test_newest_document_is_kept_and_clusters_are_counted_as_by_the_local_engine
     assert {row["id"]: row for row in columns} == {row["id"]: row for row in expected}
 
 
-# the quick form has a criterion of clusters in the case of the kept files
+# the quick form has a criterion of clusters in test_files.py
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("keep", "cluster"),
@@ -95,12 +95,16 @@ def test_criterion_of_clusters_chooses_the_same_documents(
     assert by_order.clusters.to_pylist() != local.clusters.to_pylist()
 
 
+# the quick form writes such columns in test_files.py
 @pytest.mark.parametrize(
     "options",
     [
-        (
-            *("--sizes", "--source", "source", "--keep-up-to", "2"),
-            *("--keep", "most-complete, oldest:date"),
+        pytest.param(
+            (
+                *("--sizes", "--source", "source", "--keep-up-to", "2"),
+                *("--keep", "most-complete, oldest:date"),
+            ),
+            marks=pytest.mark.full,
         ),
         pytest.param(
             ("--sizes", "--source", "source", "--keep-up-to", "2"), marks=pytest.mark.full

@@ -33,10 +33,11 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table.to_pandas())
 
 
+# the quick form has a reference of rows in test_blocking.py
 @pytest.mark.parametrize(
     "options",
     [
-        {"block_by": "block"},
+        pytest.param({"block_by": "block"}, marks=pytest.mark.full),
         pytest.param({"only_against": True}, marks=pytest.mark.full),
         pytest.param({"bands": 16, "rows": 3, "keep": "central"}, marks=pytest.mark.full),
     ],
@@ -81,16 +82,25 @@ def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--annotate", "--block-by", "block"],
+        ["--annotate", "--block-by", "block", "--blocklist", "blocked.list"],
+        pytest.param(["--annotate", "--block-by", "block"], marks=pytest.mark.full),
         pytest.param(["--only-against"], marks=pytest.mark.full),
         pytest.param(["--bands", "16", "--rows", "3"], marks=pytest.mark.full),
     ],
     ids=str,
 )
 def test_files_are_those_of_the_local_engine(
-    spark: SparkSession, tables: tuple[pa.Table, pa.Table], options: list[str], tmp_path: Path
+    spark: SparkSession,
+    tables: tuple[pa.Table, pa.Table],
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_inputs(tmp_path, tables)
+    monkeypatch.chdir(tmp_path)
+    blocklist = nk.Blocklist()
+    blocklist.add(tables[0]["text"].to_pylist()[1:4], ["req-1", "req-2", "req-3"])
+    blocklist.save("blocked.list")
     finished = ["dedup", str(tmp_path / "renamed.parquet"), "--id", "key", "--text", "body"]
     assert run([*finished, "--block-by", "block", "-o", str(tmp_path / "finished")]) == 0
     command = ["dedup", str(tmp_path / "new"), "--id", "id", "--threshold", "0.6", *options]
@@ -102,6 +112,8 @@ def test_files_are_those_of_the_local_engine(
     local = json.loads((tmp_path / "local" / "run.json").read_bytes())
     assert facts["against"] == local["against"]
     assert facts["counts"]["removed_reference"] > 0
+    if "--blocklist" in options:
+        assert facts["counts"]["removed_blocked"] > 0
     for name in ("references", "documents", "rejected", "exact", "near"):
         assert facts["stages"]["against"][name] == local["stages"]["against"][name], name
 

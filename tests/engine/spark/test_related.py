@@ -15,7 +15,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.spark.frames import require_supported
 from tests.engine.local.test_related_documents import FLAGS, WORDS, make_versions
-from tests.engine.spark.conftest import rows_of
+from tests.engine.spark.conftest import ordered_pairs, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +23,8 @@ def table() -> pa.Table:
     return make_versions(11)
 
 
-def ordered(rows: pa.Table) -> list[tuple[object, ...]]:
-    """Returns the related pairs, each with the smaller id first."""
-    pairs = []
-    for row in rows.to_pylist():
-        first, second = sorted("ab", key=lambda side: str(row[f"id_{side}"]))
-        sides = [row[f"{name}_{side}"] for side in (first, second) for name in ("id", "kept")]
-        clusters = [row[f"cluster_{side}"] for side in (first, second)]
-        pairs.append((*sides, *clusters, row["similarity"]))
-    return sorted(pairs)
-
-
+# the quick form relates fingerprints, in test_equality.py
+@pytest.mark.full
 def test_the_same_documents_are_related_as_by_the_local_engine(
     table: pa.Table, spark: SparkSession
 ) -> None:
@@ -42,7 +33,7 @@ def test_the_same_documents_are_related_as_by_the_local_engine(
     frame = spark.createDataFrame(table.to_pylist(), "id string, text string")
     with nks.dedup(frame.repartition(3), **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
-        assert ordered(result.related.toArrow()) == ordered(local.related.arrow)
+        assert ordered_pairs(result.related.toArrow()) == ordered_pairs(local.related.arrow)
         assert len(local.related) > 50
         assert result.pairs.count() == len(local.pairs)
         assert result.statistics == local.statistics
@@ -70,7 +61,7 @@ def test_documents_beyond_the_distance_are_related(spark: SparkSession) -> None:
     local = nk.dedup(table, **options)
     frame = spark.createDataFrame(table.to_pylist(), "id string, hash string")
     with nks.dedup(frame, **options) as result:
-        assert ordered(result.related.toArrow()) == ordered(local.related.arrow)
+        assert ordered_pairs(result.related.toArrow()) == ordered_pairs(local.related.arrow)
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
     assert set(local.clusters["outcome"].to_pylist()) == {"same", "related", "new"}
 
