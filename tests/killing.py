@@ -1,8 +1,9 @@
-"""Runs a command again and again, ended at another file operation each time, then resumed; prints
+"""Runs commands again and again, ended at another file operation each time, then resumed; prints
 what went wrong.
 
 A program of its own, so that the forked children start from a process that has loaded everything
-and has no other threads: `python -m tests.killing FOLDER`, with the case as JSON on standard input.
+and has no other threads: `python -m tests.killing`, with a case as JSON in each line of standard
+input. It answers each with a line, so that many cases share what it has loaded.
 Operations are seen through Python audit hooks: files opened for writing, renamed, linked, truncated
 and deleted, folders made and deleted. Calls of fsync are seen by replacing it. Ending a process by
 `os._exit` also drops what it had not flushed.
@@ -269,13 +270,23 @@ class Trial:
 
 
 def main() -> None:
-    """Reads a case and prints the failures as JSON."""
-    folder, case = Path(sys.argv[1]).resolve(), json.loads(sys.stdin.read())
+    """Reads cases and prints their failures as JSON."""
     import nearkin.corpus.corpus as corpora
     from nearkin.engine.local import sketching
 
     corpora.BATCH_ROWS = 256
     sketching.SEGMENT_SECONDS = 0.0
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(try_points(json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+def try_points(case: dict[str, Any]) -> dict[str, Any]:
+    """Kills the command of a case at its points.
+
+    Returns how many operations it has, at how many points it was killed, and what went wrong.
+    """
+    folder = Path(case["folder"]).resolve()
     case.setdefault("out", "out")
     case.setdefault("made", [case["out"]])
     old: dict[str, str] = {}
@@ -311,9 +322,7 @@ def main() -> None:
                     failures.append(
                         {"at": at, "of": total, "power": power, "again": again, "wrong": wrong}
                     )
-    sys.stdout.write(
-        json.dumps({"operations": total, "tried": len(chosen), "failures": failures}) + "\n"
-    )
+    return {"operations": total, "tried": len(chosen), "failures": failures}
 
 
 def warm(line: list[str], out: Path) -> None:

@@ -8,6 +8,7 @@ form takes all points of all commands, each of them as a kill and as a power cut
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ CASES: dict[str, list[str]] = {
         "--annotate",
         "--cluster",
         "components",
+        "--max-df",
+        "0.2",
         *BANDED,
     ],
     "simhash": ["dedup", "DOCS", "--out", "OUT", "--measure", "simhash", "--distance", "3"],
@@ -137,14 +140,10 @@ MADE: dict[str, list[str]] = {
 """What commands write that write more than a folder; the first one is their output."""
 QUICK = (
     "save-signatures",
-    "max-df",
     "annotate-components",
-    "simhash",
     "then",
     "overwrite",
-    "pairs",
     "containment",
-    "passages",
     "cut",
     "decontaminate",
     "sketch",
@@ -205,14 +204,35 @@ def nearkin(*line: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def run_kills(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
-    folder.mkdir(parents=True, exist_ok=True)
-    line = [sys.executable, "-m", "tests.killing", str(folder)]
-    ended = subprocess.run(
-        line, input=json.dumps(case), capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
-    record: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def killing(tmp_path_factory: pytest.TempPathFactory) -> Iterator["subprocess.Popen[str]"]:
+    """The program that kills commands: `tests.killing`."""
+    errors = tmp_path_factory.mktemp("killing") / "errors"
+    with (
+        errors.open("w") as log,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.killing"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        yield process
+        process.communicate()
+    assert process.returncode == 0, errors.read_text()
+
+
+def run_kills(
+    killing: "subprocess.Popen[str]", folder: Path, case: dict[str, Any]
+) -> dict[str, Any]:
+    assert killing.stdin is not None
+    assert killing.stdout is not None
+    killing.stdin.write(json.dumps({"folder": str(folder), **case}) + "\n")
+    killing.stdin.flush()
+    answer = killing.stdout.readline()
+    assert answer, "the program has ended; its errors follow where the fixture ends"
+    record: dict[str, Any] = json.loads(answer)
     return record
 
 
@@ -228,7 +248,11 @@ def kill_case(
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in CASES],
 )
 def test_a_run_that_is_killed_anywhere_can_be_resumed(
-    name: str, corpus: dict[str, str], tmp_path: Path, full: bool
+    name: str,
+    corpus: dict[str, str],
+    killing: "subprocess.Popen[str]",
+    tmp_path: Path,
+    full: bool,
 ) -> None:
     other: dict[str, Any] = {}
     if name == "overwrite":
@@ -236,7 +260,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
     if name in MADE:
         other.update(out=MADE[name][0], made=MADE[name])
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
-    record = run_kills(tmp_path, kill_case(CASES[name], corpus, again, full, **other))
+    record = run_kills(killing, tmp_path, kill_case(CASES[name], corpus, again, full, **other))
     assert record["operations"] > 10
     assert record["failures"] == []
 
@@ -246,11 +270,15 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in RESTARTED],
 )
 def test_a_killed_command_can_be_started_again(
-    name: str, corpus: dict[str, str], tmp_path: Path, full: bool
+    name: str,
+    corpus: dict[str, str],
+    killing: "subprocess.Popen[str]",
+    tmp_path: Path,
+    full: bool,
 ) -> None:
     """The leftovers of a killed run do not prevent the next one."""
     made = MADE.get(name, ["out"])
     record = run_kills(
-        tmp_path, kill_case(RESTARTED[name], corpus, [["--overwrite"]], full, made=made)
+        killing, tmp_path, kill_case(RESTARTED[name], corpus, [["--overwrite"]], full, made=made)
     )
     assert record["failures"] == []
