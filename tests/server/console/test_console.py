@@ -83,22 +83,54 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 Open = Callable[..., Page]
+SignedIn = Callable[..., BrowserContext]
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, running: Running) -> SignedIn:
+    """Returns browser contexts with the session of a token.
+
+    Tests with the same token and options share one, because a new context loads and compiles the
+    scripts of the console again, which takes longer than a test.
+    """
+    contexts: dict[str, BrowserContext] = {}
+
+    def context_of(token: str, **options: object) -> BrowserContext:
+        name = repr((token, options))
+        if name not in contexts:
+            context = browser.new_context(**{"viewport": DESK, **options})  # type: ignore[arg-type]
+            context.set_default_timeout(PATIENCE)
+            answer = context.request.post(
+                f"{running.url}/console/login",
+                form={"token": token},
+                headers=SAME_ORIGIN,
+                max_redirects=0,
+            )
+            assert answer.status == 303
+            contexts[name] = context
+        return contexts[name]
+
+    return context_of
 
 
 @pytest.fixture
-def visit(browser: Browser, running: Running) -> Iterator[Open]:
-    """Logs in with a token.
+def visit(browser: Browser, signed_in: SignedIn, running: Running) -> Iterator[Open]:
+    """Opens a page of the console with a token.
 
-    A message on the browser's console, or a request to elsewhere, is a failure.
+    With `form=True` it logs in as a person does. A message on the browser's console, or a request
+    to elsewhere, is a failure.
     """
-    contexts: list[BrowserContext] = []
+    pages: list[Page] = []
     messages: list[str] = []
 
-    def start(token: str | None = None, path: str = "", **options: object) -> Page:
-        context = browser.new_context(**{"viewport": DESK, **options})  # type: ignore[arg-type]
-        contexts.append(context)
-        context.set_default_timeout(PATIENCE)
+    def start(
+        token: str | None = None, path: str = "", *, form: bool = False, **options: object
+    ) -> Page:
+        token = token or running.admin
+        context = browser.new_context(viewport=DESK) if form else signed_in(token, **options)  # type: ignore[arg-type]
         page = context.new_page()
+        pages.append(page)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on(
@@ -107,13 +139,11 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
                 messages.append(request.url) if not request.url.startswith(running.url) else None
             ),
         )
-        page.goto(f"{running.url}/console/")
-        page.get_by_label("Token").fill(token or running.admin)
-        page.keyboard.press("Enter")
+        page.goto(f"{running.url}/console/{path}")
+        if form:
+            page.get_by_label("Token").fill(token)
+            page.keyboard.press("Enter")
         page.locator("main h1").wait_for()
-        if path:
-            page.goto(f"{running.url}/console/{path}")
-            page.locator("main h1").wait_for()
         return page
 
     yield start
@@ -123,15 +153,15 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
         for message in messages
         if not message.startswith("Autofocus processing was blocked")
     ] == []
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
 
 
 # -- in the browser
 
 
 def test_session_cookie_does_not_contain_the_token(visit: Open, running: Running) -> None:
-    page = visit()
+    page = visit(form=True)
     assert page.title() == "Live · nearkin"
     (cookie,) = page.context.cookies()
     assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == (COOKIE, True, "Strict")
