@@ -1,7 +1,7 @@
 """Servers in this process, whose files are in the temporary folder of the test."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,18 @@ Serve = Callable[..., TestClient]
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     """Starts a server with some settings and waits until it is ready."""
+    with serve_in(tmp_path) as start:
+        yield start
+
+
+@contextmanager
+def serve_in(folder: Path) -> Iterator[Serve]:
+    """Starts servers whose files are in a folder, and ends them."""
     with ExitStack() as stack:
 
         def start(**settings: Any) -> TestClient:
-            write_key(tmp_path / "key")
-            paths = {"key_file": str(tmp_path / "key"), "tokens": tmp_path / "tokens.json"}
+            write_key(folder / "key")
+            paths = {"key_file": str(folder / "key"), "tokens": folder / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))
             client = stack.enter_context(

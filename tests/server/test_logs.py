@@ -21,10 +21,11 @@ from tests.server.two_scopes import (
     client,
     every_callback,
     every_route,
+    folder,
     tokens,
 )
 
-__all__ = ["client", "tokens"]
+__all__ = ["client", "folder", "tokens"]
 NOT_THE_SERVERS = ("httpx2", "httpcore2", "asyncio")
 """Loggers of the test client, which runs in this process."""
 
@@ -81,32 +82,30 @@ def test_log_lines_contain_no_document_scope_or_token(
         json.loads(line)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+def test_failure_logs_contain_no_request_content(
+    client: TestClient, tokens: dict[str, str], lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[Exception] = [
         StoreError("the store is down"),
         RacedError("a document is not there any more"),
         MovedError("the index is being moved"),
         ProblemError("busy", "much is waiting"),
-    ],
-)
-def test_failure_logs_contain_no_request_content(
-    client: TestClient,
-    tokens: dict[str, str],
-    lines: Lines,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-) -> None:
+    ]
     index = client.app.state.service.index  # type: ignore[attr-defined]
 
     def fail(*_: object, **__: object) -> None:
-        raise error
+        raise errors[0]
 
     for name in ("upsert_many", "query", "get", "remove", "cluster", "explain", "stats"):
         monkeypatch.setattr(index, name, fail)
-    answers = [answer for _, answer in every_route(client, tokens["boss"])]
-    assert sum(answer.startswith("503") for answer in answers) > 5
-    found = "\n".join(lines.lines)
-    assert not [
-        needle for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD) if needle in found
-    ]
+    while errors:
+        lines.lines.clear()
+        answers = [answer for _, answer in every_route(client, tokens["boss"])]
+        assert sum(answer.startswith("503") for answer in answers) > 5
+        found = "\n".join(lines.lines)
+        assert not [
+            needle
+            for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD)
+            if needle in found
+        ], errors[0]
+        del errors[0]

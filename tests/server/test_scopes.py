@@ -13,10 +13,11 @@ from tests.server.two_scopes import (
     client,
     every_callback,
     every_route,
+    folder,
     tokens,
 )
 
-__all__ = ["client", "tokens"]
+__all__ = ["client", "folder", "tokens"]
 
 
 def foreign(request: str) -> list[str]:

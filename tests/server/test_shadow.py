@@ -25,6 +25,12 @@ from tests.services import wait_until
 URL = "/v1/scopes/a/documents"
 
 
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches wait for other processes to see them, and here there are none."""
+    monkeypatch.setattr(nearkin.index.migration.cutover, "REFRESH_SECONDS", 0.1)
+
+
 def facts(client: TestClient, documents: int = 0) -> dict[str, object]:
     """Waits until the shadow index has processed some documents."""
     found: dict[str, Any] = {}

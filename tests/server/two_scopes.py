@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from nearkin.index.migration import cutover
 from nearkin.server.http.tokens import RIGHTS, Principal, TokenFile
-from tests.server.conftest import Serve
+from tests.server.conftest import Serve, serve_in
 from tests.server.console.pages import AUDIT, SAME_ORIGIN
 
 OWN, OTHER = "own-scope", "zebra-scope"
@@ -110,31 +111,43 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> dict[str, str]:
-    token_file = TokenFile(tmp_path / "tokens.json")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("two-scopes")
+
+
+@pytest.fixture(scope="module")
+def tokens(folder: Path) -> dict[str, str]:
+    token_file = TokenFile(folder / "tokens.json")
     every = {"boss": Principal("boss", ("*",), RIGHTS), "own": Principal("own", (OWN,), RIGHTS)}
     return {name: token_file.create(principal) for name, principal in every.items()}
 
 
-@pytest.fixture
-def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
+@pytest.fixture(scope="module")
+def client(tokens: dict[str, str], folder: Path) -> Iterator[TestClient]:
     """A server with everything that it can show: golden pairs, a shadow, an audit, full buckets in
     two scopes."""
-    (tmp_path / "golden.jsonl").write_text(
+    with serve_in(folder) as serve, pytest.MonkeyPatch.context() as patches:
+        # switches wait for other processes to see them, and here there are none
+        patches.setattr(cutover, "REFRESH_SECONDS", 0.1)
+        yield fill_server(serve, tokens, folder)
+
+
+def fill_server(serve: Serve, tokens: dict[str, str], folder: Path) -> TestClient:
+    (folder / "golden.jsonl").write_text(
         json.dumps({"a": f"{OTHER_WORD} {SHARED}", "b": SHARED}) + "\n"
     )
-    (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
+    (folder / "audit.json").write_text(json.dumps(AUDIT))
     second = {
-        "shadow_store": f"sqlite:///{tmp_path}/shadow.db",
+        "shadow_store": f"sqlite:///{folder}/shadow.db",
         "shadow_bands": 32,
         "shadow_rows": 4,
     }
     client = serve(
-        store=f"sqlite:///{tmp_path}/first.db",
+        store=f"sqlite:///{folder}/first.db",
         index={"postings": "all", "passages": "4"},
-        golden=tmp_path / "golden.jsonl",
-        audit=tmp_path / "audit.json",
+        golden=folder / "golden.jsonl",
+        audit=folder / "audit.json",
         **second,
     )
     for scope, id, word in ((OWN, OWN_ID, OWN_WORD), (OTHER, OTHER_ID, OTHER_WORD)):
