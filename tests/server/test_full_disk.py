@@ -30,7 +30,7 @@ def text(number: int) -> str:
     return f"document {number} " + " ".join(str(number * 7919 + word) for word in range(150))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_full_disk_keeps_acknowledged_documents(
     disk: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:

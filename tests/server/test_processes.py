@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import socket
-import ssl
 import subprocess
 import threading
 import time
@@ -68,12 +67,17 @@ def test_shutdown_waits_for_accepted_documents(tmp_path: Path) -> None:
 
 
 def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
-    with server(tmp_path, "--workers", "2") as (url, _):
+    # each request has a connection of its own, which either worker may accept
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    with (
+        server(tmp_path, "--workers", "2") as (url, _),
+        httpx2.Client(base_url=url, limits=limits, timeout=60) as client,
+    ):
         for i in range(60):
             # the other worker may not be ready yet
             while (
-                answer := httpx2.post(
-                    f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)}
+                answer := client.post(
+                    "/v1/scopes/a/documents", json={"id": str(i), "text": text(i)}
                 )
             ).status_code == 503:
                 time.sleep(0.1)
@@ -81,61 +85,29 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         counted: list[str] = []
 
         def all_are_counted() -> bool:
-            lines = httpx2.get(f"{url}/metrics", timeout=60).text.splitlines()
+            lines = client.get("/metrics").text.splitlines()
             counted[:] = [line for line in lines if line.startswith("nearkin_upserts_total{")]
             return sum(float(line.rsplit(" ", 1)[1]) for line in counted) == 60
 
         wait_until(all_are_counted, "the metrics of both workers count 60 documents")
         assert all('worker="' in line for line in counted)
-        assert {httpx2.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {
-            200
-        }
+        assert {client.get(f"/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {200}
 
 
-def test_server_answers_over_tls(tmp_path: Path) -> None:
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-keyout",
-        "key.pem",
-        "-out",
-        "cert.pem",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-    ]
-    subprocess.run(
-        [*command, "-addext", "subjectAltName=IP:127.0.0.1"],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    with server(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", scheme="https") as (
-        url,
-        _,
-    ):
-        context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-        assert httpx2.get(f"{url}/healthz", verify=context).json()["status"] == "ok"
-
-
-def test_key_file_is_private_and_required(tmp_path: Path) -> None:
+def test_key_file_is_private_and_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with server(tmp_path) as (url, _):
         httpx2.post(f"{url}/v1/scopes/a/documents", json={"text": text(1)})
     key = tmp_path / "nearkin.key"
     assert key.stat().st_mode & 0o777 == 0o600
     assert key.read_text().strip() not in (tmp_path / "log").read_text()
     key.chmod(0o644)
-    refused = subprocess.run(LINE, cwd=tmp_path, capture_output=True, text=True)
-    assert (refused.returncode, "chmod 600" in refused.stderr, "Traceback" in refused.stderr) == (
-        2,
-        True,
-        False,
-    ), refused.stderr
+    monkeypatch.chdir(tmp_path)
+    assert run(["serve"]) == 2
+    errors = capsys.readouterr().err
+    assert "chmod 600" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(

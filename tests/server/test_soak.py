@@ -167,7 +167,7 @@ class Soak:
 
 
 @pytest.mark.parametrize(
-    ("requests", "kills"), [pytest.param(200_000, 2, marks=pytest.mark.full), (600, 1)]
+    ("requests", "kills"), [pytest.param(200_000, 2, marks=pytest.mark.full), (300, 1)]
 )
 def test_acknowledged_documents_survive_kills(tmp_path: Path, requests: int, kills: int) -> None:
     """Both are killed that many times, by turns."""
