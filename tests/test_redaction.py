@@ -85,17 +85,18 @@ def takes_url(parameter: click.Parameter) -> bool:
 
 COLUMN = (["dedup"], "source")
 """An option that names a column, although other commands take URLs in options of its name."""
+COMMANDS = {tuple(path): command for path, command in commands()}
 LINES = [
-    (path, parameter.name)
-    for path, command in commands()
+    (list(path), parameter.name)
+    for path, command in COMMANDS.items()
     for parameter in command.params
-    if takes_url(parameter) and (path, parameter.name) != COLUMN
+    if takes_url(parameter) and (list(path), parameter.name) != COLUMN
 ]
 
 
 def line_for(path: list[str], name: str, url: str, folder: Path) -> list[str]:
     """Returns a command line with a URL in one place and valid values for required parameters."""
-    command = {tuple(found): one for found, one in commands()}[tuple(path)]
+    command = COMMANDS[tuple(path)]
     (folder / "in.jsonl").write_text('{"id": "a", "text": "one two three four"}\n')
     line = list(path)
     for parameter in command.params:
