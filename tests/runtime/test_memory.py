@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -23,12 +24,12 @@ import numpy as np
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.progress import Silent
 with PeakMemory() as memory:
-    values = np.arange(40_000_000)
+    values = np.arange(20_000_000)
     before = memory.peak
     for repetition in range(50):
         copied = np.sort(values)[::-1].copy()
         del copied
-        if repetition >= 2 and memory.peak >= 950_000_000:
+        if repetition >= 2 and memory.peak >= 475_000_000:
             break
 print(json.dumps([before, memory.peak]))
 """
@@ -45,11 +46,12 @@ def test_the_reported_peak_is_what_is_measured_from_outside() -> None:
         peak = 0
         while process.poll() is None:
             peak = max(peak, anonymous_bytes_of(process.pid))
+            time.sleep(0.001)
         assert process.stdout is not None
         before, reported = json.loads(process.stdout.read())
     assert process.returncode == 0
-    assert before >= 320_000_000
-    assert reported >= 950_000_000
+    assert before >= 160_000_000
+    assert reported >= 475_000_000
     assert abs(reported - peak) < 0.1 * peak
 
 
