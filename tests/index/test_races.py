@@ -119,7 +119,8 @@ def test_a_step_between_the_writes_of_shards_leaves_a_sound_index(
     """No transaction spans shards: another step happens before every step of a shard."""
     # each check reads the whole index, whose scopes do not influence each other until they expire
     check_each_scope = full or work is expired
-    with nk.Index.open(["memory://"] * 3, threshold=0.7, clock=clock, record_ttl=900.0) as index:
+    shards = ["memory://"] * (3 if full else 2)
+    with nk.Index.open(shards, threshold=0.7, clock=clock, record_ttl=900.0) as index:
         for meanwhile in MEANWHILE:
             for at in itertools.count(1):
                 scope = f"{meanwhile.__name__} {at}"

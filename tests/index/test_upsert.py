@@ -101,15 +101,15 @@ def test_another_text_under_a_known_id_is_an_update(opened: Opener) -> None:
 
 
 def test_a_batch_has_the_outcomes_of_single_upserts(opened: Opener, clock: Clock) -> None:
-    texts = corpus(300)
+    texts = corpus(150)
     names = [f"d{i}" for i in range(len(texts))]
     # some documents are repeated within their batch, under the same id
     texts[40:50], names[40:50] = texts[20:30], names[20:30]
     index = opened()
     batch = [
         o
-        for start in range(0, 300, 100)
-        for o in index.upsert_many("batch", texts[start : start + 100], names[start : start + 100])
+        for start in range(0, 150, 75)
+        for o in index.upsert_many("batch", texts[start : start + 75], names[start : start + 75])
     ]
     single = [index.upsert("single", text, name) for text, name in zip(texts, names, strict=True)]
     assert [dataclasses.replace(o, seconds={}) for o in batch] == [
