@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -623,26 +624,30 @@ def test_killed_and_restarted_consumers_lose_nothing(
         assert check_index(index).sound
 
 
-def test_documents_survive_a_kill_of_the_server(
-    stream: Stream, start: Start, tmp_path: Path
-) -> None:
+def test_documents_survive_a_kill_of_the_server(stream: Stream, tmp_path: Path) -> None:
     documents, port = 2_000, free_port()
+    stream.fill(corpus(documents, seed=4))
     serving = start_serving(tmp_path, port)
-    process = start(stream, "--server", f"http://127.0.0.1:{port}", "--until-empty")
-    try:
-        stream.fill(corpus(documents, seed=4))
-        wait_until(
-            lambda: documents_in(tmp_path / "nearkin.db") > documents // 4, "a quarter is stored"
-        )
-        serving.kill()
-        serving.wait()
-        serving = start_serving(tmp_path, port)
-        out, _ = process.communicate(timeout=120)
-    finally:
-        serving.terminate()
-        serving.wait()
-    assert process.returncode == 0
-    assert json.loads(out)["documents"] == documents
+    with (
+        nk.Client(f"http://127.0.0.1:{port}") as client,
+        RedisSource(stream.url, consumer="one") as source,
+        ThreadPoolExecutor() as pool,
+    ):
+        consumer = Consumer(source, ServerSink(client), StreamSettings(batch=20, wait=0.05))
+        counts = pool.submit(consumer.run, until_empty=True)
+        try:
+            wait_until(
+                lambda: documents_in(tmp_path / "nearkin.db") > documents // 4,
+                "a quarter is stored",
+            )
+            serving.kill()
+            serving.wait()
+            serving = start_serving(tmp_path, port)
+            assert counts.result(timeout=120).kinds.total() == documents
+        finally:
+            consumer.stop.set()
+            serving.terminate()
+            serving.wait()
     assert stream.pending == 0
     secret = nk.HashKey.read(str(tmp_path / "nearkin.key"))
     with nk.Index.open(
