@@ -91,6 +91,7 @@ class FileCorpus:
         tables: The tables that the files belong to.
 
     Attributes:
+        row_remedy: The end of a message about a row that is not a document.
         statuses: The status of each file that was read, by its path. A file has changed if its
             status differs later.
 
@@ -121,6 +122,7 @@ class FileCorpus:
         self.skipped = tuple(skipped)
         self._searched = searched
         self._watches = [TableWatch(table) for table in tables]
+        self.row_remedy = advise_to_reject()
         self.statuses: dict[str, FileStatus] = {}
         self._json_formats: dict[str, JsonLines] = {}
 
@@ -503,7 +505,7 @@ class FileCorpus:
             elif first.row != WHOLE_FILE:
                 place = f"{file.path}, row {first.row} (counted from 0)"
             shown = f" ({first.raw[:60]!r})" if first.raw else ""
-            raise RunError(f"{place}: {first.reason}{shown}. {advise_to_reject()}")
+            raise RunError(f"{place}: {first.reason}{shown}. {self.row_remedy}")
 
     def require_unchanged(self, number: int) -> FileStatus:
         """Compares a file with its status at the first reading.

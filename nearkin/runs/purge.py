@@ -31,7 +31,7 @@ from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
 
 
@@ -123,24 +123,26 @@ def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
     record = read_run_record(folder / RUN)
     job = _job_of(purge, record)
     require_apart(purge.out, [str(folder), *purge.request.like.list_files()])
-    was_kept = SavedRun(folder, record).read_clusters(["kept"])["kept"]
+    finished = SavedRun(folder, record).read_clusters(["id", "kept"])
     new_record = run_dedup(job, progress)
-    return PurgedRun(new_record, _read_purged(purge.out, was_kept))
+    return PurgedRun(new_record, _read_purged(purge.out, finished))
 
 
-def _read_purged(out: Path, was_kept: pa.ChunkedArray) -> tuple[PurgedRow, ...]:
+def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
     """Returns the purged documents of a result.
 
     Args:
         out: Output folder.
-        was_kept: Whether the finished run kept each document, bool (n,).
+        finished: The columns `id` and `kept` of the clusters of the finished run.
     """
     names = ["id", "similarity", "blocked_by", "kind"]
-    clusters = pq.read_table(out / CLUSTERS, columns=names).append_column("was_kept", was_kept)
+    clusters = pq.read_table(out / CLUSTERS, columns=names)
     blocked = clusters.filter(pc.equal(clusters["kind"].cast(pa.string()), "blocked"))
+    was_kept = finished["kept"].take(pc.index_in(blocked["id"], finished["id"]))
+    rows = blocked.append_column("was_kept", was_kept)
     return tuple(
         PurgedRow(row["id"], row["blocked_by"], row["similarity"], row["was_kept"])
-        for row in blocked.to_pylist()
+        for row in rows.to_pylist()
     )
 
 
@@ -152,7 +154,7 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
     """
     folder = purge.request.run
     files = record.require_files(folder)
-    _require_repeatable(folder, files)
+    _require_repeatable(folder, record, files)
     spec = record.spec
     settings = RunOptions.from_parameters(record.parameters, spec, **purge.execution)
     resources = SpecResources.read(folder, spec, purge.secret)
@@ -184,13 +186,19 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
     )
 
 
-def _require_repeatable(folder: Path, files: FileRun) -> None:
+def _require_repeatable(folder: Path, record: RunRecord, files: FileRun) -> None:
     """Requires that a run was one of `nearkin dedup` whose references can be opened again."""
-    if files.request.command != "dedup" or files.environment.engine is not None:
-        maker = files.environment.engine or files.request.command
+    if files.request.command != "dedup":
         raise UsageError(
-            f"{folder} cannot be purged: it was made by {maker}; run nearkin dedup on its inputs "
-            f"with {name_setting('blocklist')}"
+            f"{folder} cannot be purged: it was made by {files.request.command}; run nearkin dedup "
+            f"on its inputs with {name_setting('blocklist')}"
+        )
+    sketched = record.stats.sketch
+    if sketched is not None and sketched.parts is not None:
+        # The local engine repeats a run over Spark with the same result, but merges no rows.
+        raise UsageError(
+            f"{folder} cannot be purged: it was made with {name_flag('merge_parts')}, which needs "
+            f"Spark; run nearkin dedup on its inputs with {name_setting('blocklist')}"
         )
     if "document_weights" in files.request.documents:
         raise UsageError(

@@ -50,7 +50,10 @@ class LikeFiles:
             blocklist.add_documents(batch.documents[columns.content], ids)
 
     def _open(self) -> FileCorpus:
-        return FileCorpus.open(self.inputs, "fail", selection=self.selection)
+        corpus = FileCorpus.open(self.inputs, "fail", selection=self.selection)
+        # A document that cannot be read would stay, so that such rows cannot be skipped.
+        corpus.row_remedy = "Correct the row, or delete it from the file"
+        return corpus
 
 
 @dataclass(frozen=True)
