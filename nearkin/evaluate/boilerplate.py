@@ -80,6 +80,19 @@ class Boilerplate:
     listed: int | None = None
 
 
+def sample_size(mean_bytes: float) -> int:
+    """Returns the largest number of documents of a sample.
+
+    Args:
+        mean_bytes: Mean size of a document in bytes.
+
+    Examples:
+        >>> sample_size(500), sample_size(10_000)
+        (4000, 314)
+    """
+    return min(MAX_SAMPLE, int(SAMPLE_BYTES / max(min(mean_bytes, SAMPLE_CHARACTERS), 1)))
+
+
 class TextSample:
     """A random sample of documents, collected while a corpus is read for another purpose."""
 
@@ -91,7 +104,7 @@ class TextSample:
             mean_bytes: Mean size of a document in bytes.
             seed: Random seed for sampling.
         """
-        size = min(MAX_SAMPLE, int(SAMPLE_BYTES / max(min(mean_bytes, SAMPLE_CHARACTERS), 1)))
+        size = sample_size(mean_bytes)
         if len(ordinals) > size:
             ranks = splitmix64(seed, int(ordinals[-1]) + 1)[ordinals]
             ordinals = np.sort(ordinals[np.argpartition(ranks, size)[:size]])

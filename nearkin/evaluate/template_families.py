@@ -71,21 +71,20 @@ def draw_documents(lengths: np.ndarray) -> TextSample:
     return TextSample(ordinals, mean_bytes, SAMPLE_SEED)
 
 
-def find_template_families(sample: TextSample, leader: np.ndarray) -> TemplateFamilies | None:
-    """Finds the families among the documents of a sample.
+def find_template_families(documents: pa.Array, clusters: np.ndarray) -> TemplateFamilies | None:
+    """Finds the families among examined documents.
 
     A family is a set of examined documents with at least five different texts whose masked texts
     are equal. Values are masked as by the normalization steps of the same names: `email`, `uuid`,
     `ip`, `date`, `path`, `hex` and `number`. The skeleton has a letter beside the values.
 
     Args:
-        sample: Sample that has observed the corpus.
-        leader: Kept document of the cluster of each document, integers (n,).
+        documents: Texts or lists of tokens.
+        clusters: Number of the cluster of each document, integers (n,).
 
     Returns:
         The families, or None without one.
     """
-    documents = sample.documents
     if not pa.types.is_string(documents.type) and not pa.types.is_large_string(documents.type):
         return None
     masked = mask_texts(documents.cast(pa.large_string()), MASK_STEPS).to_pylist()
@@ -100,11 +99,11 @@ def find_template_families(sample: TextSample, leader: np.ndarray) -> TemplateFa
         skeleton = mark_values(documents[rows[0]].as_py())
         if len(texts) < MIN_TEXTS or not _has_words(skeleton):
             continue
-        clusters = np.unique(leader[sample.ordinals[rows]])
+        in_clusters = np.unique(clusters[rows])
         shown = skeleton
         if len(skeleton) > SKELETON_CHARACTERS:
             shown = f"{skeleton[:SKELETON_CHARACTERS]}…"
-        families.append(TemplateFamily(shown, len(rows), len(texts), len(clusters)))
+        families.append(TemplateFamily(shown, len(rows), len(texts), len(in_clusters)))
     if not families:
         return None
     families.sort(key=lambda family: (-family.documents, family.skeleton))

@@ -242,7 +242,9 @@ class LocalRunView(RunView):
         """Returns the documents that are equal but for values such as dates, or None."""
         if not self._excerpts.has_texts:
             return None
-        return find_template_families(self._excerpts.examined, np.asarray(self._result.leader))
+        examined = self._excerpts.examined
+        leader = np.asarray(self._result.leader)
+        return find_template_families(examined.documents, leader[examined.ordinals])
 
     def overlap_by(self, column: str | None) -> Overlap | None:
         """Returns the duplicates between the values of a column, or None without a column."""

@@ -7,17 +7,24 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR
 from nearkin.engine.spark.arrow_columns import to_numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.sketching import FILE_SHIFT
 from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_functions import collect_facts
+from nearkin.evaluate.boilerplate import sample_size
 from nearkin.evaluate.information_lost import LostInformation
 from nearkin.evaluate.spark_information_lost import measure_lost_information
+from nearkin.evaluate.template_families import (
+    MAX_BYTES,
+    TemplateFamilies,
+    find_template_families,
+)
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.report.collect import (
     EXAMPLES_PER_CLUSTER,
@@ -31,6 +38,9 @@ from nearkin.report.collect import (
 )
 from nearkin.report.model import Histogram, SizeCount, SourceCount
 from nearkin.report.run_warnings import warn_of_inputs
+
+EXAMINED_FILES = 64
+"""The largest number of files whose documents are examined for template families."""
 
 
 class SimilarityFacts(TypedDict):
@@ -136,6 +146,33 @@ class SparkRunView(RunView):
         """Returns the information that the run lost, or None if it was not measured."""
         return measure_lost_information(self._spark_run)
 
+    def template_families(self) -> TemplateFamilies | None:
+        """Returns the documents that are equal but for values such as dates, or None.
+
+        Documents of a bounded number of files are examined, because they are read again.
+        """
+        run = self._spark_run
+        request = run.request
+        if request.columns.content != "text" or request.merge_parts:
+            return None
+        short = run.documents.where(f.col("length") <= MAX_BYTES)
+        if isinstance(run.source, FileSource):
+            file = f.shiftright("doc", FILE_SHIFT).alias("file")
+            files = short.select(file).distinct().orderBy(*_random_order("file"))
+            examined_files = [row.file for row in files.limit(EXAMINED_FILES).collect()]
+            short = short.where(f.shiftright("doc", FILE_SHIFT).isin(examined_files))
+        total = short.agg(f.count("*").alias("documents"), f.sum("length").alias("bytes")).first()
+        if total is None or not total.documents:
+            return None
+        size = sample_size(total.bytes / total.documents)
+        drawn = short.select("doc").orderBy(*_random_order("doc")).limit(size)
+        texts = run.document_tables.read_again(drawn, ExcerptRows(request))
+        clusters = run.clusters.select("doc", f.coalesce("cluster", "id").alias("cluster"))
+        examined = texts.join(clusters, "doc").orderBy("doc").select("text", "cluster").collect()
+        _, numbers = np.unique([row.cluster for row in examined], return_inverse=True)
+        documents = pa.array([row.text for row in examined], pa.large_string())
+        return find_template_families(documents, numbers)
+
     def _cluster_sizes(self) -> DataFrame:
         """Returns (leader, size, members): kept documents with the number of their removed ones."""
         is_removed = f.col("kind") != KINDS[FURTHER]
@@ -180,6 +217,11 @@ class SparkRunView(RunView):
         frame = run.spark.createDataFrame([(ordinal,) for ordinal in chosen], "doc long")
         excerpts = run.document_tables.read_again(frame, ExcerptRows(run.request))
         return {row.doc: row.text for row in excerpts.collect()}
+
+
+def _random_order(column: str) -> tuple[Column, str]:
+    """Returns columns that order rows at random, in the same way in each run."""
+    return f.xxhash64(column, f.lit(SAMPLE_SEED)), column
 
 
 def _count_similarities(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

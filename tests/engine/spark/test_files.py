@@ -63,6 +63,11 @@ def mixed(code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pa.csv.write_csv(table.slice(2 * part), folder / "three.csv")
     (folder / "again.jsonl").write_bytes(b"\n".join(lines[:20]))
     (folder / "broken.parquet").write_bytes(b"PAR1 this is none")
+    doors = [
+        {"id": f"t{number}", "text": f"user {number % 9} opened door {number % 4} at 10:{number}"}
+        for number in range(20, 50)
+    ]
+    (folder / "doors.jsonl").write_text("\n".join(map(json.dumps, doors)))
     return folder
 
 
@@ -92,6 +97,7 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
         "clusters",
         "parameters",
         "warnings",
+        "templates",
     ):
         assert reports[0][name] == reports[1][name], name
     assert not [p for p in (b, *b.rglob("*")) if p.stat().st_mode & 0o077]
@@ -136,6 +142,8 @@ def test_command_over_spark_writes_what_the_local_engine_writes(
     assert progress.counted == progress.totals
     assert json.loads(capfd.readouterr().out)["engine"] == "spark"
     facts = same_outputs(tmp_path / "local", tmp_path / "spark")
+    templates = json.loads((tmp_path / "spark" / "report.json").read_bytes())["templates"]
+    assert templates["largest"][0]["texts"] == 30
     stages = facts["stages"]
     # an estimate, which counts rejected rows
     assert progress.totals["sketch"] == pytest.approx(stages["sketch"]["documents"], rel=0.1)
@@ -148,6 +156,15 @@ def test_command_over_spark_writes_what_the_local_engine_writes(
     assert facts["metrics"]["bucket_size_max"] >= 2
     assert facts["metrics"]["verify_drop_rate"] is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "spark"]
+    given = tmp_path / "like.jsonl"
+    given.write_text(json.dumps({"id": "x", "text": "user 2 opened door 0 at 10:20"}))
+    purges = []
+    for name in ("local", "spark"):
+        out = str(tmp_path / f"{name}-purged")
+        assert run(["purge", str(tmp_path / name), "--like", str(given), "--out", out, "-q"]) == 0
+        purges.append(pq.read_table(Path(out) / "clusters.parquet"))
+    assert purges[0] == purges[1]
+    assert pc.equal(purges[0]["kind"].cast(pa.string()), "blocked").to_pylist().count(True) == 1
     # Looking back at it is as at any run.
     first = (
         pq.read_table(tmp_path / "spark" / "clusters.parquet")
