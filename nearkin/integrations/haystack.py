@@ -9,9 +9,9 @@ from typing import Any
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.integrations.near_duplicates import (
     DROP,
-    MARK,
     NEAR_DUPLICATE_OF,
     NearDuplicateFinder,
+    drop_or_mark,
     require_action,
 )
 from nearkin.redaction import redact
@@ -69,14 +69,8 @@ class NearDuplicateRemover:
             documents: Documents, whose ids are those of the index.
         """
         texts = [document.content or "" for document in documents]
-        stay = []
-        repeated = self._finder.find(texts, [document.id for document in documents])
-        for document, original in zip(documents, repeated, strict=True):
-            if original is None:
-                stay.append(document)
-            elif self._action == MARK:
-                stay.append(replace(document, meta={**document.meta, NEAR_DUPLICATE_OF: original}))
-        return {"documents": stay}
+        originals = self._finder.find(texts, [document.id for document in documents])
+        return {"documents": drop_or_mark(documents, originals, self._action, _mark)}
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the parameters, for a saved pipeline.
@@ -91,3 +85,7 @@ class NearDuplicateRemover:
                 "code, or use a URL without one"
             )
         return dict(default_to_dict(self, **self._parameters))
+
+
+def _mark(document: Document, original: str) -> Document:
+    return replace(document, meta={**document.meta, NEAR_DUPLICATE_OF: original})

@@ -10,9 +10,9 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.index.settings import SettingsFields
 from nearkin.integrations.near_duplicates import (
     DROP,
-    MARK,
     NEAR_DUPLICATE_OF,
     NearDuplicateFinder,
+    drop_or_mark,
     require_action,
 )
 
@@ -74,14 +74,7 @@ class NearDuplicateTransformer(BaseDocumentTransformer):  # type: ignore[misc]
         """
         texts = [document.page_content for document in documents]
         ids = self._ids_of(documents)
-        marked = []
-        for document, repeated in zip(documents, self.finder.find(texts, ids), strict=True):
-            if repeated is None:
-                marked.append(document)
-            elif self._action == MARK:
-                metadata = {**document.metadata, NEAR_DUPLICATE_OF: repeated}
-                marked.append(document.model_copy(update={"metadata": metadata}))
-        return marked
+        return drop_or_mark(documents, self.finder.find(texts, ids), self._action, _mark)
 
     def _ids_of(self, documents: Sequence[Document]) -> list[str]:
         """Returns the ids of documents. Without a store, that of one without id is its number."""
@@ -94,3 +87,8 @@ class NearDuplicateTransformer(BaseDocumentTransformer):  # type: ignore[misc]
                 )
             ids.append(str(number) if document.id is None else document.id)
         return ids
+
+
+def _mark(document: Document, original: str) -> Document:
+    metadata = {**document.metadata, NEAR_DUPLICATE_OF: original}
+    return document.model_copy(update={"metadata": metadata})

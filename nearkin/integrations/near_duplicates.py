@@ -1,7 +1,7 @@
 """The search for texts that repeat an earlier one, for the pipelines of other libraries."""
 
-from collections.abc import Sequence
-from typing import Any, Unpack
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, Unpack
 
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
@@ -9,6 +9,7 @@ from nearkin.index.settings import SettingsFields
 from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
+T = TypeVar("T")
 BATCH = 1000
 """The number of texts that are sent to an index at a time."""
 DROP = "drop"
@@ -121,3 +122,26 @@ def require_action(action: str) -> None:
     """
     if action not in (DROP, MARK):
         raise UsageError(f"{name_setting('action', action)} is unknown; choose {DROP} or {MARK}")
+
+
+def drop_or_mark(
+    documents: Iterable[T],
+    originals: Iterable[str | None],
+    action: str,
+    mark: Callable[[T, str], T],
+) -> list[T]:
+    """Returns the documents that stay, in the same order.
+
+    Args:
+        documents: The documents.
+        originals: The id of the document that each one repeats, or None.
+        action: `drop` or `mark`.
+        mark: Returns a near-duplicate with the id of the document that it repeats.
+    """
+    stay = []
+    for document, original in zip(documents, originals, strict=True):
+        if original is None:
+            stay.append(document)
+        elif action == MARK:
+            stay.append(mark(document, original))
+    return stay

@@ -178,3 +178,39 @@ def make_column(values: list[Any]) -> pa.Array:
             for value in values
         ]
         return pa.array(texts, pa.large_string())
+
+
+class RecordCopier(ABC):
+    """A writer that copies records as they are stored, and cannot change or extend them."""
+
+    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
+        """Raises ValueError, because the text of a record cannot be replaced.
+
+        Args:
+            complete_rows: The records of a slice.
+            texts: The new texts.
+
+        Raises:
+            ValueError: If it is called, because the checks before a run refuse new texts.
+        """
+        raise ValueError("records of this format cannot get other texts")
+
+    def select(
+        self, complete_rows: list[Record], keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> list[Record]:
+        """Returns the kept records.
+
+        Args:
+            complete_rows: The records of a slice.
+            keep: True for each record that is kept, bool (n,).
+            added: Not used, because records have no columns.
+        """
+        return [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
+
+    @abstractmethod
+    def write(self, rows: list[Record]) -> None:
+        """Copies records that `select` returned."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Completes the file."""

@@ -11,13 +11,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Self
 
-import numpy as np
 import orjson
-import pyarrow as pa
 
 from nearkin.corpus.columns import UNFOLDED_SHARE, Columns
 from nearkin.corpus.formats.base import open_compressed_sink
-from nearkin.corpus.formats.record_rows import Record, RecordFormat
+from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason
 
@@ -181,7 +179,7 @@ def _set_values(values: dict[str, Any], extension: str, content: bytes) -> None:
             values[name] = text
 
 
-class TarWriter:
+class TarWriter(RecordCopier):
     """A writer that copies the members of kept samples.
 
     Args:
@@ -192,30 +190,6 @@ class TarWriter:
     def __init__(self, file: InputFile, target: str) -> None:
         self._sink = open_compressed_sink(file, target)
         self._archive = tarfile.open(fileobj=self._sink, mode="w|")  # noqa: SIM115 (closed by close)
-
-    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
-        """Raises ValueError, because the text of a sample cannot be replaced.
-
-        Args:
-            complete_rows: The samples of a slice.
-            texts: The new texts.
-
-        Raises:
-            ValueError: If it is called, because the checks before a run refuse new texts.
-        """
-        raise ValueError("samples of tar archives cannot get other texts")
-
-    def select(
-        self, complete_rows: list[Record], keep: np.ndarray, added: pa.RecordBatch | None
-    ) -> list[Record]:
-        """Returns the kept samples.
-
-        Args:
-            complete_rows: The samples of a slice.
-            keep: True for each sample that is kept, bool (n,).
-            added: Not used, because samples have no columns.
-        """
-        return [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
 
     def write(self, rows: list[Record]) -> None:
         """Writes the members of samples that `select` returned."""

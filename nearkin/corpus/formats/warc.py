@@ -8,12 +8,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.html import extract_main_text
-from nearkin.corpus.formats.record_rows import Record, RecordFormat
+from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason
 from nearkin.errors import MissingExtraError
@@ -173,7 +172,7 @@ def _is_encoding(codec: codecs.CodecInfo) -> bool:
     return codec._is_text_encoding and codec.name not in NO_ENCODINGS
 
 
-class WarcWriter:
+class WarcWriter(RecordCopier):
     """A writer that copies the bytes of records, after those of the `warcinfo` of the input.
 
     Args:
@@ -190,30 +189,6 @@ class WarcWriter:
                 break
             iterator.read_to_end(record)
             self._copy(iterator.get_record_offset(), iterator.get_record_length())
-
-    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
-        """Raises ValueError, because the text of a record cannot be replaced.
-
-        Args:
-            complete_rows: The records of a slice.
-            texts: The new texts.
-
-        Raises:
-            ValueError: If it is called, because the checks before a run refuse new texts.
-        """
-        raise ValueError("records of WARC files cannot get other texts")
-
-    def select(
-        self, complete_rows: list[Record], keep: np.ndarray, added: pa.RecordBatch | None
-    ) -> list[Record]:
-        """Returns the kept records.
-
-        Args:
-            complete_rows: The records of a slice.
-            keep: True for each record that is kept, bool (n,).
-            added: Not used, because records have no columns.
-        """
-        return [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
 
     def write(self, rows: list[Record]) -> None:
         """Copies the bytes of records that `select` returned."""
