@@ -154,12 +154,12 @@ def test_concatenated_compressed_parts_are_read(suffix: str, tmp_path: Path) -> 
 
 def test_damaged_file_completes_a_run(tmp_path: Path) -> None:
     lines = RANDOM_FILES["jsonl"].splitlines(keepends=True)
-    (tmp_path / "a.jsonl.gz").write_bytes(compress_with("gzip", b"".join(lines[:9000]))[:-1])
+    (tmp_path / "a.jsonl.gz").write_bytes(compress_with("gzip", b"".join(lines[:3000]))[:-1])
     record = run_dedup(
         Job((str(tmp_path),), tmp_path / "out", Columns(), RunOptions(bands=10, rows=5)), Silent()
     )
     counts = record.counts
-    assert counts["kept"] > 8990
+    assert counts["kept"] > 2990
     assert counts["rejected"] == 1
     kept = decode_until_damage("gzip", (tmp_path / "out" / "kept" / "a.jsonl.gz").read_bytes())
     assert kept == b"".join(lines[: counts["kept"]])

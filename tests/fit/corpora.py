@@ -1,5 +1,6 @@
 """Small corpora of several kinds whose true clusters are known."""
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -168,7 +169,11 @@ def best_exhaustive_f1(corpus: LabelledCorpus) -> float:
     for unit, lengths in (("words", range(1, 4)), ("chars", range(2, 6))):
         for n in lengths:
             sets = [shingle_set(corpus.texts[id], unit, n) for id in ids]
-            similarity = np.array([[len(a & b) / len(a | b) for b in sets] for a in sets])
+            similarity = np.eye(len(sets))
+            for a, b in itertools.combinations(range(len(sets)), 2):
+                shared = len(sets[a] & sets[b])
+                similarity[a, b] = shared / (len(sets[a]) + len(sets[b]) - shared)
+                similarity[b, a] = similarity[a, b]
             for threshold in np.arange(0.05, 1.0, 0.025):
                 leader = elect(similarity, float(threshold))
                 is_found = np.triu(leader[:, None] == leader[None, :], 1)
