@@ -17,8 +17,8 @@ LIBRARIES = {
     TableFormat.LANCE: "lance",
 }
 """The library that reads each format, which is also the name of its extra in lower case."""
-RUST_PLACE = re.compile(r", \S+\.rs:\d+(:\d+)?\s*$")
-"""The place in the source code at the end of messages of Lance."""
+RUST_PLACE = re.compile(r"(, \S+\.rs:\d+(:\d+)?)+\s*$")
+"""The places in the source code at the end of messages of Lance."""
 UNREADABLE_TABLE = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError)
 """The exceptions that the libraries raise for damaged tables."""
 

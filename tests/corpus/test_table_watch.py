@@ -112,3 +112,11 @@ def test_named_version_of_a_lance_table_is_read(tmp_path: Path) -> None:
     assert [table.number for table in listing.tables] == [1]
     corpus = FileCorpus(listing.files)
     assert sum(len(batch.rows) for batch in corpus.batches(Columns())) == 2
+
+
+def test_message_about_a_lance_table_names_no_source_code(tmp_path: Path) -> None:
+    pytest.importorskip("lance")
+    (tmp_path / "t.lance").mkdir()
+    with pytest.raises(UsageError, match=r"Lance table .*/t\.lance: .*not found") as raised:
+        find_inputs([str(tmp_path / "t.lance")])
+    assert ".rs:" not in str(raised.value)
