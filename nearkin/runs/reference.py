@@ -189,12 +189,6 @@ def require_comparable_over_spark(options: RunOptions) -> None:
             "by the threshold alone, so documents related to them would be missed; run on one "
             "machine, or leave one out"
         )
-    if options.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(options.fields))} cannot be combined with "
-            f"{name_setting('against')} over Spark, where documents of the reference are compared "
-            "in one column; run on one machine, or leave one out"
-        )
 
 
 def open_references(request: ReferenceRequest) -> OpenedReferences | None:

@@ -75,17 +75,47 @@ def test_the_result_is_that_of_the_local_engine(case: str, spark: SparkSession) 
         assert pairs["estimate"].null_count == len(pairs) > 10
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["body or title and tags", pytest.param("image or title", marks=pytest.mark.full)],
+)
+def test_repeated_documents_of_a_reference_are_those_of_the_local_engine(
+    condition: str, spark: SparkSession
+) -> None:
+    documents = clumps(24, 90)
+    table = table_of(documents)
+    asked = {"id": "id", "fields": fields_of(condition), "accept": condition, "shingle": "words:1"}
+    local = nk.dedup(table.slice(0, 40), against=table.slice(40), **asked)
+    frames = [
+        spark.createDataFrame(rows, SCHEMA)
+        for rows in (rows_for_spark(documents)[:40], rows_for_spark(documents)[40:])
+    ]
+    with nks.dedup(frames[0], against=frames[1], **asked) as result:
+        clusters = result.clusters.toArrow()
+    assert rows_of(clusters) == rows_of(local.clusters.arrow)
+    assert {"reference", "this run"} <= set(clusters["matched_in"].to_pylist())
+
+
 @pytest.mark.full
-def test_files_are_compared_over_spark_too(tmp_path: Path, spark: SparkSession) -> None:
-    condition = "title and (image or tags)"
+@pytest.mark.parametrize("has_reference", [False, True])
+def test_files_are_compared_over_spark_too(
+    has_reference: bool, tmp_path: Path, spark: SparkSession
+) -> None:
+    condition = "title and tags or image"
     source = tmp_path / "docs.parquet"
-    pq.write_table(table_of(clumps(22, 60)), source)
+    table = table_of(clumps(22, 90))
+    pq.write_table(table.slice(0, 50), source)
     given = ["dedup", str(source), *options_of(condition)]
+    if has_reference:
+        pq.write_table(table.slice(50), tmp_path / "old.parquet")
+        given += ["--against", str(tmp_path / "old.parquet")]
     assert run([*given, "--engine", "spark", "--out", str(tmp_path / "spark")]) == 0
     assert run([*given, "--out", str(tmp_path / "local")]) == 0
     over_spark = pq.read_table(tmp_path / "spark" / "clusters.parquet")
     local = pq.read_table(tmp_path / "local" / "clusters.parquet")
     assert rows_of(over_spark) == rows_of(local)
+    if has_reference:
+        assert {"reference", "this run"} <= set(local["matched_in"].to_pylist())
 
 
 def test_growth_and_parts_are_refused(spark: SparkSession) -> None:
