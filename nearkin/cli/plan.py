@@ -125,6 +125,14 @@ class WorkloadOptions:
             rich_help_panel=RUN,
         ),
     ] = True
+    passages: Annotated[
+        int | None,
+        typer.Option(
+            help="Smallest number of words of a passage that an index finds (engine index).",
+            metavar="N",
+            rich_help_panel=RUN,
+        ),
+    ] = None
     vector_dimensions: Annotated[
         int | None,
         typer.Option(
@@ -226,6 +234,7 @@ class WorkloadOptions:
             gb_month_price=self.gb_month_price,
             store=self.store,
             store_text=self.store_text,
+            passages=self.passages,
             vector_dimensions=self.vector_dimensions,
             vector_threshold=self.vector_threshold,
         )

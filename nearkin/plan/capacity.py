@@ -36,6 +36,7 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import ROUNDS
 from nearkin.spec import IDF_JACCARD, MAX_DIMENSIONS, Spec
 from nearkin.suggestions import did_you_mean
+from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS
 
 ENGINES = ("local", "spark", "index")
 SECONDS_PER_YEAR = 365.25 * 86400
@@ -78,6 +79,11 @@ MAX_COMPARED = 100
 MAX_REPRESENTATIVES = 1000
 """The number of representatives of a bucket above which an index is slow."""
 
+BYTES_PER_WORD = 6
+"""The size of a word with a space, in bytes, approximately."""
+FINGERPRINTS_PER_PASSAGE = 4
+"""The number of fingerprints that are stored for as many words as the smallest passage has."""
+
 
 class WorkloadKeywords(TypedDict, total=False):
     """The requirements that `plan` takes by keyword. `Workload` documents them."""
@@ -105,6 +111,7 @@ class WorkloadKeywords(TypedDict, total=False):
     gb_month_price: float | None
     store: str
     store_text: bool
+    passages: int | None
     vector_dimensions: int | None
     vector_threshold: float
 
@@ -143,6 +150,8 @@ class Workload:
         store: Store of an index: `memory`, `sqlite`, `redis`, `postgres` or `aerospike` (engine
             `index`).
         store_text: True if an index of texts stores them.
+        passages: Smallest number of words of a passage that an index of texts finds, or None if it
+            stores no fingerprints.
         vector_dimensions: Length of the vectors that texts have besides, or None (engine `index`).
         vector_threshold: Smallest cosine of these vectors at which documents are near-duplicates.
     """
@@ -171,6 +180,7 @@ class Workload:
     gb_month_price: float | None = None
     store: str = "memory"
     store_text: bool = True
+    passages: int | None = None
     vector_dimensions: int | None = None
     vector_threshold: float = 0.95
 
@@ -224,6 +234,7 @@ class Workload:
                 f"{name_setting('engine', 'index')}"
             )
         self._check_vectors()
+        self._check_passages()
         for name in ("core_hour_price", "gb_month_price"):
             value = getattr(self, name)
             if value is not None and value < 0:
@@ -264,6 +275,21 @@ class Workload:
             raise UsageError(
                 f"{name_setting('vector_threshold', self.vector_threshold)} is out of range; it "
                 "must be above 0 and at most 1"
+            )
+
+    def _check_passages(self) -> None:
+        """Checks the smallest number of words of a passage."""
+        if self.passages is None:
+            return
+        setting = name_setting("passages", self.passages)
+        if self.engine != "index" or not self.store_text or self.vector_dimensions is not None:
+            raise UsageError(
+                f"{setting} is for an index that stores texts, without vectors; set "
+                f"{name_setting('engine', 'index')}, or leave it out"
+            )
+        if not LEAST_TOKENS <= self.passages <= MOST_TOKENS:
+            raise UsageError(
+                f"{setting} is out of range; it must be {LEAST_TOKENS} to {MOST_TOKENS:,}"
             )
 
     def _require_finite(self) -> None:
@@ -939,6 +965,8 @@ class _PlanBuilder:
         )
         if work.vector_dimensions is not None:
             shape = self._add_vectors(shape, content, work.vector_dimensions)
+        if work.passages is not None:
+            shape = self._add_passages(shape, spec, work.passages)
         size = INDEX_SIZES[work.store](shape)
         kept = "text" if has_texts else "payload"
         formula = (
@@ -1065,6 +1093,33 @@ class _PlanBuilder:
             keys=shape.keys + keys,
             buckets=shape.buckets + places * -math.expm1(-postings / places),
         )
+
+    def _add_passages(self, shape: IndexShape, spec: Spec, least: int) -> IndexShape:
+        """Returns the shape of an index that has the fingerprints of all of its texts.
+
+        Args:
+            shape: Shape without them.
+            spec: Spec of the signatures.
+            least: Smallest number of words of a passage.
+
+        Raises:
+            UsageError: If the documents are vectors.
+        """
+        if spec.unit == "vector":
+            raise UsageError(
+                f"{name_setting('passages', least)} is for texts, and these documents are vectors; "
+                "leave it out"
+            )
+        words = self.workload.document_bytes / BYTES_PER_WORD
+        own = FINGERPRINTS_PER_PASSAGE * words / least if words >= least else 0.0
+        formula = (
+            f"documents · {FINGERPRINTS_PER_PASSAGE} · words / {least}, with {BYTES_PER_WORD} "
+            "bytes a word"
+        )
+        postings = self.add_line(
+            "index", "postings of passages", shape.documents * own, "", formula
+        )
+        return replace(shape, fingerprints=postings, buckets=shape.buckets + postings)
 
     def _payload_bytes(self, spec: Spec) -> float:
         """Returns the size of what exact comparison needs of a document."""

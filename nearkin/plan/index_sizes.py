@@ -32,6 +32,7 @@ class IndexShape:
         member_content: Size of the text or payload of another document, in bytes.
         keys: Number of postings of a representative.
         buckets: Number of buckets that are not empty.
+        fingerprints: Number of postings of fingerprints of passages, of all documents.
     """
 
     documents: int
@@ -40,6 +41,7 @@ class IndexShape:
     member_content: float
     keys: int
     buckets: float
+    fingerprints: float = 0.0
 
     @property
     def members(self) -> int:
@@ -47,9 +49,9 @@ class IndexShape:
         return self.documents - self.representatives
 
     @property
-    def postings(self) -> int:
+    def postings(self) -> float:
         """The number of postings."""
-        return self.representatives * self.keys
+        return self.representatives * self.keys + self.fingerprints
 
 
 @dataclass(frozen=True)

@@ -296,3 +296,23 @@ def test_vectors_beside_texts_are_planned_for_an_index_only() -> None:
     advice = "plan it as a run of its own.*engine='local' measure='cosine' dimensions=8"
     with pytest.raises(UsageError, match=advice):
         Workload(10, vector_dimensions=8)
+
+
+def test_fingerprints_of_passages_are_planned() -> None:
+    rng = np.random.default_rng(4)
+    texts = [" ".join(f"{word:05}" for word in rng.integers(0, 99_999, 250)) for _ in range(100)]
+    with nk.Index.open("memory://", passages=50) as index, nk.Index.open("memory://") as without:
+        for opened in (index, without):
+            opened.upsert_many("s", texts)
+        stored = index.counts()["postings"] - without.counts()["postings"]
+    workload = Workload(100, engine="index", text_bytes=1500, passages=50)
+    planned = {line.name: line.value for line in plan(workload).lines}["postings of passages"]
+    assert 1 / FACTOR < planned / stored < FACTOR
+
+
+def test_passages_are_planned_for_an_index_of_texts_only() -> None:
+    for fields in ({"engine": "local"}, {"store_text": False}, {"vector_dimensions": 8}):
+        with pytest.raises(UsageError, match="passages=50 is for an index that stores texts"):
+            Workload(10, passages=50, **{"engine": "index", **fields})  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="passages=1 is out of range"):
+        Workload(10, engine="index", passages=1)
