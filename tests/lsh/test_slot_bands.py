@@ -12,7 +12,7 @@ from nearkin.lsh.curve import (
 from nearkin.lsh.slot_bands import fixed_banding, solve_banding
 
 
-@pytest.mark.parametrize("k", [8, 64, 128, 256, 1024])
+@pytest.mark.parametrize("k", [8, 64, 128, 256, pytest.param(1024, marks=pytest.mark.full)])
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0])
 @pytest.mark.parametrize("recall", [0.5, 0.9, 0.95])
 def test_solved_banding_reaches_recall_with_fewest_candidates(
