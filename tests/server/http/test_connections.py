@@ -71,20 +71,24 @@ HALVES = {
 }
 
 
-@pytest.mark.parametrize("name", HALVES)
-def test_incomplete_head_is_closed(port: int, name: str) -> None:
-    with connect(port) as connection:
-        connection.sendall(HALVES[name])
-        assert read_until_closed(connection) == b""
+def test_incomplete_heads_are_closed(port: int) -> None:
+    with ExitStack() as stack:
+        connections = {name: stack.enter_context(connect(port)) for name in HALVES}
+        for name, connection in connections.items():
+            connection.sendall(HALVES[name])
+        for name, connection in connections.items():
+            assert read_until_closed(connection) == b"", name
 
 
-@pytest.mark.parametrize("second", [b"\r\n", b"GET /"])
-def test_incomplete_second_head_is_closed(port: int, second: bytes) -> None:
-    with connect(port) as connection:
-        connection.sendall(GET)
-        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        connection.sendall(second)
-        assert b"HTTP/1.1" not in read_until_closed(connection)
+def test_incomplete_second_heads_are_closed(port: int) -> None:
+    with ExitStack() as stack:
+        connections = {half: stack.enter_context(connect(port)) for half in (b"\r\n", b"GET /")}
+        for half, connection in connections.items():
+            connection.sendall(GET)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            connection.sendall(half)
+        for half, connection in connections.items():
+            assert b"HTTP/1.1" not in read_until_closed(connection), half
 
 
 def test_slow_head_is_closed(port: int) -> None:
@@ -176,21 +180,16 @@ def test_connections_of_one_address_are_limited(port: int) -> None:
     wait_until(lambda: is_served(port), "closed connections are not counted any more")
 
 
-def test_number_of_connections_is_limited(tmp_path: Path) -> None:
+def test_number_of_connections_is_limited(short: int) -> None:
     """The limit holds for all addresses together, those of proxies included."""
-    own = free_port()
-    process = start_serving(tmp_path, own, "--connections", str(CONNECTIONS))
-    try:
-        with ExitStack() as stack:
-            for _ in range(CONNECTIONS):
-                connection = stack.enter_context(connect(own))
-                connection.sendall(GET)
-                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
-            assert not is_served(own)
-        wait_until(lambda: is_served(own), "closed connections are not counted any more")
-    finally:
-        process.terminate()
-        process.wait(60)
+    wait_until(lambda: is_served(short), "earlier connections are not counted any more")
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            connection = stack.enter_context(connect(short))
+            connection.sendall(GET)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        assert not is_served(short)
+    wait_until(lambda: is_served(short), "closed connections are not counted any more")
 
 
 def test_connection_is_closed_if_client_does_not_read(port: int) -> None:
@@ -232,11 +231,14 @@ UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A server that accepts only short requests."""
+    """A server that accepts only short requests, and few connections from all addresses.
+
+    This machine is a proxy for it, so the limit of an address does not hold.
+    """
     number = free_port()
-    process = start_serving(
-        tmp_path_factory.mktemp("short"), number, "--timeout", "2", "--max-body", "100000"
-    )
+    bounds = {"timeout": "2", "max-body": "100000", "connections": str(CONNECTIONS)}
+    flags = [part for name, value in bounds.items() for part in (f"--{name}", value)]
+    process = start_serving(tmp_path_factory.mktemp("short"), number, *flags)
     yield number
     process.terminate()
     process.wait(60)
