@@ -46,13 +46,14 @@ LONGEST_MESSAGE = 1 << 20
 
 
 def serve(path: str) -> None:
-    """Runs commands until the process is ended. Returns at the end of each command, in its process.
+    """Runs commands until standard input ends. Returns at the end of each command, in its process.
 
     Args:
         path: The path of the socket.
     """
     from contextlib import suppress
     from importlib import import_module
+    from select import select
 
     for name in MODULES:
         import_module(name)
@@ -60,11 +61,13 @@ def serve(path: str) -> None:
     listener.bind(path)
     listener.listen()
     print("ready", flush=True)
-    while True:
+    # the end of standard input says that the program which started the server has ended
+    while listener in select([listener, sys.stdin], [], [])[0]:
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            return attend(connection)
+            attend(connection)
+            return
         connection.close()
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -86,7 +89,8 @@ def attend(connection: socket.socket) -> None:
     command = os.fork()
     if command == 0:
         connection.close()
-        return become(request, streams)
+        become(request, streams)
+        return
     for stream in streams:
         os.close(stream)
     connection.send(str(command).encode())

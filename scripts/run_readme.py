@@ -169,7 +169,9 @@ def prepared_commands(folder: Path) -> Iterator[Path | None]:
         line = f"exec '{sys.executable}' -IS '{SERVER}' '{socket}' {name} \"$@\""
         program.write_text(f"#!/bin/sh\n{condition} && {line}\nexec '{real}' \"$@\"\n", "utf-8")
         program.chmod(0o755)
-    with subprocess.Popen([sys.executable, SERVER, socket], stdout=subprocess.PIPE) as server:
+    with subprocess.Popen(
+        [sys.executable, SERVER, socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
         try:
             if server.stdout is None or not server.stdout.readline():
                 raise ChildProcessError("the server of prepared commands does not start")
