@@ -5,8 +5,9 @@ its work files.
 """
 
 import re
-from collections.abc import Iterable
-from itertools import combinations
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from itertools import accumulate, combinations
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,3 +63,36 @@ def write(path: str, pairs: Iterable[tuple[str, str]], candidates: int | None = 
     if candidates is not None:
         schema = schema.with_metadata({CANDIDATES: str(candidates)})
     pq.write_table(pa.table(columns, schema=schema), path)
+
+
+def write_spans(path: str, spans: Iterable[tuple[str, int, int]]) -> None:
+    """Writes spans of bytes of documents.
+
+    Args:
+        path: Path of the Parquet file.
+        spans: Id of the document, first byte, and byte after the last one, in any order.
+    """
+    rows = sorted(spans)
+    columns = {
+        "id": pa.array([row[0] for row in rows], pa.large_string()),
+        "start": pa.array([row[1] for row in rows], pa.int64()),
+        "end": pa.array([row[2] for row in rows], pa.int64()),
+    }
+    pq.write_table(pa.table(columns), path)
+
+
+def find_removed(original: bytes, left: bytes) -> Iterator[tuple[int, int]]:
+    """Yields the spans of a text that are not in what was left of it.
+
+    Args:
+        original: The text.
+        left: The text without some parts, in the same order.
+    """
+    if original == left:
+        return
+    matcher = SequenceMatcher(None, original.split(b" "), left.split(b" "), autojunk=False)
+    words = original.split(b" ")
+    starts = [0, *accumulate(len(word) + 1 for word in words)]
+    for kind, first, end, _, _ in matcher.get_opcodes():
+        if kind != "equal" and end > first:
+            yield starts[first], starts[end] - 1
