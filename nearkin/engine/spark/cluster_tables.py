@@ -174,7 +174,7 @@ class ClusterBuilder:
             rows = self.tables.keep(rows, "linkable")
             pairs = find_related_pairs(self.scorer.linkable_pairs, rows)
             related, pair_counts = self.tables.counted(pairs, "related")
-            rows = _with_outcomes(rows, related)
+            rows = with_outcomes(rows, related)
             by_kind["related"] = f.count(f.when(f.col("outcome") == OUTCOMES[RELATED_OUTCOME], 1))
             related_counts["related_pairs"] = pair_counts["rows"]
         if blocked is not None:
@@ -275,8 +275,10 @@ def find_related_pairs(pairs: DataFrame, clusters: DataFrame) -> DataFrame:
     return related.select("a", "b", *RELATED.names)
 
 
-def _with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
+def with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
     """Says of each document what it is: a duplicate, related to others, or new.
+
+    A document that a blocklist removed is none of them.
 
     Args:
         clusters: (doc, kind, and other columns) of each document.
@@ -286,7 +288,8 @@ def _with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
     rows = clusters.join(linked.withColumn("linked", f.lit(True)), "doc", "left")
     duplicates = [KINDS[kind] for kind in (EXACT, NEAR, SAME, FURTHER)]
     outcome = (
-        f.when(f.col("kind").isin(duplicates), OUTCOMES[SAME_OUTCOME])
+        f.when(f.col("kind") == KINDS[BLOCKED], f.lit(None))
+        .when(f.col("kind").isin(duplicates), OUTCOMES[SAME_OUTCOME])
         .when(f.col("linked"), OUTCOMES[RELATED_OUTCOME])
         .otherwise(OUTCOMES[NEW_OUTCOME])
     )

@@ -12,6 +12,7 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.engine.options import RunOptions
+from nearkin.engine.spark.cluster_tables import with_outcomes
 from nearkin.errors import UsageError
 from nearkin.spark.frames import require_supported
 from tests.engine.local.test_related_documents import FLAGS, WORDS, make_versions
@@ -21,6 +22,14 @@ from tests.engine.spark.conftest import ordered_pairs, rows_of
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
     return make_versions(11)
+
+
+def test_a_blocked_document_is_neither_the_same_nor_related_nor_new(spark: SparkSession) -> None:
+    kinds = ["unique", "unique", "near", "blocked"]
+    clusters = spark.createDataFrame(list(enumerate(kinds)), "doc long, kind string").coalesce(1)
+    related = spark.createDataFrame([(0, 3)], "a long, b long").coalesce(1)
+    rows = with_outcomes(clusters, related).collect()
+    assert {row.doc: row.outcome for row in rows} == {0: "related", 1: "new", 2: "same", 3: None}
 
 
 # the quick form relates fingerprints, in test_equality.py
