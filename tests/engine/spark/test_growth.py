@@ -91,7 +91,7 @@ def test_saved_run_with_equal_values_grows_to_a_run_over_all_documents(
     with nks.dedup(old, id="id", **options) as result:
         nks.save(result, folder)
     local = nk.dedup(table, id="id", **options)
-    with nks.dedup(new, id="id", against=folder, before=old, **options) as result:
+    with nks.dedup(new, id="id", extend=folder, before=old, **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
 
 
@@ -116,7 +116,7 @@ def test_run_that_cannot_be_continued_is_refused(
     with pytest.raises(UsageError, match="holds no signatures of a run"):
         nks.dedup(new, id="id", extend=f"{saved}/nowhere", before=old, **BANDED)
     with pytest.raises(
-        IncompatibleError, match=r"was made with threshold=0\.6, but the request has 0\.7"
+        IncompatibleError, match=r"was made with threshold=0\.6, but the request has threshold=0\.7"
     ):
         nks.dedup(new, id="id", extend=saved, before=old, **{**BANDED, "threshold": 0.7})
 
