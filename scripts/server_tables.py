@@ -141,13 +141,13 @@ BOUNDS = (
         what="seconds for a TLS handshake",
         default="head_timeout",
         beyond="closed",
-        test="test_incomplete_handshake_is_closed",
+        test="test_incomplete_handshakes_are_closed",
     ),
     Bound(
         what="seconds for the head of a request",
         default="head_timeout",
         beyond="closed",
-        test="test_incomplete_head_is_closed",
+        test="test_incomplete_heads_are_closed",
     ),
     Bound(
         what="requests that wait on one connection",
