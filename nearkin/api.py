@@ -1042,4 +1042,6 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_FILE
     with disk_errors(target.parent):
         write_page(target, render_page(report_data), mode)
+        # The umask has removed permissions of the earlier page.
+        target.chmod(mode)
     return target

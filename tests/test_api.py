@@ -224,7 +224,11 @@ def test_report_is_private_and_replaced_as_a_whole(
     page = nk.report(result, tmp_path / "page.html")
     assert page.stat().st_mode & 0o777 == 0o600
     page.chmod(0o640)
-    before = nk.report(result, page).read_bytes()
+    previous = os.umask(0o077)
+    try:
+        before = nk.report(result, page).read_bytes()
+    finally:
+        os.umask(previous)
     assert page.stat().st_mode & 0o777 == 0o640
     with pytest.raises(nk.UsageError, match="no such folder"):
         nk.report(result, tmp_path / "missing" / "page.html")
