@@ -198,8 +198,8 @@ def test_kernels_pass_bounds_checking() -> None:
     suites += ["engine/local/test_containment.py", "lab/test_hashlab.py", "signatures"]
     suites += ["index/stores/test_bucket_table.py", "winnowing/test_kernels.py"]
     suites += ["decontamination/test_run.py"]
-    # Commands, statistics over many draws, all of Unicode, faults of files, and columns of dates,
-    # by the same kernels as the others.
+    # Commands, statistics over many draws, all of Unicode, faults of files, columns of dates, and
+    # large inputs, by the same kernels as the others.
     left_out = (
         "command",
         "match_random_hashing",
@@ -211,6 +211,8 @@ def test_kernels_pass_bounds_checking() -> None:
         "threads",
         "mutated",
         "test_keep_types",
+        "hot_buckets",
+        "test_thresholds",
     )
     line = [
         sys.executable,
