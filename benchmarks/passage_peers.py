@@ -62,10 +62,10 @@ PEERS = (
     ),
 )
 NOT_INSTALLED = (
-    "Not measured: the substring command of text-dedup 0.4.0 calls programs of another repository, "
-    "which are built with cargo; bff and decon are Rust programs that no package registry of "
-    "Python has; the line command of text-dedup compares whole lines, and these documents have "
-    "one line."
+    "Not measured: the substring command of text-dedup 0.4.0 calls Rust programs of another "
+    "repository, and bff and decon (github.com/allenai) are Rust programs, all of which are built "
+    "with cargo; the packages bff and decon on PyPI are other programs; the line command of "
+    "text-dedup compares whole lines, and these documents have one line."
 )
 
 
@@ -274,4 +274,4 @@ def _measure(
 
 
 if __name__ == "__main__":
-    main(__doc__, [passage_peers_table], RECORD, PAGE)
+    main(__doc__, [passage_peers_table], RECORD, PAGE, machine_mark="passage_peers_machine")

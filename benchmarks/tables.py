@@ -27,16 +27,23 @@ class Table(NamedTuple):
         return f"{self.note}\n\n" + "\n".join(lines) + "\n"
 
 
-def write_page(path: Path, tables: Sequence[Table], where: str) -> None:
+def write_page(
+    path: Path, tables: Sequence[Table], where: str, machine_mark: str = "machine"
+) -> None:
     """Writes tables between their marks in a page.
 
     Args:
         path: The page.
         tables: Tables to write. Tables without marks in the page are skipped.
         where: Description of the machine, which is written between its own marks.
+        machine_mark: Name of the marks of the machine. Records of different machines on one page
+            have different ones.
     """
     page = path.read_text("utf-8")
-    for name, text in (*((table.name, table.markdown()) for table in tables), ("machine", where)):
+    for name, text in (
+        *((table.name, table.markdown()) for table in tables),
+        (machine_mark, where),
+    ):
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         if begin not in page:
             continue
@@ -47,7 +54,11 @@ def write_page(path: Path, tables: Sequence[Table], where: str) -> None:
 
 
 def main(
-    about: str | None, makers: Sequence[Callable[[bool], Table]], record: Path, *pages: Path
+    about: str | None,
+    makers: Sequence[Callable[[bool], Table]],
+    record: Path,
+    *pages: Path,
+    machine_mark: str = "machine",
 ) -> None:
     """Runs the command line of a script that measures tables.
 
@@ -56,6 +67,7 @@ def main(
         makers: Functions that measure a table, with full or quick sizes.
         record: JSON file of all measured tables.
         *pages: Pages that show the tables.
+        machine_mark: Name of the marks of the machine in the pages.
     """
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -79,4 +91,4 @@ def main(
         facts = {"machine": describe_machine(), "tables": list({**old, **made}.values())}
         record.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
         for page in pages:
-            write_page(page, measured, describe(describe_machine()))
+            write_page(page, measured, describe(describe_machine()), machine_mark)
