@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -372,7 +372,7 @@ def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[
         if decision.by is not None:
             body["by"] = decision.by
         if decision.at is not None:
-            body["at"] = decision.at.isoformat()
+            body["at"] = decision.at.astimezone(UTC).isoformat()
         bodies.append(body)
     path = path_in_scope(scope, "decisions")
     for start in range(0, len(bodies), DECISIONS_AT_ONCE):

@@ -12,6 +12,9 @@ from nearkin.errors import UsageError
 
 LISTED_IDS = 10
 """The number of ids of a chain of decisions that a message lists."""
+EARLIEST_TIME = datetime(1, 1, 2, tzinfo=UTC)
+LATEST_TIME = datetime(9999, 12, 30, tzinfo=UTC)
+"""The range of times of decisions. All of them exist in every time zone."""
 
 
 class Verdict(StrEnum):
@@ -54,6 +57,11 @@ class Decision:
                 f"the time {self.at.isoformat()} of the decision about {self.id_a!r} and "
                 f"{self.id_b!r} has no time zone; add Z or an offset, for example "
                 "2026-05-01T10:30:00Z"
+            )
+        if self.at is not None and not EARLIEST_TIME <= self.at <= LATEST_TIME:
+            raise UsageError(
+                f"the time {self.at.isoformat()} of the decision about {self.id_a!r} and "
+                f"{self.id_b!r} is out of range; give the time of the decision, or none"
             )
 
     @property
@@ -118,6 +126,9 @@ class Decisions:
 
         Args:
             decision: A decision that is made now.
+
+        Raises:
+            UsageError: If no time is later.
         """
         if decision.at is not None:
             return decision

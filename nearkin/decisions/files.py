@@ -263,7 +263,14 @@ def _read_parquet(path: Path) -> Iterator[_Row]:
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())[:120]
         raise UsageError(f"{path} is not a parquet file ({reason})") from error
-    rows = table.select([name for name in COLUMNS if name in table.column_names]).to_pylist()
+    try:
+        rows = table.select([name for name in COLUMNS if name in table.column_names]).to_pylist()
+    except (ArithmeticError, LookupError, ValueError, pa.ArrowException) as error:
+        # times beyond those of Python, unknown time zones, and texts that are not UTF-8
+        raise UsageError(
+            f"{path} has a value that cannot be read ({error}); correct its columns "
+            f"{', '.join(COLUMNS)}"
+        ) from error
     for number, values in enumerate(rows, 1):
         yield _Row(f"row {number} of {path}", values)
 

@@ -50,15 +50,19 @@ class DecisionSteps:
 
     def add(self, scope: str, decisions: "Sequence[Decision]") -> int:
         """Stores decisions and follows them, as `Index.decide` does."""
+        from nearkin.decisions import Decisions
+
         session = self._session
         if session.follow:
             session.scope_names.require(require_scope(scope))
         for decision in decisions:
             _require_storable(decision)
+        # verdicts of which neither is later are refused before times are added to them
+        requested = Decisions.resolve(decisions, "the request")
         stored = self.read(scope)
         timed = [
             stored.with_time(decision)
-            for decision in decisions
+            for decision in requested
             if not _repeats(decision, stored.of_pairs.get(decision.pair))
         ]
         written = 0
@@ -66,7 +70,7 @@ class DecisionSteps:
             written += portion
         if decisions:
             self._fence()
-            self.follow(scope, [decision.pair for decision in decisions])
+            self.follow(scope, list(requested.of_pairs))
         return written
 
     def _merge(
@@ -76,10 +80,10 @@ class DecisionSteps:
 
         Args:
             scope: Scope of the documents.
-            decisions: Decisions with their times.
+            decisions: Decisions with their times, at most one about each pair.
 
         Raises:
-            UsageError: If decisions contradict each other, or there are too many.
+            UsageError: If decisions contradict stored ones, or there are too many.
         """
         from nearkin.decisions import Decisions
 
@@ -89,8 +93,8 @@ class DecisionSteps:
         source = f"the scope {scope!r}"
         new = [
             decision
-            for pair, decision in Decisions.resolve(decisions, "the request").of_pairs.items()
-            if _replaces(decision, stored.of_pairs.get(pair))
+            for decision in decisions
+            if _replaces(decision, stored.of_pairs.get(decision.pair))
         ]
         merged = Decisions({**stored.of_pairs, **{decision.pair: decision for decision in new}})
         if len(merged) > MAX_DECISIONS:

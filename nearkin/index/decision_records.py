@@ -9,7 +9,7 @@ were written since it read them.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.index.changes import Changes, KeyedEntry
@@ -141,7 +141,7 @@ def _format_text(scope: str, decision: "Decision") -> str:
         "id_b": second,
         "decision": str(decision.verdict),
         "by": decision.by,
-        "at": decision.at.isoformat(timespec="microseconds"),
+        "at": decision.at.astimezone(UTC).isoformat(timespec="microseconds"),
     }
     return json.dumps(values)
 

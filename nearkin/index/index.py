@@ -324,7 +324,8 @@ class Index(IndexReader):
         Args:
             scope: Scope of the documents.
             decisions: Decisions about pairs of ids, which need not be stored. Of two about a pair,
-                the later one counts. One without a time gets the current one.
+                the later one counts, and they must agree if one of them has no time. A decision
+                without a time gets the current one.
 
         Returns:
             The number of decisions that were not stored before.

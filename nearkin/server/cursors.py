@@ -16,8 +16,11 @@ import orjson
 from nearkin.server.http.problems import ProblemError
 
 CHECKSUM_BYTES = 8
-MAX_CURSOR_LENGTH = 4096
-"""Maximum number of characters of a cursor. The longest id results in about 1,500 characters."""
+MAX_CURSOR_LENGTH = 1 << 15
+"""Maximum number of characters of a cursor.
+
+Two ids of 1,024 bytes result in up to 16,400 characters, because JSON escapes some of theirs.
+"""
 FIRST_PAGE = "0"
 """The cursor of the first page."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nearkin.decisions import Decision, Decisions, Verdict
+from nearkin.decisions.decision import LATEST_TIME
 from nearkin.errors import UsageError
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -45,6 +46,22 @@ def test_times_of_different_zones_are_compared_as_instants() -> None:
     earlier = Decision("a", "b", Verdict.SAME, at=datetime.fromisoformat("2026-05-01T23:00+09:00"))
     later = Decision("a", "b", Verdict.DIFFERENT, at=datetime.fromisoformat("2026-05-01T15:00Z"))
     assert Decisions.resolve([later, earlier]).different == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "9999-12-31T23:59:59.999999Z",
+        "9999-12-30T00:00:00-14:00",
+        "0001-01-01T00:00:00+14:00",
+    ],
+)
+def test_times_beyond_those_of_all_zones_are_refused(at: str) -> None:
+    with pytest.raises(UsageError, match="is out of range"):
+        Decision("a", "b", Verdict.SAME, at=datetime.fromisoformat(at))
+    latest = Decisions.resolve([Decision("a", "b", Verdict.SAME, at=LATEST_TIME)])
+    with pytest.raises(UsageError, match="is out of range"):
+        latest.with_time(Decision("a", "b", Verdict.DIFFERENT))
 
 
 def test_chain_of_same_pairs_that_joins_a_different_pair_is_named() -> None:

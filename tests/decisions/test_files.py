@@ -110,6 +110,22 @@ def test_files_that_are_not_decisions_are_refused(
         read_decisions(path)
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        pa.array([1 << 62], pa.timestamp("us", "UTC")),
+        pa.array([-(10**14)], pa.timestamp("s", "UTC")),
+        pa.array([10**15], pa.timestamp("us", "Mars/Olympus")),
+    ],
+    ids=["late", "early", "zone"],
+)
+def test_times_that_python_cannot_express_are_refused(tmp_path: Path, at: pa.Array) -> None:
+    path = tmp_path / "d.parquet"
+    pq.write_table(pa.table({"id_a": ["a"], "id_b": ["b"], "decision": ["same"], "at": at}), path)
+    with pytest.raises(UsageError, match="has a value that cannot be read"):
+        read_decisions(path)
+
+
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         read_decisions(tmp_path / "absent.jsonl")

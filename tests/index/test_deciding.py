@@ -158,6 +158,32 @@ def test_contradictory_decisions_are_refused_and_nothing_is_stored() -> None:
             index.decide(SCOPE, [Decision(*stored.pair, DIFFERENT, at=stored.at)])
 
 
+@pytest.mark.parametrize("stored", [SAME, DIFFERENT, None])
+@pytest.mark.parametrize("first", [SAME, DIFFERENT])
+@pytest.mark.parametrize("at", [None, datetime(2026, 5, 1, tzinfo=UTC)])
+def test_verdicts_of_one_call_of_which_neither_is_later_are_refused(
+    stored: Verdict | None, first: Verdict, at: datetime | None
+) -> None:
+    second = DIFFERENT if first == SAME else SAME
+    with open_index() as index:
+        if stored is not None:
+            index.decide(SCOPE, [Decision("a", "b", stored)])
+        before = index.decisions(SCOPE)
+        with pytest.raises(UsageError, match="neither is later"):
+            index.decide(SCOPE, [Decision("a", "b", first, at=at), Decision("b", "a", second)])
+        assert index.decisions(SCOPE) == before
+
+
+def test_times_are_stored_in_utc() -> None:
+    at = datetime.fromisoformat("2026-05-01T12:00:00+02:00:30")
+    with open_index() as index:
+        index.decide(SCOPE, [Decision("a", "b", SAME, at=at)])
+        (stored,) = index.decisions(SCOPE)
+        assert stored.at is not None
+        assert stored.at.isoformat() == "2026-05-01T09:59:30+00:00"
+        assert index.decide(SCOPE, [Decision("a", "b", SAME, at=at)]) == 0
+
+
 def test_too_many_decisions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deciding, "MAX_DECISIONS", 3)
     monkeypatch.setattr(deciding, "DECISIONS_AT_ONCE", 2)

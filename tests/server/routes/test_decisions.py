@@ -120,6 +120,12 @@ def test_pages_list_each_decision_once(client: TestClient) -> None:
     assert (other.status_code, other.json()["field"]) == (422, "/cursor")
 
 
+def test_pages_end_at_pairs_of_the_longest_ids(client: TestClient) -> None:
+    new = [{"id_a": '"' * 1024, "id_b": "\\" * 1023 + end, "decision": "same"} for end in "ab"]
+    assert decide(client, *new).json() == {"stored": 2}
+    assert len(listed(client, limit=1)) == 2
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
