@@ -37,6 +37,7 @@ from nearkin.measures import Measure
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.threads import ordered_map
+from nearkin.spec import HAMMING
 
 AGAINST = "against"
 """The folder of a work folder that holds the sketched documents of references."""
@@ -374,7 +375,7 @@ class _ReferenceComparison:
                 (ours.selected, theirs.selected),
             ),
         )
-        if bandings is not None and len(bandings) > 1:
+        if bandings is not None and pairs_run.options.bands is None:
             # Bands of signs depend on the number of documents. Those by which the documents were
             # selected find the pairs, so that no pair must agree in two layouts.
             pairs_run.bandings = bandings
@@ -509,7 +510,8 @@ def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None)
         bandings: Bands by which the documents were selected, or None if all of them are compared.
     """
     options = replace(options, across=SIDE, block_by=None, keep=DEFAULT_ORDER)
-    if bandings is None or len(bandings) > 1:
+    if bandings is None or len(bandings) > 1 or options.spec.measure == HAMMING:
+        # the bands of fingerprints follow from their distance, so that none can be given
         return options
     return replace(options, bands=bandings[0].bands, rows=bandings[0].rows, tables=1)
 

@@ -1,3 +1,4 @@
+import random
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,36 @@ def test_copies_in_the_reference_are_removed_by_every_measure(options: dict[str,
     for copy in copies:
         row = rows[copy["id"]]
         assert (row["kept"], row["matched_in"], row["kind"]) == (False, "reference", "exact")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"fingerprint": "image", "distance": 4}, {"fields": ["image:hamming<=4"]}],
+    ids=["fingerprint", "field"],
+)
+@pytest.mark.parametrize("small_corpus", [0, 10_000])
+def test_fingerprints_of_large_corpora_are_compared_with_a_reference(
+    options: dict[str, Any], small_corpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", small_corpus)
+    monkeypatch.setattr(reference, "SMALL_CORPUS", small_corpus)
+    draw = random.Random(1)
+    old = [draw.getrandbits(64) for _ in range(60)]
+    new = [draw.choice(old) for _ in range(60)]
+    for number in range(len(new)):
+        for bit in draw.sample(range(64), number % 8):
+            new[number] ^= 1 << bit
+
+    def table(letter: str, images: list[int]) -> pa.Table:
+        ids = [f"{letter}{number}" for number in range(len(images))]
+        return pa.table({"id": ids, "image": pa.array(images, pa.uint64())})
+
+    found = nk.dedup(
+        table("n", new), id="id", against=table("o", old), only_against=True, **options
+    )
+    similar = [any((image ^ other).bit_count() <= 4 for other in old) for image in new]
+    assert found.kept.tolist() == [not is_similar for is_similar in similar]
+    assert 20 < sum(similar) < 50
 
 
 def test_vectors_are_held_against_vectors() -> None:
