@@ -6,7 +6,8 @@ from nearkin.server.cursors import FIRST_PAGE, MAX_CURSOR_LENGTH, decode_cursor,
 from nearkin.server.http.problems import ProblemError
 
 LISTING = ("clusters", "shop", "size")
-POSITIONS = [[3, "one"], [], ['é\x00\\"'], [None, 2.5, True], ["x" * 1024], ["\x01" * 1024, '"' * 1024]]
+LONGEST = ["\x01" * 1024, '"' * 1024]
+POSITIONS = [[3, "one"], [], ['é\x00\\"'], [None, 2.5, True], ["x" * 1024], LONGEST]
 
 
 @pytest.mark.parametrize("position", POSITIONS, ids=lambda position: repr(position)[:20])
