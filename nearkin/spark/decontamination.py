@@ -189,19 +189,20 @@ def decontaminate(
         kept = _apply_action(documents, own_id, columns, contamination_tables, searched)
         warnings = tuple(contamination_tables.warnings)
         log_warnings(warnings)
+        result = SparkDecontamination(
+            hits=to_frame(spark, contamination_tables.hit_batches(), CONTAMINATIONS),
+            items=spark.createDataFrame(contamination_tables.items),
+            suites=spark.createDataFrame(contamination_tables.suites),
+            documents=to_frame(spark, contamination_tables.document_batches(), CONTAMINATED),
+            kept=kept,
+            cuts=found.cut_parts(),
+            rejected=scanned.rejected_rows.select(rejected_id, "reason", "raw"),
+            statistics=contamination_tables.counts(),
+            warnings=warnings,
+            _tables=tables,
+        )
         on_failure.pop_all()
-    return SparkDecontamination(
-        hits=to_frame(spark, contamination_tables.hit_batches(), CONTAMINATIONS),
-        items=spark.createDataFrame(contamination_tables.items),
-        suites=spark.createDataFrame(contamination_tables.suites),
-        documents=to_frame(spark, contamination_tables.document_batches(), CONTAMINATED),
-        kept=kept,
-        cuts=found.cut_parts(),
-        rejected=scanned.rejected_rows.select(rejected_id, "reason", "raw"),
-        statistics=contamination_tables.counts(),
-        warnings=warnings,
-        _tables=tables,
-    )
+    return result
 
 
 def _require_new_columns(frame: DataFrame, names: Sequence[str]) -> None:
@@ -276,4 +277,6 @@ def to_frame(
         batches: The batches.
         schema: Their schema.
     """
-    return spark.createDataFrame(pa.Table.from_batches(batches, schema))
+    # PySpark cannot convert lists of a table without batches.
+    empty = pa.RecordBatch.from_pylist([], schema)
+    return spark.createDataFrame(pa.Table.from_batches([empty, *batches], schema))
