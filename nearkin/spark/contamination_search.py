@@ -26,6 +26,7 @@ from nearkin.decontamination.tables import ContaminationTables
 from nearkin.engine.spark.arrow_columns import make_batch
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.sketching import FILE_SHIFT, Read, TaskRequest, read_files, read_rows
+from nearkin.engine.spark.sources import map_rows
 from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.packed_pairs import sorted_unique
 from nearkin.passages.cutting.run import NO_KEEPER, SPAN, CutBounds, remove_spans
@@ -274,7 +275,7 @@ class SparkSearch:
             reads_files: Whether they are files.
         """
         tasks = ScanTasks(self._request, reads_files, self._sent_index)
-        table = self._tables.keep(rows.mapInArrow(tasks.scan, SCANNED), "scanned")
+        table = self._tables.keep(map_rows(rows, tasks.scan, SCANNED), "scanned")
         facts = collect_facts(table, ScanFacts)
         file_counts = Counter[int]()
         for task in facts:

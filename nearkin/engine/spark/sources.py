@@ -1,9 +1,10 @@
 """The sources of documents: files, which tasks read themselves, or the rows of a DataFrame."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -15,6 +16,7 @@ from nearkin.engine.spark.rereading import Reread, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Sketching, TaskRequest
 
 FileRow: TypeAlias = tuple[int, str, str, str]
+RowFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 TASK_BYTES = 64 << 20
 """Approximate size of the files that a task reads, in bytes. Small files share a task."""
 
@@ -126,11 +128,12 @@ class FrameSource:
 
     def documents(self) -> DataFrame:
         """Returns the table that `Sketching` makes."""
-        return self._read(self.frame).mapInArrow(Sketching(self.request).rows, self.request.schema)
+        rows = self._read(self.frame)
+        return map_rows(rows, Sketching(self.request).rows, self.request.schema)
 
     def hashes(self, hashing: Hashing) -> DataFrame:
         """Returns HASHES of all documents."""
-        return self._read(self.frame).mapInArrow(hashing.rows, HASHES)
+        return map_rows(self._read(self.frame), hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
         """Reads some documents again.
@@ -148,10 +151,37 @@ class FrameSource:
             else self.frame.unionByName(self.before, allowMissingColumns=True)
         )
         matching = rows_again.join(wanted_ids, name == f.col(other)).drop(other)
-        return matching.mapInArrow(Reread(rows).frame, rows.schema)
+        return map_rows(matching, Reread(rows).frame, rows.schema)
 
     def _read(self, frame: DataFrame) -> DataFrame:
         return frame.select(*(f.col(quote_column(name)) for name in self.request.columns.all))
+
+
+@dataclass(frozen=True)
+class _NamedColumns:
+    """A function of batches that gives their columns the names that another function expects."""
+
+    names: list[str]
+    function: RowFunction
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.function(
+            pa.RecordBatch.from_arrays(batch.columns, self.names) for batch in batches
+        )
+
+
+def map_rows(rows: DataFrame, function: RowFunction, schema: str) -> DataFrame:
+    """Applies a function to the batches of a DataFrame whose columns can have any name.
+
+    `mapInArrow` takes a dot in the name of a column for the access to a field.
+
+    Args:
+        rows: Rows.
+        function: Function of the batches. A task calls it once.
+        schema: Columns of its results.
+    """
+    numbered = rows.toDF(*(f"column{number}" for number, _ in enumerate(rows.columns)))
+    return numbered.mapInArrow(_NamedColumns(rows.columns, function), schema)
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:

@@ -90,6 +90,19 @@ def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str, f
         ] == [{name: row[name] for name in ("id", "text", added)} for row in expected]
 
 
+def test_clean_rows_have_empty_tables(spark: SparkSession) -> None:
+    table = pa.table({"the.name": ["a", "b"], "the `body`": ["clean words", "more clean words"]})
+    names = {"id": "the.name", "text": "the `body`"}
+    local = nk.decontaminate(table, SUITES, **names, action="annotate")
+    frame = spark.createDataFrame(table.to_pandas())
+    with nks.decontaminate(frame, SUITES, **names, action="annotate") as result:
+        assert dict(result.statistics) == dict(local.statistics)
+        for name in ("hits", "items", "suites", "documents", "cuts"):
+            assert to_rows(getattr(result, name)) == getattr(local, name).to_pylist(), name
+        kept = [{**row, "contamination": []} for row in table.to_pylist()]
+        assert sorted(to_rows(result.kept), key=lambda row: str(row["the.name"])) == kept
+
+
 def test_a_hash_key_is_refused(spark: SparkSession) -> None:
     key = HashKey(bytes(16))
     frame = spark.createDataFrame(ROWS, SCHEMA)

@@ -20,8 +20,8 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
     """The clusters, and the rows that stay, are those of the local engine."""
     table = pa.table(
         {
-            "body": TEXTS,
-            "key": ["a", "b", "c"],
+            "the.body": TEXTS,
+            "the.key": ["a", "b", "c"],
             "text": ["2", "10", "3"],
             "id": ["x", "x", "y"],
             "wanted": ["p", "p", "q"],
@@ -32,8 +32,8 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
     )
     frame = spark.createDataFrame(table.to_pandas())
     options = {
-        "text": "body",
-        "id": "key",
+        "text": "the.body",
+        "id": "the.key",
         "keep": "text asc, wanted desc",
         "source": "id",
         "split": "sort",
@@ -43,7 +43,7 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
     with nks.dedup(frame, **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
         kept = result.kept.toArrow()
-        assert sorted(kept["key"].to_pylist()) == ["a", "c"]
+        assert sorted(kept["the.key"].to_pylist()) == ["a", "c"]
         assert kept.column_names == table.column_names
         with pytest.raises(UsageError, match="deduplicate again with related"):
             _ = result.related
