@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.formats.record_batches import (
     ColumnarFormat,
@@ -26,19 +27,23 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.lance_tables import open_dataset
 from nearkin.corpus.places import has_row_between
 from nearkin.corpus.table_versions import RUST_PLACE
+from nearkin.errors import UsageError
 
 FRAGMENT_BYTES = 64 << 20
 """The number of bytes of rows that are collected for a fragment of a copy."""
 BUFFER_BYTES = 32 << 20
 """The number of stored bytes that are read ahead."""
 
+SAMPLE_ROWS = 8
+"""The number of rows of a fragment whose size is measured before it is read."""
+
 
 class Lance(ColumnarFormat):
     """The format of Lance tables. Damage costs the rows from it on."""
 
     def schema(self, file: InputFile) -> pa.Schema:
-        """Returns the schema of a table."""
-        return open_dataset(file.path).schema
+        """Returns the schema of a table, in which blobs are bytes."""
+        return _read_schema(open_dataset(file.path))
 
     def count_rows(self, file: InputFile) -> int:
         """Returns the number of rows of a table."""
@@ -86,25 +91,102 @@ class Lance(ColumnarFormat):
         dataset = open_dataset(file.path)
         storage = str(dataset.data_storage_version)
         return TableWriter(
-            dataset.schema, lambda schema: _LanceWriter(target, storage, schema), columns.source
+            _read_schema(dataset),
+            lambda schema: _LanceWriter(target, storage, schema, _list_blob_fields(dataset)),
+            columns.source,
         )
+
+
+def _list_blob_fields(dataset: Any) -> list[pa.Field]:
+    """Returns the fields of blobs that are written as structs of bytes or URIs."""
+    from lance.blob import BlobType
+
+    return [field for field in dataset.schema if isinstance(field.type, BlobType)]
+
+
+def _contains_blobs(kind: pa.DataType) -> bool:
+    from lance.blob import BlobType
+
+    if isinstance(kind, BlobType):
+        return True
+    return any(_contains_blobs(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _read_schema(dataset: Any) -> pa.Schema:
+    """Returns the schema of the rows as they are read, in which blobs are bytes.
+
+    Raises:
+        UsageError: If a nested column has blobs.
+    """
+    from lance.blob import BlobType
+
+    schema = dataset.schema
+    for field in schema:
+        if _contains_blobs(field.type) and not isinstance(field.type, BlobType):
+            raise UsageError(
+                f"cannot read the Lance table {format_path(dataset.uri)}: the nested column "
+                f"{field.name!r} has blobs; give the other columns to the library, with "
+                "nk.dedup(lance.dataset(PATH).to_table(columns=[…]))"
+            )
+    for field in _list_blob_fields(dataset):
+        position = schema.get_field_index(field.name)
+        schema = schema.set(position, pa.field(field.name, pa.large_binary(), field.nullable))
+    return schema
+
+
+def _encode_blobs(values: pa.Array, field: pa.Field) -> pa.Array:
+    """Returns bytes as an array of blobs.
+
+    Args:
+        values: The bytes, large_binary (n,).
+        field: The field of the blobs, whose struct has the bytes and further members, which are
+            null.
+    """
+    members = [
+        values if member.name == "data" else pa.nulls(len(values), member.type)
+        for member in field.type.storage_type
+    ]
+    storage = pa.StructArray.from_arrays(
+        members, fields=list(field.type.storage_type), mask=values.is_null()
+    )
+    return pa.ExtensionArray.from_storage(field.type, storage)
 
 
 def _read_fragment(fragment: Any, names: list[str] | None) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a fragment that were not deleted.
 
+    Args:
+        fragment: The fragment.
+        names: The columns to read, or None for all.
+
     Raises:
         ValueError: If a part is damaged.
     """
     with _lance_errors():
+        # Lance decodes the rows of a batch at once, even with a bound of its bytes.
         yield from fragment.scanner(
             columns=names,
-            batch_size=BATCH_ROWS,
-            batch_size_bytes=BATCH_BYTES,
+            batch_size=_choose_batch_rows(fragment, names),
             batch_readahead=2,
             io_buffer_size=BUFFER_BYTES,
             blob_handling="all_binary",
         ).to_batches()
+
+
+def _choose_batch_rows(fragment: Any, names: list[str] | None) -> int:
+    """Returns the number of rows whose estimated size is that of a batch.
+
+    The estimate is the mean of the first rows or, for complete rows, that of the stored bytes if
+    it is larger.
+    """
+    first_rows = fragment.scanner(
+        columns=names, limit=SAMPLE_ROWS, batch_size=SAMPLE_ROWS, blob_handling="all_binary"
+    ).to_table()
+    row_bytes = first_rows.nbytes // max(len(first_rows), 1)
+    if names is None:
+        stored_bytes = sum(file.file_size_bytes or 0 for file in fragment.data_files())
+        row_bytes = max(row_bytes, stored_bytes // max(fragment.physical_rows, 1))
+    return min(max(BATCH_BYTES // max(row_bytes, 1), 1), BATCH_ROWS)
 
 
 @contextmanager
@@ -123,21 +205,30 @@ class _LanceWriter:
         target: The folder of the table, which is emptied.
         storage: The version of the format of data files.
         schema: The schema of the rows.
+        blob_fields: The fields of the columns of bytes that are written as blobs.
     """
 
-    def __init__(self, target: str, storage: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, target: str, storage: str, schema: pa.Schema, blob_fields: list[pa.Field]
+    ) -> None:
         # A repeated task of Spark writes the same copy again.
         if Path(target).exists():
             shutil.rmtree(target)
         self._target = target
         self._storage = storage
+        for field in blob_fields:
+            schema = schema.set(schema.get_field_index(field.name), field)
         self._schema = schema
+        self._blob_fields = blob_fields
         self._fragments: list[Any] = []
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows."""
+        for field in self._blob_fields:
+            position = batch.schema.get_field_index(field.name)
+            batch = batch.set_column(position, field, _encode_blobs(batch[position], field))
         self._batches.append(batch)
         self._bytes += batch.nbytes
         if self._bytes >= FRAGMENT_BYTES:
@@ -159,7 +250,7 @@ class _LanceWriter:
         self._batches = []
         self._bytes = 0
         if len(rows):
-            mode = "append" if self._fragments else "create"
+            # Lance warns about a missing table if data is appended before the first version.
             self._fragments += write_fragments(
-                rows, self._target, mode=mode, data_storage_version=self._storage
+                rows, self._target, mode="create", data_storage_version=self._storage
             )

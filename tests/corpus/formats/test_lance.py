@@ -6,7 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.formats import lance as lance_format
+from tests.cli.conftest import run
 from tests.corpus.formats.kept_copies import (
     deduplicate,
     deduplicate_to_lines,
@@ -75,3 +78,48 @@ def test_damaged_fragment_is_rejected_from_there_on(is_missing: bool, tmp_path: 
         data.write_bytes(bytes(data.stat().st_size))
     assert read_texts(path) == TEXTS[:3]
     assert "cannot be read from row 3" in read_reasons(path)[0]
+
+
+def test_kept_copy_has_blobs(tmp_path: Path) -> None:
+    blobs = [b"x" * i if i % 2 else None for i in range(len(TEXTS))]
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), lance.blob_field("page")])
+    rows = [pa.array(range(len(TEXTS))), pa.array(TEXTS), lance.blob_array(blobs)]
+    given = lance.write_dataset(
+        pa.table(rows, schema=schema), tmp_path / "a.lance", data_storage_version="2.2"
+    )
+    copy = lance.dataset(deduplicate(tmp_path / "a.lance", "--id", "id"))
+    assert copy.schema == given.schema
+    pages = copy.scanner(blob_handling="all_binary").to_table()["page"].to_pylist()
+    assert pages == [blobs[row] for row in copy.to_table(columns=["id"])["id"].to_pylist()]
+
+
+def test_blobs_in_a_struct_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    field = lance.blob_field("page")
+    pages = pa.StructArray.from_arrays([lance.blob_array([b"x"])], fields=[field])
+    schema = pa.schema([("text", pa.string()), pa.field("nested", pages.type)])
+    rows = pa.table([pa.array(["a text"]), pages], schema=schema)
+    lance.write_dataset(rows, tmp_path / "a.lance", data_storage_version="2.2")
+    assert run("dedup", tmp_path / "a.lance", "--out", tmp_path / "out") == app.USAGE
+    assert "the nested column 'nested' has blobs" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("storage", ["2.0", "2.2"])
+def test_batches_of_large_rows_have_few_rows(
+    storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance_format, "BATCH_BYTES", 1 << 16)
+    rows = pa.table({"text": TEXTS[:1] * 64, "page": [bytes(1 << 13)] * 64})
+    lance.write_dataset(rows, tmp_path / "a.lance", data_storage_version=storage)
+    (file,) = FileCorpus.open([str(tmp_path / "a.lance")]).files
+    slices = lance_format.Lance().read(file, Columns(), 0, whole=True)
+    assert [len(part.documents) for part in slices] == [7] * 9 + [1]
+    slices = lance_format.Lance().read(file, Columns(), 0, whole=False)
+    assert [len(part.documents) for part in slices] == [64]
+
+
+def test_library_writes_no_warnings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_lance(tmp_path / "a.lance", data_storage_version="2.0")
+    capfd.readouterr()
+    deduplicate(path)
+    assert "WARN" not in capfd.readouterr().err
