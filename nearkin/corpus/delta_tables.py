@@ -27,6 +27,12 @@ def open_delta_table(table: TableFolder) -> TableVersion:
             hold the rows as they are.
         MissingExtraError: If deltalake is not installed.
     """
+    if unquote(table.path) != table.path or "\\" in table.path:
+        # The library decodes such a path, and would read the log of another folder.
+        raise UsageError(
+            f"cannot read {table.description}: deltalake does not support a path with a "
+            "backslash or with % and two hexadecimal digits; rename the folder"
+        )
     with table_library_errors(table):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError

@@ -2,6 +2,8 @@
 
 import os
 import re
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +21,20 @@ LIBRARIES = {
 """The library that reads each format, which is also the name of its extra in lower case."""
 RUST_PLACE = re.compile(r"(, \S+\.rs:\d+(:\d+)?)+\s*$")
 """The places in the source code at the end of messages of Lance."""
-UNREADABLE_TABLE = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError)
+UNREADABLE_TABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RuntimeError,
+    SystemError,
+    struct.error,
+    zlib.error,
+)
 """The exceptions that the libraries raise for damaged tables."""
 
 

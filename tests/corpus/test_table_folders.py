@@ -217,6 +217,16 @@ def test_damaged_delta_table_is_a_usage_error(tmp_path: Path) -> None:
         find_inputs([str(tmp_path)])
 
 
+@pytest.mark.parametrize("name", ["a%20b", "a\\b"])
+def test_delta_table_in_a_folder_that_its_library_decodes_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    write_delta(tmp_path / "a b")
+    (tmp_path / "a b").rename(tmp_path / name)
+    with pytest.raises(UsageError, match="rename the folder"):
+        find_inputs([str(tmp_path / name)])
+
+
 @pytest.mark.parametrize("entry", ["../a.parquet", "%2E%2E/a.parquet", "file:///a.parquet"])
 def test_data_file_outside_of_the_table_is_refused(entry: str, tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
