@@ -1111,11 +1111,16 @@ class _PlanBuilder:
                 "leave it out"
             )
         words = self.workload.document_bytes / BYTES_PER_WORD
-        own = FINGERPRINTS_PER_PASSAGE * words / least if words >= least else 0.0
-        formula = (
-            f"documents · {FINGERPRINTS_PER_PASSAGE} · words / {least}, with {BYTES_PER_WORD} "
-            "bytes a word"
-        )
+        if words >= least:
+            own = FINGERPRINTS_PER_PASSAGE * words / least
+            formula = (
+                f"documents · {FINGERPRINTS_PER_PASSAGE} · words / {least} = "
+                f"{shape.documents:,} · {FINGERPRINTS_PER_PASSAGE} · {words:,.0f} / {least}, with "
+                f"{BYTES_PER_WORD} bytes a word"
+            )
+        else:
+            own = 0.0
+            formula = f"none: a document of {words:,.0f} words has no passage of {least}"
         postings = self.add_line(
             "index", "postings of passages", shape.documents * own, "", formula
         )

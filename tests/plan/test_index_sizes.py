@@ -310,6 +310,15 @@ def test_fingerprints_of_passages_are_planned() -> None:
     assert 1 / FACTOR < planned / stored < FACTOR
 
 
+def test_plan_says_that_short_documents_have_no_passages() -> None:
+    workload = Workload(100, engine="index", text_bytes=600, passages=101)
+    (line,) = (line for line in plan(workload).lines if line.name == "postings of passages")
+    assert (line.value, line.formula) == (
+        0,
+        "none: a document of 100 words has no passage of 101",
+    )
+
+
 def test_passages_are_planned_for_an_index_of_texts_only() -> None:
     for fields in ({"engine": "local"}, {"store_text": False}, {"vector_dimensions": 8}):
         with pytest.raises(UsageError, match="passages=50 is for an index that stores texts"):
