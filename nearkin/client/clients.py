@@ -439,7 +439,7 @@ class Client:
             cursor = page.next
 
     def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
-        """Stores people's decisions about documents, and follows them at once, as `Index.decide`.
+        """Stores decisions about documents, and follows them at once, as `Index.decide` does.
 
         The server adds the name of the token to who decided. Decisions are sent in requests of at
         most 200, each of which is checked as a whole.

@@ -95,7 +95,7 @@ def table_library_errors(table: TableFolder) -> Iterator[None]:
     except ImportError as error:
         need = (
             f"cannot read {table.description} as files: they also hold rows that were removed; "
-            f"its newest version requires {LIBRARIES[table.format]}"
+            f"reading its newest version requires {LIBRARIES[table.format]}"
         )
         raise MissingExtraError.for_extra(need, table.format.value.lower()) from error
     except UNREADABLE_TABLE as error:

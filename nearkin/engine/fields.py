@@ -197,7 +197,7 @@ class FieldRule(NamedTuple):
 
 
 class SketchedFields(NamedTuple):
-    """The signatures of several fields. Their limits may change, and the signatures stay valid."""
+    """The part of several fields that decides their signatures. Limits of fields are not in it."""
 
     contents: tuple[ContentField, ...]
     """The columns and the kinds of their values."""

@@ -258,11 +258,11 @@ def _bucket_problems(
 
 
 class _Evictions:
-    """The decision which missing fingerprints were evicted from full buckets, and are no damage.
+    """A check that distinguishes fingerprints that full buckets evicted from those that are lost.
 
-    A posting is evicted when as many newer ones as a bucket can hold are in its bucket. They still
-    are, or their documents were deleted. A fingerprint that is missing from a bucket with fewer of
-    both is damage.
+    A posting is evicted when its bucket has as many newer ones as it can hold. Each of these is
+    still in the bucket, or its document was deleted. If the newer postings and the deleted newer
+    documents are fewer together, a missing fingerprint is lost.
 
     Args:
         store: Store of the index.
@@ -296,8 +296,8 @@ class _Evictions:
         # No other function of a store says which numbers were given.
         return self._store.reserve(1)[0] - 1
 
-    def explain(self, ref: int, postings: int) -> bool:
-        """Returns True if a missing fingerprint can have been evicted.
+    def may_be_evicted(self, ref: int, postings: int) -> bool:
+        """Returns True if a missing fingerprint may have been evicted.
 
         Args:
             ref: Number of the document, one of the last that were numbered.
@@ -328,7 +328,7 @@ def _check_fingerprints(
     Args:
         index: The index.
         entries: The documents, with their content.
-        evictions: Decides which missing fingerprints were evicted.
+        evictions: Check that distinguishes evicted fingerprints from lost ones.
     """
     session = index._session
     passages = session.searcher.passages
@@ -339,7 +339,7 @@ def _check_fingerprints(
     problems = []
     for entry, count, size in _read_buckets(session.store, entries, keys):
         found += count
-        if count == 0 and not evictions.explain(entry.ref, size):
+        if count == 0 and not evictions.may_be_evicted(entry.ref, size):
             problems.append(IntegrityProblem(NO_FINGERPRINT, entry.scope, entry.id))
         elif count > 1:
             problems.append(IntegrityProblem("twice in a bucket", entry.scope, entry.id))

@@ -136,7 +136,7 @@ def drop_or_mark(
         documents: The documents.
         originals: The id of the document that each one repeats, or None.
         action: `drop` or `mark`.
-        mark: Returns a near-duplicate with the id of the document that it repeats.
+        mark: Function that returns a near-duplicate with the id of the document it repeats.
     """
     stay = []
     for document, original in zip(documents, originals, strict=True):

@@ -74,9 +74,9 @@ def measure_messages(source: Any) -> Iterator[MessageSize]:
 
 
 def read_plain_stream(stream: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """Returns the table of an Arrow stream of a stranger, whose buffers are not compressed.
+    """Returns the table of an untrusted Arrow stream, whose buffers are not compressed.
 
-    No message is read whose buffers would take more memory than the stream has bytes.
+    A message is not read if the buffers up to it would take more memory than the stream has bytes.
 
     Args:
         stream: The bytes of the stream.

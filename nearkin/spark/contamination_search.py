@@ -309,7 +309,7 @@ class SparkSearch:
 class SparkFoundItems:
     """The outcome of a search: hits on the driver, and texts of contaminated documents in a table.
 
-    Documents of `hits` count the contaminated ones alone, in corpus order.
+    The column `document` of `hits` numbers the contaminated documents alone, in corpus order.
 
     Args:
         index: Index of the suites.

@@ -80,7 +80,7 @@ REFUSED_PARAMETERS = {
             "lines_action",
             "scope",
         ),
-        "what stays is decided over all documents at once; cut the kept documents with "
+        "the choice of the place that stays depends on all documents; cut the kept ones with "
         "nearkin.passages, or use nearkin.dedup",
     ),
 }

@@ -39,7 +39,7 @@ SAMPLE_ROWS = 8
 
 
 class Lance(ColumnarFormat):
-    """The format of Lance tables. Damage costs the rows from it on."""
+    """The format of Lance tables. Rows from a damaged one on are rejected."""
 
     def schema(self, file: InputFile) -> pa.Schema:
         """Returns the schema of a table, in which blobs are bytes."""
@@ -191,7 +191,7 @@ def _choose_batch_rows(fragment: Any, names: list[str] | None) -> int:
 
 @contextmanager
 def _lance_errors() -> Iterator[None]:
-    """Translates errors of damage, which Lance raises as errors of running code."""
+    """Translates the exceptions that Lance raises for damaged files, whatever their class."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
