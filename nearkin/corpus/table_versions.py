@@ -78,6 +78,22 @@ class TableVersion:
 
 
 @contextmanager
+def panic_errors() -> Iterator[None]:
+    """Translates panics of libraries in Rust, which are not subclasses of Exception.
+
+    Raises:
+        ValueError: If the library panics, for example over a damaged file.
+    """
+    try:
+        yield
+    except BaseException as error:
+        # Each library has a class of its own, which cannot be imported.
+        if type(error).__name__ == "PanicException":
+            raise ValueError(str(error)) from error
+        raise
+
+
+@contextmanager
 def table_library_errors(table: TableFolder) -> Iterator[None]:
     """Translates errors of the library of a table.
 
@@ -89,7 +105,8 @@ def table_library_errors(table: TableFolder) -> Iterator[None]:
         MissingExtraError: If the library is not installed.
     """
     try:
-        yield
+        with panic_errors():
+            yield
     except UsageError:
         raise
     except ImportError as error:

@@ -58,7 +58,8 @@ def open_named_version(path: str) -> TableVersion | None:
 class TableWatch:
     """A check that the version of a table is still the newest one.
 
-    The library of the table is asked only if a file was added to its log, or deleted from it.
+    The library of the table is asked by the first check, because the table may have changed since
+    it was opened. Later it is asked only if a file was added to the log, or deleted from it.
 
     Args:
         version: The version that is read.
@@ -67,7 +68,7 @@ class TableWatch:
     def __init__(self, version: TableVersion) -> None:
         self.version = version
         self._log = f"{version.table.path}/{LOG_FOLDERS[version.table.format]}"
-        self._modified = self._read_time()
+        self._modified: int | None = None
 
     def find_change(self) -> str | None:
         """Returns a sentence about the change of the table since the last call, or None.

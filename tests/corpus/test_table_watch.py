@@ -9,6 +9,8 @@ import pytest
 
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
 from nearkin.corpus.inputs import find_inputs
+from nearkin.corpus.table_folders import TableFolder, TableFormat
+from nearkin.corpus.table_versions import table_library_errors
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.progress import Silent
 from tests.corpus.samples import run_dedup_on, words_of
@@ -66,6 +68,15 @@ def test_table_that_changes_during_a_run_is_refused(form: str, tmp_path: Path) -
     assert change is not None
 
 
+def test_table_that_changes_before_it_is_watched_is_refused(tmp_path: Path) -> None:
+    append = create_delta(tmp_path / "t")
+    listing = find_inputs([str(tmp_path / "t")])
+    append()
+    corpus = FileCorpus(listing.files, tables=listing.tables)
+    with pytest.raises(RunError, match="its version was 0 and is 1"):
+        corpus.require_all_unchanged()
+
+
 @pytest.mark.parametrize("form", TABLES)
 def test_run_records_the_version(form: str, tmp_path: Path) -> None:
     TABLES[form](tmp_path / "t")
@@ -120,3 +131,27 @@ def test_message_about_a_lance_table_names_no_source_code(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=r"Lance table .*/t\.lance: .*not found") as raised:
         find_inputs([str(tmp_path / "t.lance")])
     assert ".rs:" not in str(raised.value)
+
+
+@pytest.mark.parametrize("size", [0, 20])
+def test_damaged_manifest_is_a_usage_error(size: int, tmp_path: Path) -> None:
+    create_lance(tmp_path / "t")
+    for manifest in (tmp_path / "t" / "_versions").glob("*.manifest"):
+        manifest.write_bytes(manifest.read_bytes()[:size])
+    with pytest.raises(UsageError, match=r"cannot read the Lance table .*repair it"):
+        find_inputs([str(tmp_path / "t")])
+
+
+def test_panic_of_a_library_is_a_usage_error(tmp_path: Path) -> None:
+    # A library has its own class of this name.
+    panic = type("PanicException", (BaseException,), {})
+    with (
+        pytest.raises(UsageError, match=r"cannot read the Delta table .*: out of range; repair"),
+        table_library_errors(TableFolder(str(tmp_path), TableFormat.DELTA)),
+    ):
+        raise panic("out of range")
+    with (
+        pytest.raises(KeyboardInterrupt),
+        table_library_errors(TableFolder(str(tmp_path), TableFormat.DELTA)),
+    ):
+        raise KeyboardInterrupt

@@ -26,7 +26,7 @@ from nearkin.corpus.formats.record_batches import (
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.lance_tables import open_dataset
 from nearkin.corpus.places import has_row_between
-from nearkin.corpus.table_versions import RUST_PLACE
+from nearkin.corpus.table_versions import RUST_PLACE, panic_errors
 from nearkin.errors import UsageError
 
 FRAGMENT_BYTES = 64 << 20
@@ -193,7 +193,8 @@ def _choose_batch_rows(fragment: Any, names: list[str] | None) -> int:
 def _lance_errors() -> Iterator[None]:
     """Translates the exceptions that Lance raises for damaged files, whatever their class."""
     try:
-        yield
+        with panic_errors():
+            yield
     except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(RUST_PLACE.sub("", str(error))) from error
 
