@@ -100,6 +100,11 @@ class PreparedDecontamination(NamedTuple):
     identity: Mapping[str, object]
     """The parameters of the run, which must be unchanged for it to be resumed."""
 
+    @property
+    def table_facts(self) -> Mapping[str, object]:
+        """The versions of the tables among the inputs, for run.json. Empty without tables."""
+        return {"tables": self.corpus.tables} if self.corpus.tables else {}
+
 
 def prepare_decontamination(
     job: Job,
@@ -215,7 +220,7 @@ def run_decontamination(
                 "counts": counts,
                 "suite_counts": tables.suites.to_pylist(),
                 "inputs": work.manifest["inputs"],
-                **({"tables": corpus.tables} if corpus.tables else {}),
+                **prepared.table_facts,
                 "stages": work.manifest["stages"],
                 "peak_memory": measured.peak,
             }

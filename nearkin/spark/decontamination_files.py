@@ -135,6 +135,7 @@ def decontaminate_files(
                 "counts": counts,
                 "suite_counts": tables.suites.to_pylist(),
                 "inputs": inputs,
+                **prepared.table_facts,
                 "peak_memory": measured.peak,
             }
             write_durably(folder / FACTS, to_json(facts))

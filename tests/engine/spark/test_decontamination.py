@@ -177,6 +177,19 @@ def test_output_of_files_is_that_of_the_local_engine(
     assert not list((tmp_path / "spark" / "kept").glob(".attempt*"))
 
 
+def test_run_over_a_delta_table_records_its_version(spark: SparkSession, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = tmp_path / "table"
+    deltalake.write_deltalake(str(table), pa.table({"text": [QUESTION, "something else"]}))
+    suite = tmp_path / "trains.jsonl"
+    suite.write_text(json.dumps(SUITES["trains"][0]) + "\n")
+    out = tmp_path / "out"
+    assert run("decontaminate", table, "--against", suite, "--engine", "spark", "--out", out) == 0
+    facts = json.loads((out / "run.json").read_text())
+    assert facts["counts"]["contaminated_documents"] == 1
+    assert facts["tables"] == [{"path": str(table), "format": "Delta", "version": 0}]
+
+
 def test_an_unknown_engine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_inputs(tmp_path / "docs")
     options = ("--text", "body", "--against", tmp_path / "suites", "--out", tmp_path / "out")
