@@ -14,7 +14,7 @@ from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
-from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.number_format import format_count, format_percent
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -194,6 +194,7 @@ def print_split(facts: "SplitFacts", out: Path) -> None:
             f"(with {largest['id']})\n"
         )
     sys.stderr.write(
-        f"{facts['pairs']:,} pairs of near-duplicates, none of them between groups; a random split "
-        f"of single documents would separate about {facts['pairs_of_random_split']:,}\n"
+        f"{format_count(facts['pairs'], 'pair')} of near-duplicates, none of them between groups; "
+        f"a random split of single documents would separate about "
+        f"{facts['pairs_of_random_split']:,}\n"
     )

@@ -12,7 +12,7 @@ from nearkin.engine.options import ClusterMethod
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
 from nearkin.report.terminal.tables import text_table
-from nearkin.runtime.number_format import format_fraction, format_similarity
+from nearkin.runtime.number_format import format_count, format_fraction, format_similarity
 from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
@@ -54,8 +54,8 @@ def print_fit(fitted: FitResult, console: Console) -> None:
             scores.add_row(Text("clusters lost", style="dim"), format_fraction(kept.lost_share))
             scores.add_row(Text("copies removed", style="dim"), format_fraction(kept.removed_share))
         console.print(scores)
-    false_count = _format_count(fitted.false_count, "distinct pair")
-    missed_count = _format_count(fitted.missed_count, "pair")
+    false_count = format_count(fitted.false_count, "distinct pair")
+    missed_count = format_count(fitted.missed_count, "pair")
     found_phrase = "is found" if fitted.false_count == 1 else "are found"
     missed_phrase = "is not found" if fitted.missed_count == 1 else "are not found"
     _print_wrong(f"{false_count} {found_phrase}", fitted.false_pairs, console)
@@ -73,19 +73,14 @@ def format_interval(score: Estimate) -> str:
     return f"{format_fraction(score.value)} ({low} to {format_fraction(score.high)})"
 
 
-def _format_count(number: int, noun: str) -> str:
-    """Returns a number with a noun in the right form."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _describe_labels(labels: LabelCounts) -> str:
     """Returns what is labelled, in words."""
-    duplicates = _format_count(labels.duplicates, "pair")
-    text = f"{_format_count(labels.documents, 'labelled document')}: {duplicates} of duplicates"
+    duplicates = format_count(labels.duplicates, "pair")
+    text = f"{format_count(labels.documents, 'labelled document')}: {duplicates} of duplicates"
     if labels.clusters is not None:
         text += f" in {labels.clusters:,} clusters"
     if labels.distinct is not None:
-        distinct = _format_count(labels.distinct, "distinct pair")
+        distinct = format_count(labels.distinct, "distinct pair")
         text += f", {distinct}; each pair is judged by itself"
     if labels.left_out:
         text += f" ({labels.left_out:,} more were left out; see {name_setting('sample')})"

@@ -508,7 +508,7 @@ class ReportData:
         passages: Passages that were cut from the kept documents, or None if none were asked for.
         lines: Repeated lines that were cut from the kept documents, or None if none were asked for.
         templates: Documents that are equal but for values such as dates, or None if a sample of
-            the documents shows none (local engine only).
+            the documents shows none.
 
     Examples:
         >>> parameters = Parameters(

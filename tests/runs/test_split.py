@@ -202,6 +202,16 @@ def test_command_writes_a_folder_of_each_group_in_the_format_of_the_inputs(
     assert "--groups 0.7,0.2 adds up to 0.9" in capfd.readouterr().err
 
 
+def test_one_pair_is_named_in_the_singular(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = pa.table({"id": ["a", "b", "c"], "text": ["one two", "one two", "three four five"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    command = ["split", str(tmp_path / "a.parquet"), "--groups", "0.5,0.5", *COMMAND]
+    assert run([*command, "--out", str(tmp_path / "sets")]) == 0
+    assert "\n1 pair of near-duplicates, none of them" in capfd.readouterr().err
+
+
 def test_saved_signatures_are_split_again(tmp_path: Path) -> None:
     table = random_table(8, 60)
     pq.write_table(table, tmp_path / "a.parquet")
