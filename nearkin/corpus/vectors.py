@@ -26,13 +26,22 @@ def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
     if columns.vector is None or columns.dimensions is not None:
         return columns
     corpus.check(columns)
+    dimensions = _find_dimensions(corpus, columns)
+    if dimensions is None:
+        raise UsageError(
+            f"column {columns.vector!r} holds no vector; choose another column with "
+            f"{name_setting('vector')}"
+        )
+    return replace(columns, dimensions=dimensions)
+
+
+def _find_dimensions(corpus: Corpus, columns: Columns) -> int | None:
+    """Returns the number of dimensions of a column of vectors, or None if it holds no vector."""
     for batch in corpus.batches(columns):
         if len(batch.rows):
-            return replace(columns, dimensions=batch.documents["vector"].type.list_size)
-    raise UsageError(
-        f"column {columns.vector!r} holds no vector; choose another column with "
-        f"{name_setting('vector')}"
-    )
+            dimensions: int = batch.documents["vector"].type.list_size
+            return dimensions
+    return None
 
 
 def _detect_field_kinds(corpus: Corpus, columns: Columns) -> Columns:
@@ -47,9 +56,14 @@ def _detect_field_kinds(corpus: Corpus, columns: Columns) -> Columns:
         if field.kind == FieldKind.TEXT and field.name in lists:
             field = field._replace(kind=FieldKind.TOKENS)
         elif field.kind == FieldKind.VECTOR and not field.size:
-            vectors = replace(columns, fields=(), vector=field.name)
-            dimensions = detect_dimensions(corpus, vectors).dimensions
-            assert dimensions is not None
+            vectors = replace(columns, fields=(), vector=field.name, dimensions=None)
+            dimensions = _find_dimensions(corpus, vectors)
+            if dimensions is None:
+                raise UsageError(
+                    f"column {field.name!r} holds no vector, which would tell the length of all; "
+                    f"name it in {name_setting('fields')}, for example "
+                    f"{field.name}:cosine/384>=0.95"
+                )
             field = field._replace(size=dimensions)
         fields.append(field)
     return replace(columns, fields=tuple(fields))
