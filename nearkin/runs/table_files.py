@@ -54,7 +54,7 @@ FORMATS = {
 }
 OTHER_FILES = frozenset(
     {".json", ".txt", ".xlsx", ".xls", ".ods", ".zip", ".tar", ".html", ".pdf", ".db", ".sqlite"}
-    | {".duckdb", ".orc", ".avro", ".pkl", ".warc", ".wet"}
+    | {".duckdb", ".orc", ".avro", ".pkl", ".warc", ".wet", ".lance"}
 )
 """Suffixes that people give to files and not to folders, in formats that nearkin does not write."""
 

@@ -123,3 +123,11 @@ def test_library_writes_no_warnings(tmp_path: Path, capfd: pytest.CaptureFixture
     capfd.readouterr()
     deduplicate(path)
     assert "WARN" not in capfd.readouterr().err
+
+
+def test_table_as_output_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_lance(tmp_path / "a.lance")
+    # a folder with this suffix would be taken for a table when it is read
+    assert run("dedup", path, "--out", tmp_path / "kept.lance") == app.USAGE
+    assert "does not write files with the suffix .lance" in capsys.readouterr().err
+    assert not (tmp_path / "kept.lance").exists()
