@@ -10,7 +10,6 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.engine_options import EngineOptions
-from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import (
     COMMON,
     INPUT,
@@ -217,7 +216,7 @@ def decontaminate(
 
         nearkin decontaminate suites/ --build suites.arrow --keyed --key-file key.txt
     """
-    with file_imports():
+    with execution.imports():
         from nearkin.decontamination.request import DecontaminationRequest
         from nearkin.decontamination.suite_inputs import (
             SuiteColumns,

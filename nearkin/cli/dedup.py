@@ -11,14 +11,12 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.engine_options import SPARK, EngineOptions
-from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.plan_file import apply_plan
 from nearkin.cli.printing import print_inputs, print_json, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
-from nearkin.runtime.loading import paused_collector
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -193,7 +191,7 @@ def dedup(
 
         nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """  # noqa: E501 (an example is one line, which can be copied)
-    with paused_collector() if execution.engine == SPARK else file_imports():
+    with execution.imports():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.cluster_columns import DocumentWeights

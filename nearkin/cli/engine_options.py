@@ -1,11 +1,14 @@
 """The options that decide what executes a run: this process, or Spark."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import RUN
+from nearkin.runtime.loading import paused_collector
 from nearkin.setting_names import name_setting
 
 LOCAL = "local"
@@ -57,3 +60,12 @@ class EngineOptions:
                 f"{did_you_mean(self.engine, (LOCAL, SPARK))}"
             )
         return self.engine == SPARK
+
+    def imports(self) -> AbstractContextManager[None]:
+        """Returns the context in which a command imports its modules.
+
+        PySpark looks for pandas and SciPy, which other commands hide from their process.
+        """
+        if self.engine == SPARK:
+            return paused_collector()
+        return file_imports()

@@ -1,0 +1,26 @@
+"""The options of the engine: what commands import for each."""
+
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli import imports
+from nearkin.cli.command_line import OWNS_PROCESS
+from tests.cli.conftest import run
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_libraries_are_not_hidden_from_spark(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden: list[str] = []
+    monkeypatch.setattr(imports, "hide_scipy", lambda: hidden.append("scipy"))
+    monkeypatch.setattr(imports, "load_arrow_without_pandas", lambda: hidden.append("pandas"))
+    missing = tmp_path / "missing.jsonl"
+    owner = OWNS_PROCESS.set(True)
+    try:
+        for command in (("dedup",), ("decontaminate", "--against", missing)):
+            assert run(*command, missing, "--engine", engine, "--out", tmp_path / "out") == 2
+    finally:
+        OWNS_PROCESS.reset(owner)
+    assert hidden == (["scipy", "pandas"] * 2 if engine == "local" else [])
