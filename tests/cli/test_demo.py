@@ -61,5 +61,5 @@ def test_readme_command_keeps_as_many_releases_as_the_demo(tmp_path: Path) -> No
         for name in ("files", "demo", "usual")
     }
     assert kept == {"files": 131, "demo": 131, "usual": 156}
-    assert "keep 131 releases" in readme
+    assert "keeps 131 of them" in readme
     assert "156 are kept" in readme

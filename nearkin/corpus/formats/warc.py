@@ -127,6 +127,9 @@ def _parse_record(record: Any, columns: Columns) -> Record:
     kind = (content_type or "text/").strip().lower()
     if not kind.startswith(TEXT_TYPES) and "+xml" not in kind:
         return Record(values, size, f"the content type is not that of a text: {kind[:80]}")
+    # only a record of known length has a stream with a limit; others would take all that follows
+    if not hasattr(record.raw_stream, "limit"):
+        return Record(values, size, "the record has no valid Content-Length")
     content = record.content_stream().read(columns.document_limit + 1)
     if len(content) > columns.document_limit:
         return Record(values, size, too_long_reason("text", columns.document_limit))
