@@ -39,7 +39,7 @@ MODULES = (
     "pydantic.type_adapter",
     "pydantic.types",
 )
-"""What many commands import, and what takes long."""
+"""The modules that many commands import and that take long to import."""
 READ_AT_IMPORT = ("PYTHON", "NUMBA_", "NEARKIN_CACHE", "LANG", "LC_", "TZ")
 """How the names of environment variables begin that have an effect when modules are imported."""
 LONGEST_MESSAGE = 1 << 20
@@ -82,7 +82,7 @@ def attend(connection: socket.socket) -> None:
     """
     from select import select
 
-    message, streams, _, _ = socket.recv_fds(connection, LONGEST_MESSAGE, 3)
+    message, streams, *_ = socket.recv_fds(connection, LONGEST_MESSAGE, 3)
     request = json.loads(message)
     if variables_of_import(request["environment"]) != variables_of_import(dict(os.environ)):
         os._exit(0)

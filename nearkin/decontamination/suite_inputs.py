@@ -165,7 +165,7 @@ def read_suites_of(
         memory: Memory bound of the run, which limits the size of a field.
 
     Raises:
-        UsageError: If there is no suite, or one has none of the fields.
+        UsageError: If no suite is named, or a suite has no column of the fields.
         RunError: If a file cannot be read.
     """
     if isinstance(against, Mapping):

@@ -152,7 +152,7 @@ def prepare_decontamination(
 def find_finished_decontamination(
     job: Job, prepared: PreparedDecontamination
 ) -> DecontaminationSummary | None:
-    """Returns the summary of a complete output that is resumed, or None if there is none.
+    """Returns the summary of the output if it is complete, or None if a run is needed.
 
     Args:
         job: The job.

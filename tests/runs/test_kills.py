@@ -137,7 +137,7 @@ MADE: dict[str, list[str]] = {
     "kept-file": ["kept.parquet", "kept.parquet.run"],
     "sketch": ["out", "out.cut.arrow"],
 }
-"""What commands write that write more than a folder; the first one is their output."""
+"""The files and folders of commands that write more than one; the first is their output."""
 QUICK = (
     "save-signatures",
     "annotate-components",

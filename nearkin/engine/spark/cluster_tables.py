@@ -278,7 +278,7 @@ def find_related_pairs(pairs: DataFrame, clusters: DataFrame) -> DataFrame:
 def with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
     """Says of each document what it is: a duplicate, related to others, or new.
 
-    A document that a blocklist removed is none of them.
+    A document that a blocklist removed has no outcome.
 
     Args:
         clusters: (doc, kind, and other columns) of each document.

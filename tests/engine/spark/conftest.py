@@ -51,7 +51,7 @@ QUICK = {
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "100",
 }
-"""What the quick form of the suite adds, because its cost is that of many small tasks and files."""
+"""Settings of the quick form of the suite, which spends its time on many small tasks and files."""
 
 
 @pytest.fixture(scope="session")
