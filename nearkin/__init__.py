@@ -10,7 +10,7 @@ from nearkin.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from nearkin import duckdb, pandas, polars, sklearn, spark
+    from nearkin import duckdb, lance, pandas, polars, sklearn, spark
     from nearkin.api import (
         check,
         decontaminate,
@@ -204,6 +204,7 @@ __all__ = [
     "explain",
     "fit",
     "frequencies",
+    "lance",
     "observe",
     "pairs",
     "pandas",
@@ -326,7 +327,7 @@ _HOMES = {
 }
 """The modules of the public names."""
 
-_MODULES = ("duckdb", "pandas", "polars", "sklearn", "spark")
+_MODULES = ("duckdb", "lance", "pandas", "polars", "sklearn", "spark")
 
 
 if not TYPE_CHECKING:

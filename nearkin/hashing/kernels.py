@@ -954,6 +954,78 @@ def hash_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.nd
 
 
 @kernel
+def xxh64_round(lane: np.uint64, word: np.uint64) -> np.uint64:
+    """Returns a lane of XXH64 after a word of the input.
+
+    Args:
+        lane: The lane.
+        word: 8 bytes of the input, little-endian.
+    """
+    return rotate_left(lane + word * PRIME64_2, U64(31)) * PRIME64_1
+
+
+@kernel
+def xxh64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uint64) -> np.uint64:
+    """Returns the XXH64 (Collet, xxHash 0.8) of data[start : start + size].
+
+    No byte outside the range is read.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        seed: Seed of the hash.
+    """
+    at, end = start, start + size
+    h = seed + PRIME64_5
+    if size >= U64(32):
+        a = seed + PRIME64_1 + PRIME64_2
+        b = seed + PRIME64_2
+        c = seed
+        d = seed - PRIME64_1
+        while at + U64(32) <= end:
+            a = xxh64_round(a, load_u64(data, at))
+            b = xxh64_round(b, load_u64(data, at + U64(8)))
+            c = xxh64_round(c, load_u64(data, at + U64(16)))
+            d = xxh64_round(d, load_u64(data, at + U64(24)))
+            at += U64(32)
+        h = rotate_left(a, U64(1)) + rotate_left(b, U64(7))
+        h += rotate_left(c, U64(12)) + rotate_left(d, U64(18))
+        for lane in (a, b, c, d):
+            h = (h ^ xxh64_round(U64(0), lane)) * PRIME64_1 + PRIME64_4
+    h += size
+    while at + U64(8) <= end:
+        h ^= xxh64_round(U64(0), load_u64(data, at))
+        h = rotate_left(h, U64(27)) * PRIME64_1 + PRIME64_4
+        at += U64(8)
+    if at + U64(4) <= end:
+        h ^= U64(load_u32(data, at)) * PRIME64_1
+        h = rotate_left(h, U64(23)) * PRIME64_2 + PRIME64_3
+        at += U64(4)
+    while at < end:
+        h = rotate_left(h ^ U64(data[at]) * PRIME64_5, U64(11)) * PRIME64_1
+        at += U64(1)
+    return xxh64_avalanche(h)
+
+
+@kernel
+def xxh64_each(
+    data: np.ndarray, starts: np.ndarray, ends: np.ndarray, seed: np.uint64, out: np.ndarray
+) -> None:
+    """Computes the XXH64 of each slice data[starts[i] : ends[i]] into out. Slices may overlap.
+
+    Args:
+        data: Bytes of the slices, uint8.
+        starts: First byte of each slice, int64 (n,).
+        ends: Position after the last byte of each slice, int64 (n,).
+        seed: Seed of the hash.
+        out: Array for the hashes, uint64 (n,).
+    """
+    for i in range(out.shape[0]):
+        out[i] = xxh64(data, U64(starts[i]), U64(ends[i] - starts[i]), seed)
+
+
+@kernel
 def find_sorted(h: np.uint64, keys: np.ndarray, index: np.ndarray, shift: np.uint64) -> np.int64:
     """Returns the position of a hash among sorted hashes, or −1.
 

@@ -190,6 +190,36 @@ def classic_minhash(
 
 
 @kernel
+def compressed_minhash(
+    hashes: np.ndarray,
+    offsets: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Computes 16-bit MinHash signatures: slot j is (cⱼ · min(aⱼ·h + bⱼ)) >> 48, mod 2⁶⁴.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,). Each has one or more.
+        a: Multipliers, odd, uint64 (k,).
+        b: Summands, uint64 (k,).
+        c: Multipliers of the minima, odd, uint64 (k,).
+        out: Array for the signatures, uint16 (n, k).
+    """
+    minima = np.empty(a.shape[0], np.uint64)
+    for d in range(out.shape[0]):
+        minima[:] = ~U64(0)
+        for i in range(U64(offsets[d]), U64(offsets[d + 1])):
+            h = hashes[i]
+            for j in range(a.shape[0]):
+                minima[j] = min(minima[j], a[j] * h + b[j])
+        for j in range(a.shape[0]):
+            out[d, j] = (c[j] * minima[j]) >> U64(48)
+
+
+@kernel
 def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
     """Computes 128-bit hashes of shingle streams: sums of hashes mixed with their positions.
 

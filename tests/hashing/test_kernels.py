@@ -36,3 +36,15 @@ def test_tokens_without_spaces_match_xxhash(tokens: int, longest: int) -> None:
     data = text[32:].tobytes()
     pairs = edges.reshape(-1, 2).tolist()
     assert out.tolist() == [xxhash.xxh3_64_intdigest(data[a:b]) for a, b in pairs]
+
+
+def test_xxh64_of_overlapping_slices_matches_xxhash() -> None:
+    data = np.random.default_rng(1).integers(0, 256, 120, np.uint8)
+    ends = np.arange(len(data) + 1)
+    starts = ends // 3 % 7 * (ends > 7)
+    out = np.empty(len(ends), np.uint64)
+    kernels.xxh64_each(data, starts, ends, np.uint64(42), out)
+    assert out.tolist() == [
+        xxhash.xxh64_intdigest(data[start:end].tobytes(), 42)
+        for start, end in zip(starts, ends, strict=True)
+    ]
