@@ -172,25 +172,6 @@ def require_comparable(options: RunOptions) -> None:
         )
 
 
-def require_comparable_over_spark(options: RunOptions) -> None:
-    """Requires that the options of a run over Spark have a meaning with a reference.
-
-    Args:
-        options: Options of the run.
-
-    Raises:
-        UsageError: If an option contradicts a reference.
-    """
-    require_comparable(options)
-    if options.related is not None:
-        raise UsageError(
-            f"{name_setting('related', options.related)} cannot be combined with "
-            f"{name_setting('against')} over Spark, where documents of the reference are compared "
-            "by the threshold alone, so documents related to them would be missed; run on one "
-            "machine, or leave one out"
-        )
-
-
 def open_references(request: ReferenceRequest) -> OpenedReferences | None:
     """Opens the references of a run.
 
@@ -218,10 +199,7 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
                 f"{name_setting('against')}; leave it out"
             )
         return None
-    if request.uses_signatures:
-        require_comparable(request.options)
-    else:
-        require_comparable_over_spark(request.options)
+    require_comparable(request.options)
     indexes = _open_indexes(request)
     urls = find_store_urls(request.paths)
     paths = [path for path in request.paths if path not in urls]

@@ -47,7 +47,7 @@ from nearkin.runs.parameters import (
     spec_of,
     with_contents,
 )
-from nearkin.runs.reference import columns_of_reference, require_comparable_over_spark
+from nearkin.runs.reference import columns_of_reference, require_comparable
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
@@ -456,7 +456,7 @@ def _require_reference(
         raise UsageError(
             "against= cannot be combined with extend= and merge_parts=True; leave one out"
         )
-    require_comparable_over_spark(options)
+    require_comparable(options)
     require_columns(reference, columns_of_reference(columns, options))
 
 
@@ -469,11 +469,6 @@ def require_supported(options: RunOptions) -> None:
     Raises:
         UsageError: If an option needs the local engine.
     """
-    if options.related is not None and options.acceptance is not None:
-        raise UsageError(
-            f"{name_setting('related', options.related)} and a condition ({options.acceptance}) "
-            "need the local engine together; leave out one of them, or run there"
-        )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from nearkin.argument_types import check_arguments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
-from nearkin.engine.result_schema import RELATED
+from nearkin.engine.result_schema import RELATED, RELATED_AGAINST
 from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
 from nearkin.engine.spark.document_split import SparkDocumentSplit
 from nearkin.engine.spark.reference import OURS, THEIRS
@@ -72,7 +72,7 @@ class SparkResult:
         """The verified pairs of different clusters.
 
         The columns are those of `nearkin.results.DedupResult.related`. `id_a` is the smaller id by
-        its bytes.
+        its bytes. If document b is one of a reference, `id_a` is that of the run.
 
         Raises:
             UsageError: If the run has no option `related`.
@@ -91,7 +91,11 @@ class SparkResult:
             for name in ("id", "kept", "cluster")
             for side, other in (("a", "b"), ("b", "a"))
         ]
-        return related.select(*sides, "similarity").select(*RELATED.names)
+        if "matched_in" not in related.columns:
+            return related.select(*sides, "similarity").select(*RELATED.names)
+        in_run = related.where(f.col("b").isNotNull()).select(*sides, "similarity", "matched_in")
+        in_reference = related.where(f.col("b").isNull()).select(*RELATED_AGAINST.names)
+        return in_run.select(*RELATED_AGAINST.names).unionByName(in_reference)
 
     @property
     def kept(self) -> DataFrame:

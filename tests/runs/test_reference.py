@@ -20,7 +20,6 @@ from nearkin.loading import load_run
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.job import Job
-from nearkin.runs.reference import ReferenceRequest, open_references
 from nearkin.runs.reopen import audit_run
 from nearkin.runs.review_queue import collect_review_queue
 from nearkin.runs.run_record import RunRecord, read_run_record
@@ -144,17 +143,6 @@ def test_related_documents_of_a_saved_run_are_those_of_its_kept_files(
     scored = pq.read_table(tmp_path / "run" / "pairs.parquet").to_pylist()
     in_run |= {frozenset((row["id_a"], row["id_b"])) for row in scored}
     assert {frozenset((pair.id_a, pair.id_b)) for pair in queue.pairs} == in_run
-
-
-def test_related_documents_over_spark_are_refused_with_a_reference(
-    files: tuple[Path, Path],
-) -> None:
-    _, old = files
-    request = ReferenceRequest(
-        (str(old),), Columns(id="id"), RunOptions(related=0.5), uses_signatures=False
-    )
-    with pytest.raises(UsageError, match=r"related=0\.5 cannot be combined with .*over Spark"):
-        open_references(request)
 
 
 def test_resumed_run_keeps_the_related_documents_of_the_reference(

@@ -49,7 +49,8 @@ class ClusterTables:
     """(doc, id, cluster, kept, similarity, kind) of each document."""
     stats: ClusterStats
     related: DataFrame | None = None
-    """(a, b, and the columns of the table of related documents), or None if not asked for."""
+    """(a, b, and the columns of the table of related documents), or None if not asked for. In the
+    rows of documents of a reference, b is null."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ class ClusterBuilder:
         matches: DataFrame | None = None,
         blocked: DataFrame | None = None,
         decided: DecidedPairs | None = None,
+        related_in_reference: DataFrame | None = None,
     ) -> ClusterTables:
         """Computes the clusters of all documents.
 
@@ -147,6 +149,8 @@ class ClusterBuilder:
             blocked: (doc, blocked_by, block_similarity) of the documents that are like an entry of
                 the blocklist, or None without a blocklist.
             decided: Pairs that people decided about, or None without decisions.
+            related_in_reference: (doc, related_to, similarity) of the documents that are related to
+                one of a reference, or None without a reference or the option `related`.
         """
         options = self.document_tables.options
         by_components = options.cluster == ClusterMethod.COMPONENTS
@@ -173,6 +177,8 @@ class ClusterBuilder:
         if options.related is not None:
             rows = self.tables.keep(rows, "linkable")
             pairs = find_related_pairs(self.scorer.linkable_pairs, rows)
+            if related_in_reference is not None:
+                pairs = _with_reference(pairs, related_in_reference, rows)
             related, pair_counts = self.tables.counted(pairs, "related")
             rows = with_outcomes(rows, related)
             by_kind["related"] = f.count(f.when(f.col("outcome") == OUTCOMES[RELATED_OUTCOME], 1))
@@ -275,6 +281,31 @@ def find_related_pairs(pairs: DataFrame, clusters: DataFrame) -> DataFrame:
     return related.select("a", "b", *RELATED.names)
 
 
+def _with_reference(pairs: DataFrame, in_reference: DataFrame, clusters: DataFrame) -> DataFrame:
+    """Adds the documents of a reference to the related pairs, and says where document b is.
+
+    Args:
+        pairs: Related pairs of the run, as `find_related_pairs` returns them.
+        in_reference: (doc, related_to, similarity) of the documents that are related to one of the
+            reference.
+        clusters: (doc, id, cluster, kept) of each document.
+    """
+    rows = clusters.select("doc", "id", "cluster", "kept").join(in_reference, "doc")
+    linked = rows.select(
+        f.col("doc").alias("a"),
+        f.lit(None).cast("long").alias("b"),
+        f.col("id").alias("id_a"),
+        f.col("related_to").alias("id_b"),
+        "similarity",
+        f.col("kept").alias("kept_a"),
+        f.lit(True).alias("kept_b"),
+        f.col("cluster").alias("cluster_a"),
+        f.col("related_to").alias("cluster_b"),
+        f.lit(MATCHED_IN[0]).alias("matched_in"),
+    )
+    return pairs.withColumn("matched_in", f.lit(MATCHED_IN[1])).unionByName(linked)
+
+
 def with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
     """Says of each document what it is: a duplicate, related to others, or new.
 
@@ -285,6 +316,7 @@ def with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
         related: (a, b) of the pairs of different clusters.
     """
     linked = related.select(f.col("a").alias("doc")).union(related.select("b")).distinct()
+    linked = linked.where(f.col("doc").isNotNull())
     rows = clusters.join(linked.withColumn("linked", f.lit(True)), "doc", "left")
     duplicates = [KINDS[kind] for kind in (EXACT, NEAR, SAME, FURTHER)]
     outcome = (

@@ -82,12 +82,15 @@ def write_pairs(run: SparkRun, folder: Path) -> None:
 def write_related(run: SparkRun, folder: Path) -> None:
     """Writes the table of related documents, if they were asked for, in the order of the documents.
 
+    The documents of a reference come last, the most similar ones of a document first.
+
     Args:
         run: Finished run.
         folder: New folder.
     """
     if run.related is not None:
-        ordered = run.related.orderBy("a", "b").drop("a", "b")
+        order = (f.col("b").isNotNull().desc(), "a", "b", f.desc("similarity"), "id_b")
+        ordered = run.related.orderBy(*order).drop("a", "b")
         ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 

@@ -21,9 +21,9 @@ class ScoredTables:
     compared: DataFrame | None
     """(a, b, agree): the compared candidate pairs, or None if all pairs were compared."""
     scored: DataFrame
-    """SCORED: the pairs that reach the threshold, or that of related documents if there is one."""
+    """SCORED: the pairs of duplicates, and those of related documents if there are any."""
     count: int
-    """The number of scored pairs."""
+    """The number of pairs of duplicates."""
 
 
 @dataclass
@@ -54,13 +54,13 @@ class PairScorer:
 
     @property
     def scored(self) -> DataFrame:
-        """SCORED: the pairs that reach the threshold."""
-        scored = self.scored_tables.scored
-        options = self.scoring.request.options
-        if options.related is None:
-            return scored
-        similarity = f.col("shared").cast("double") / f.col("joint").cast("double")
-        return scored.where((f.col("joint") > 0) & (similarity >= f.lit(options.threshold)))
+        """SCORED: the pairs of duplicates, which reach the threshold and are accepted."""
+        return self.scored_tables.scored.where("accepted")
+
+    @property
+    def related(self) -> DataFrame:
+        """SCORED: the other pairs, whose documents are similar without being duplicates."""
+        return self.scored_tables.scored.where("NOT accepted")
 
     def store_scored(self, compared: DataFrame | None, scored: DataFrame) -> ScoredTables:
         """Stores the scored pairs, in the place of previous ones.
@@ -69,8 +69,10 @@ class PairScorer:
             compared: Candidate pairs that were compared (a, b, agree); None for all pairs.
             scored: SCORED.
         """
-        table, counts = self.document_tables.tables.counted(scored, "scored")
-        self._scored = ScoredTables(compared, table, counts["rows"])
+        table, counts = self.document_tables.tables.counted(
+            scored, "scored", accepted=f.count(f.when(f.col("accepted"), 1))
+        )
+        self._scored = ScoredTables(compared, table, counts["accepted"])
         return self._scored
 
     def store_compared(self, compared: DataFrame) -> None:

@@ -46,12 +46,27 @@ class JointReference(ABC):
         """
 
     @property
+    @abstractmethod
+    def only_reference(self) -> bool:
+        """True if the documents of the run are not compared with each other."""
+
+    @property
     def references(self) -> int:
         """The number of references."""
         return 1
 
+    def _number_references(self, both: SparkRun) -> Column:
+        """Returns the number of the reference of its documents, from the column `doc`.
+
+        Args:
+            both: Run over the documents of both sides.
+        """
+        return f.lit(0)
+
     def match(self, run: SparkRun) -> ReferenceMatchTable:
         """Finds the documents that repeat one of the reference, each with its best match.
+
+        With the option `related`, those that repeat none and are related to some are found, too.
 
         Args:
             run: Run whose exact duplicates are grouped.
@@ -59,9 +74,9 @@ class JointReference(ABC):
         both = self._run_over_both(run)
         both.to_pairs()
         exact = _match_copies(both.documents)
-        near = _match_pairs(both)
+        near = _match_pairs(both, both.scored)
         order = f.struct(~f.col("is_exact"), -f.col("match_similarity"), "duplicate_of")
-        best = exact.unionByName(near).groupBy("own")
+        best = exact.unionByName(near.drop("other")).groupBy("own")
         chosen = best.agg(
             f.min_by(f.struct("duplicate_of", "match_similarity", "is_exact"), order).alias("best")
         )
@@ -80,7 +95,37 @@ class JointReference(ABC):
             near=counts["rows"] - counts["exact"],
             hot_buckets=both.hot_buckets,
         )
-        return ReferenceMatchTable(table, stats)
+        related = None
+        if run.options.related is not None:
+            related = self._find_related(run, both, table)
+        return ReferenceMatchTable(table, related, stats)
+
+    def _find_related(self, run: SparkRun, both: SparkRun, matches: DataFrame) -> DataFrame:
+        """Returns (doc, related_to, similarity) of the documents that repeat none of the reference.
+
+        One document represents a group of exact duplicates: the first one of the run, unless all of
+        them are kept, and the one of a reference with the smallest id.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+            both: Run over the documents of both sides.
+            matches: (doc, ...) of the documents that repeat one.
+        """
+        theirs = both.documents.where(_is_theirs("id"))
+        number = self._number_references(both).alias("reference")
+        group = (number, f.col("fp0"), f.col("fp1"), f.col("block"))
+        heads = theirs.groupBy(*group).agg(f.min_by("doc", f.struct("id", "doc")).alias("other"))
+        related = _match_pairs(both, both.scorer.related)
+        pairs = related.join(heads.select("other"), "other")
+        named = pairs.select(
+            f.substring("own", 2, 1 << 30).alias("id"),
+            f.col("duplicate_of").alias("related_to"),
+            f.col("match_similarity").alias("similarity"),
+        )
+        own = run.documents.select("doc", "id").join(matches, "doc", "left_anti")
+        if not self.only_reference:
+            own = own.join(run.exact_duplicates.copies, "doc", "left_anti")
+        return named.join(own, "id").select("doc", "related_to", "similarity")
 
 
 @dataclass(frozen=True)
@@ -197,6 +242,15 @@ class SparkFileReference(JointReference):
         both.document_tables = _TablesOfSides(run.source, request, tables, sides=tuple(sides))
         return both
 
+    def _number_references(self, both: SparkRun) -> Column:
+        assert isinstance(both.document_tables, _TablesOfSides)
+        first_files = [side.first_file for side in both.document_tables.sides[1:]]
+        number = f.lit(0)
+        for position, first_file in enumerate(first_files[1:], 1):
+            is_later = f.shiftright("doc", FILE_SHIFT) >= first_file
+            number = f.when(is_later, position).otherwise(number)
+        return number
+
     def _count_rejected(self, both: SparkRun) -> int:
         assert isinstance(both.document_tables, _TablesOfSides)
         theirs = both.document_tables.sides[1:]
@@ -307,17 +361,30 @@ def _match_copies(documents: DataFrame) -> DataFrame:
     )
 
 
-def _match_pairs(both: SparkRun) -> DataFrame:
-    """Returns (own, duplicate_of, match_similarity, is_exact) of scored pairs of both sides."""
+def _match_pairs(both: SparkRun, scored: DataFrame) -> DataFrame:
+    """Returns (own, other, duplicate_of, match_similarity, is_exact) of scored pairs.
+
+    Args:
+        both: Run over the documents of both sides.
+        scored: SCORED.
+    """
     ids = both.documents.select("doc", "id")
     first = ids.withColumnsRenamed({"doc": "a", "id": "id_a"})
     second = ids.withColumnsRenamed({"doc": "b", "id": "id_b"})
-    scored = both.scored.select("a", "b", "shared", "joint").join(first, "a").join(second, "b")
-    own = f.when(_is_theirs("id_a"), f.col("id_b")).otherwise(f.col("id_a"))
-    other = f.when(_is_theirs("id_a"), f.col("id_a")).otherwise(f.col("id_b"))
-    similarity = (f.col("shared") / f.col("joint")).alias("match_similarity")
-    pairs = scored.select(own.alias("own"), other.alias("other"), similarity)
-    return pairs.select("own", _own_id("other"), "match_similarity", f.lit(False).alias("is_exact"))
+    named = scored.select("a", "b", "shared", "joint").join(first, "a").join(second, "b")
+    is_first_theirs = _is_theirs("id_a")
+    own = f.when(is_first_theirs, f.col("id_b")).otherwise(f.col("id_a"))
+    other = f.when(is_first_theirs, f.col("a")).otherwise(f.col("b"))
+    other_id = f.when(is_first_theirs, f.col("id_a")).otherwise(f.col("id_b"))
+    similarity = f.col("shared") / f.col("joint")
+    pairs = named.select(
+        own.alias("own"),
+        other.alias("other"),
+        other_id.alias("other_id"),
+        similarity.alias("match_similarity"),
+    )
+    is_exact = f.lit(False).alias("is_exact")
+    return pairs.select("own", "other", _own_id("other_id"), "match_similarity", is_exact)
 
 
 def _own_id(name: str) -> Column:

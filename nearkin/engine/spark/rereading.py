@@ -236,10 +236,10 @@ class Writing:
 
     def _columns_to_add(self, clusters: pa.Table | None) -> Annotations:
         schema = CLUSTERS
-        if self.request.options.related is not None:
-            schema = CLUSTERS.append(OUTCOME_COLUMN)
         if clusters is not None and "matched_in" in clusters.column_names:
             schema = CLUSTERS_AGAINST
+        if self.request.options.related is not None:
+            schema = schema.append(OUTCOME_COLUMN)
         if clusters is not None and BLOCKED_BY_COLUMN.name in clusters.column_names:
             schema = schema.append(BLOCKED_BY_COLUMN)
         names = [name for name in schema.names if name != "id"] if self.annotate else []

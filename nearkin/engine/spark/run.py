@@ -81,10 +81,13 @@ STEPS = {
 
 
 class ReferenceMatchTable(NamedTuple):
-    """The documents that repeat one of a reference."""
+    """The documents that repeat one of a reference, and those that are related to one."""
 
     matches: DataFrame
-    """(doc, duplicate_of, match_similarity, is_exact) of each such document."""
+    """(doc, duplicate_of, match_similarity, is_exact) of each document that repeats one."""
+    related: DataFrame | None
+    """(doc, related_to, similarity) of the other documents, with a row for each document of the
+    reference that they are related to. None without the option `related`."""
     stats: ReferenceStats
 
 
@@ -133,6 +136,7 @@ class SparkRun(Run):
     _stages: dict[str, StageRecord] = field(init=False, default_factory=dict)
     _clustered: ClusterTables | None = field(init=False, default=None)
     _matches: DataFrame | None = field(init=False, default=None)
+    _related_in_reference: DataFrame | None = field(init=False, default=None)
     _blocked: DataFrame | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -286,9 +290,12 @@ class SparkRun(Run):
         return self.matcher is not None
 
     def match_reference(self) -> ReferenceStats:
-        """Finds the documents that repeat a document of the reference."""
+        """Finds the documents that repeat a document of the reference, or are related to one."""
         assert self.matcher is not None
-        self._matches, stats = self.matcher.match(self)
+        self._matches, related, stats = self.matcher.match(self)
+        if related is not None:
+            related = self.tables.keep(self._without_blocked(related), "related-in-reference")
+        self._related_in_reference = related
         if self._blocked is not None:
             open_matches = self._without_blocked(self._matches)
             number_exact = f.count(f.when(f.col("is_exact"), 1))
@@ -428,7 +435,7 @@ class SparkRun(Run):
             if self.matcher.only_reference:
                 copies = copies.where(f.lit(False))
         self._clustered = self.cluster_builder.build_clusters(
-            copies, matches, self._blocked, self.decided
+            copies, matches, self._blocked, self.decided, self._related_in_reference
         )
         return self._clustered.stats
 

@@ -169,7 +169,8 @@ class Saved:
             folder: New folder, path or URL.
             about: Spec, parameters and types, as JSON values.
             documents: Sketched documents.
-            pairs: Compared pairs (a, b, agree), with `shared` and `joint` if they passed.
+            pairs: Compared pairs (a, b, agree), with `shared`, `joint` and `accepted` if they
+                passed.
         """
         documents.write.mode("errorifexists").parquet(f"{folder}/{DOCUMENTS}")
         pairs.write.parquet(f"{folder}/{PAIRS}")
@@ -202,8 +203,16 @@ class Saved:
 
     @property
     def pairs(self) -> DataFrame:
-        """The compared pairs."""
-        return self.spark.read.parquet(f"{self.folder}/{PAIRS}")
+        """The compared pairs: a, b, agree, and of scored ones shared, joint and accepted."""
+        pairs = self.spark.read.parquet(f"{self.folder}/{PAIRS}")
+        if "accepted" in pairs.columns:
+            return pairs
+        # Of runs that were saved before, the threshold alone divides the pairs.
+        accepted = f.lit(True)
+        if self.about["parameters"].get("related") is not None:
+            similarity = f.col("shared") / f.nullif(f.col("joint"), f.lit(0.0))
+            accepted = f.coalesce(similarity >= self.about["parameters"]["threshold"], f.lit(False))
+        return pairs.withColumn("accepted", accepted)
 
     @property
     def bandings(self) -> list[str]:
@@ -284,7 +293,7 @@ def require_saved_keys(request: TaskRequest) -> None:
 
 
 def with_verdicts(compared: DataFrame, scored: DataFrame) -> DataFrame:
-    """Adds `shared` and `joint` to the compared pairs that reach the threshold.
+    """Adds `shared`, `joint` and `accepted` to the compared pairs that are scored.
 
     Args:
         compared: Compared pairs (a, b, agree).
@@ -300,8 +309,8 @@ def split_known(pairs: DataFrame, known: DataFrame) -> tuple[DataFrame, DataFram
         pairs: Candidate pairs (a, b, agree).
         known: Compared pairs of a saved run.
     """
-    verdicts = known.select("a", "b", "shared", "joint")
+    verdicts = known.select("a", "b", "shared", "joint", "accepted")
     passed = pairs.join(verdicts.where(f.col("shared").isNotNull()), ["a", "b"])
-    return passed.select("a", "b", "agree", "shared", "joint"), pairs.join(
+    return passed.select("a", "b", "agree", "shared", "joint", "accepted"), pairs.join(
         verdicts, ["a", "b"], "left_anti"
     )

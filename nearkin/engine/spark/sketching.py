@@ -312,7 +312,9 @@ def _acceptance_columns(
         return hash_digits(read.documents[request.columns.content])
 
     blocks = _hash_column(read.documents, request.options.block_by)
-    blocks = divide_blocks(blocks, acceptance, read_fact)
+    if request.options.related is None:
+        # Documents that are not accepted may be related.
+        blocks = divide_blocks(blocks, acceptance, read_fact)
     facts = [read_fact(equality) for equality in collect_equalities(acceptance)]
     words = np.column_stack([np.zeros(len(blocks), np.uint64), *facts])
     return {

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from nearkin.acceptance import NumbersEqual
 from nearkin.acceptance.expression import collect_equalities
+from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.spark.arrow_columns import (
     from_binary_rows,
@@ -37,7 +38,9 @@ ACCEPTANCE_COLUMNS = ("sort", "length", ACCEPTED_BY)
 """The columns of documents that an acceptance reads."""
 NO_AGREEMENT = -1
 """The number of agreeing slots of pairs that the signatures of different fields find."""
-SCORED = "a long,b long,agree int,shared double,joint double"
+SCORED = "a long,b long,agree int,shared double,joint double,accepted boolean"
+"""Scored pairs. `accepted` is true for those of duplicates, and false for those of documents that
+are only related."""
 SHARED = "a long,b long,shared double"
 
 
@@ -137,12 +140,11 @@ class Scoring:
             np.zeros(len(agreeing), np.uint64), agreeing
         )
         options = self.request.options
-        keep = (
-            np.ones(len(agreeing), bool)
-            if options.verify == "none"
-            else scored.meets_threshold(options.scored_threshold)
-        )
-        return _scored(to_numbers(pairs["a"]), to_numbers(pairs["b"]), agreeing, scored, keep)
+        accepted = np.ones(len(agreeing), bool)
+        if options.verify != Verify.NONE:
+            accepted = scored.meets_threshold(options.threshold)
+        a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
+        return _scored(a, b, agreeing, scored, accepted, options)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Returns SCORED of pairs, with exact similarities.
@@ -157,9 +159,9 @@ class Scoring:
         packed = Members(to_numbers(documents["doc"])).pack(a, b)
         stored = as_stored(payload)
         scored = self.request.measure.compare(packed, stored)
-        keep = scored.meets_threshold(self.request.options.scored_threshold)
-        keep &= self._are_accepted(scored, documents, stored)
-        return _scored(a, b, to_numbers(pairs["agree"]), scored, keep)
+        accepted = self._are_accepted(scored, documents, stored)
+        agreeing = to_numbers(pairs["agree"])
+        return _scored(a, b, agreeing, scored, accepted, self.request.options)
 
     def count_shared(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Returns SHARED of pairs, however similar they are.
@@ -177,7 +179,9 @@ class Scoring:
     def _are_accepted(
         self, scored: ScoredPairs, documents: pa.Table, stored: StoredPayloads
     ) -> np.ndarray:
-        """Returns which scored pairs the acceptance of the run accepts, bool (m,).
+        """Returns which scored pairs are those of duplicates, bool (m,).
+
+        They reach the threshold, and the acceptance of the run accepts them, if it has one.
 
         Args:
             scored: Scored pairs of positions in the table.
@@ -185,9 +189,10 @@ class Scoring:
                 with their tokens if it compares runs of them.
             stored: Their payloads.
         """
+        reach_threshold = scored.meets_threshold(self.request.options.threshold)
         expression = self.request.options.acceptance
         if expression is None:
-            return np.ones(len(scored.pairs), bool)
+            return reach_threshold
         order = pc.sort_indices(documents["sort"]).to_numpy()
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
@@ -217,7 +222,7 @@ class Scoring:
         )
         is_accepted = np.zeros(len(scored.pairs), bool)
         is_accepted[acceptance.find_accepted(scored)] = True
-        return is_accepted
+        return np.asarray(is_accepted & reach_threshold)
 
     def compare_all(self, documents: pa.Table) -> pa.Table:
         """Returns SCORED of all pairs of a small corpus.
@@ -234,14 +239,13 @@ class Scoring:
             scope = scope._replace(sources=to_unsigned(documents[ACROSS]))
         compared = self.request.measure.compare_all(payload, scope, options.scored_threshold, 1)
         scored = ScoredPairs.concatenate(list(compared))
-        scored = scored.select(self._are_accepted(scored, documents, as_stored(payload)))
+        accepted = self._are_accepted(scored, documents, as_stored(payload))
         first, second = unpack_pairs(scored.pairs)
         a, b = docs[first], docs[second]
         agreeing = np.full(len(a), NO_AGREEMENT)
         if not self.request.signature_columns:
             agreeing = self.agreements(scored.pairs, documents["signature"])
-        every = np.ones(len(a), bool)
-        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, scored, every)
+        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, scored, accepted, options)
 
     @property
     def pairs_schema(self) -> str:
@@ -286,14 +290,33 @@ def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, 
 
 
 def _scored(
-    a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: ScoredPairs, keep: np.ndarray
+    a: np.ndarray,
+    b: np.ndarray,
+    agreeing: np.ndarray,
+    scored: ScoredPairs,
+    accepted: np.ndarray,
+    options: RunOptions,
 ) -> pa.Table:
+    """Returns SCORED of the pairs that are accepted, or those of related documents.
+
+    Args:
+        a: First documents, int64 (m,).
+        b: Second documents, int64 (m,).
+        agreeing: Number of agreeing slots, int64 (m,).
+        scored: Similarities of the pairs.
+        accepted: Which pairs are those of duplicates, bool (m,).
+        options: Options of the run.
+    """
+    keep = accepted
+    if options.related is not None:
+        keep = accepted | scored.meets_threshold(options.related)
     columns: dict[str, np.ndarray] = {
         "a": a,
         "b": b,
         "agree": agreeing,
         "shared": scored.intersection,
         "joint": scored.union,
+        "accepted": accepted,
     }
     return pa.Table.from_batches(
         [make_batch(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})]

@@ -13,7 +13,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.spark.frames import require_whole_documents
 from tests.engine.local.test_acceptance import make_texts
-from tests.engine.spark.conftest import rows_of
+from tests.engine.spark.conftest import ordered_pairs, rows_of
 
 BANDED = {"bands": 30, "rows": 3}
 CASES: dict[str, dict[str, Any]] = {
@@ -29,7 +29,19 @@ CASES: dict[str, dict[str, Any]] = {
     "a shared run, every pair compared": {"accept": "jaccard >= 0.4 and witness >= 6"},
     "a bound on the loss": {"threshold": 0.5, "max_lost": 0.05, **BANDED},
 }
-QUICK = "all terms"
+CASES["related documents"] = {**CASES["all terms"], "related": 0.4}
+CASES["related documents, every pair compared"] = {
+    "accept": "jaccard >= 0.6 and numbers_equal and same(lang)",
+    "related": 0.7,
+}
+CASES["related documents of contained ones"] = {
+    "accept": "containment >= 0.9 and same(lang)",
+    "related": 0.3,
+    "hot_bucket_size": 5,
+    "pair_budget": 20,
+    **BANDED,
+}
+QUICK = "related documents"
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +65,11 @@ def test_the_same_documents_are_removed_as_by_the_local_engine(
     frame = spark.createDataFrame(table.to_pylist(), "id string, text string, lang string")
     with nks.dedup(frame.repartition(3), **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert result.pairs.count() == len(local.pairs)
+        if "related" in options:
+            assert result.statistics == local.statistics
+            assert ordered_pairs(result.related.toArrow()) == ordered_pairs(local.related.arrow)
+            assert len(local.related) > 20
 
 
 def test_the_same_run_is_refused_as_by_the_local_engine(

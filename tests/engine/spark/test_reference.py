@@ -12,6 +12,7 @@ from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from tests.engine.reference_oracle import make_texts, share_texts
+from tests.engine.spark.conftest import ordered_pairs
 from tests.engine.spark.test_files import same_outputs
 
 
@@ -39,6 +40,9 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     [
         pytest.param({"block_by": "block"}, marks=pytest.mark.full),
         pytest.param({"only_against": True}, marks=pytest.mark.full),
+        pytest.param(
+            {"threshold": 0.9, "related": 0.2, "bands": 40, "rows": 2}, marks=pytest.mark.full
+        ),
         pytest.param({"bands": 16, "rows": 3, "keep": "central"}, marks=pytest.mark.full),
     ],
     ids=str,
@@ -47,13 +51,25 @@ def test_rows_are_those_of_the_local_engine(
     spark: SparkSession, tables: tuple[pa.Table, pa.Table], options: dict[str, Any]
 ) -> None:
     new, old = tables
-    local = nk.dedup(new, id="id", against=old, threshold=0.6, **options)
+    options = {"id": "id", "threshold": 0.6, **options}
+    local = nk.dedup(new, against=old, **options)
     want = {row["id"]: row for row in local.clusters.arrow.to_pylist()}
-    with nks.dedup(
-        to_frame(spark, new), id="id", against=to_frame(spark, old), threshold=0.6, **options
-    ) as result:
+    with nks.dedup(to_frame(spark, new), against=to_frame(spark, old), **options) as result:
         rows = {row["id"]: row.asDict() for row in result.clusters.collect()}
         assert rows == want
+        if "related" in options:
+            related = [result.related.toArrow(), local.related.arrow]
+            assert ordered_pairs(related[0]) == ordered_pairs(related[1])
+            linked = [
+                sorted(
+                    tuple(row.values())
+                    for row in table.to_pylist()
+                    if row["matched_in"] == "reference"
+                )
+                for table in related
+            ]
+            assert linked[0] == linked[1]
+            assert 0 < len(linked[0]) < len(related[0])
         assert result.statistics == local.statistics
         assert {row["id"] for row in result.kept.collect()} == {
             id for id, row in want.items() if row["kept"]
@@ -82,9 +98,12 @@ def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--annotate", "--block-by", "block", "--blocklist", "blocked.list"],
+        ["--annotate", "--block-by", "block", "--blocklist", "blocked.list", "--related", "0.3"],
         pytest.param(["--annotate", "--block-by", "block"], marks=pytest.mark.full),
         pytest.param(["--only-against"], marks=pytest.mark.full),
+        pytest.param(
+            ["--only-against", "--threshold", "0.9", "--related", "0.2"], marks=pytest.mark.full
+        ),
         pytest.param(["--bands", "16", "--rows", "3"], marks=pytest.mark.full),
     ],
     ids=str,
@@ -109,6 +128,14 @@ def test_files_are_those_of_the_local_engine(
     assert run([*command, "--out", str(tmp_path / "local")]) == 0
     assert run([*command, "--engine", "spark", "--out", str(tmp_path / "spark")]) == 0
     facts = same_outputs(tmp_path / "local", tmp_path / "spark")
+    if "--related" in options:
+        related = [
+            pq.read_table(tmp_path / engine / "related.parquet").to_pylist()
+            for engine in ("local", "spark")
+        ]
+        assert related[0] == related[1]
+        in_reference = [row for row in related[0] if row["matched_in"] == "reference"]
+        assert len({row["id_a"] for row in in_reference}) > 2
     local = json.loads((tmp_path / "local" / "run.json").read_bytes())
     assert facts["against"] == local["against"]
     assert facts["counts"]["removed_reference"] > 0
@@ -142,7 +169,6 @@ def test_contradictory_references_are_refused(
         ({"against": frame, "extend": "saved"}, "cannot be combined with extend="),
         ({"against": frame, "merge_parts": True}, "cannot be combined with extend="),
         ({"against": frame, "across": "block"}, "whatever their source is"),
-        ({"against": frame, "related": 0.5}, "related=0.5 cannot be combined.*over Spark"),
         ({"against": frame.drop("text")}, "has no column 'text'"),
         ({"against": tables[1]}, "not a Spark DataFrame"),
     ]

@@ -11,10 +11,7 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
-from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.cluster_tables import with_outcomes
-from nearkin.errors import UsageError
-from nearkin.spark.frames import require_supported
 from tests.engine.local.test_related_documents import FLAGS, WORDS, make_versions
 from tests.engine.spark.conftest import ordered_pairs, rows_of
 
@@ -73,8 +70,3 @@ def test_documents_beyond_the_distance_are_related(spark: SparkSession) -> None:
         assert ordered_pairs(result.related.toArrow()) == ordered_pairs(local.related.arrow)
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
     assert set(local.clusters["outcome"].to_pylist()) == {"same", "related", "new"}
-
-
-def test_a_condition_with_related_documents_needs_the_local_engine() -> None:
-    with pytest.raises(UsageError, match="need the local engine together; leave out one"):
-        require_supported(RunOptions(accept="safe", related=0.5))
