@@ -766,7 +766,7 @@ def prepare_corpus_run(
     columns = replace(columns, carried_columns=request.options.carried_columns)
     blocker = None
     if reference.blocklist is not None:
-        require_blockable(request.options, reference.blocklist, has_decisions=decisions is not None)
+        require_blockable(request.options, reference.blocklist)
         blocker = BlocklistMatcher(reference.blocklist)
     matcher = _open_matcher(reference, request._replace(columns=columns), parameters)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)

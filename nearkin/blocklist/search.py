@@ -2,7 +2,8 @@
 
 The entries are looked up by each of their shingles, and not by bands of signatures: a document that
 shares no shingle with an entry has a similarity of 0 to it. So every entry that a document may be
-similar to is compared with it exactly, and the result does not depend on chance.
+similar to is compared with it exactly, and the result does not depend on chance. Fingerprints and
+documents with several fields are compared with all entries.
 """
 
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from nearkin.measures.base import (
     select_documents,
 )
 from nearkin.measures.compared_sets import compares_sets
+from nearkin.measures.fields import FieldsMeasure
 from nearkin.measures.hamming import Hamming
 from nearkin.packed_pairs import PAIRS_PER_BATCH, meets_threshold, pack_pairs, sorted_unique
 
@@ -64,7 +66,9 @@ class EntrySearch:
     def __init__(self, measure: Measure, payload: Payload) -> None:
         self._measure = measure
         self._payload = payload
-        if isinstance(measure, Hamming):
+        # Fingerprints have no shingles, and documents with several fields need not share one.
+        self._compares_all = isinstance(measure, Hamming | FieldsMeasure)
+        if self._compares_all:
             return
         hashes = payload.columns[0]
         entry_of = np.repeat(np.arange(len(payload.sizes), dtype=np.uint32), payload.sizes)
@@ -108,7 +112,7 @@ class EntrySearch:
         documents_at_once = max(1, PAIRS_PER_BATCH // entries)
         for start in range(0, documents, documents_at_once):
             end = min(start + documents_at_once, documents)
-            if isinstance(self._measure, Hamming):
+            if self._compares_all:
                 yield _all_pairs(start, end, entries)
             else:
                 yield self._sharing_pairs(payload, start, end, threshold)

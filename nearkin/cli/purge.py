@@ -15,8 +15,11 @@ from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
     from nearkin.purge import PurgedDocument
+    from nearkin.runs.job import Job
     from nearkin.runs.purge import PurgedRow
     from nearkin.runs.purge_request import LikeFiles
+    from nearkin.runs.run_record import RunRecord
+    from nearkin.runtime.progress import Progress
 
 SHOWN = 10
 """The number of documents that the terminal lists."""
@@ -241,6 +244,7 @@ def purge_run(
                     "workers": o.workers_or_cores(workers),
                 },
                 command_line=describe_command_line(ARGUMENTS.get()),
+                merging_engine=merge_over_spark,
             ),
             progress,
         )
@@ -255,6 +259,19 @@ def purge_run(
         f"{len(purged.purged):,} of {purged.compared:,} documents were removed, {kept:,} of which "
         f"{folder} had kept; the result is in {output.out}"
     )
+
+
+def merge_over_spark(master: str | None, job: "Job", progress: "Progress") -> "RunRecord":
+    """Repeats a run whose rows of one id were merged.
+
+    Args:
+        master: Master of the Spark session of the run.
+        job: Job that repeats it.
+        progress: Receives progress updates.
+    """
+    from nearkin.spark import dedup_files
+
+    return dedup_files(master, {}, job, progress, merge_parts=True)
 
 
 def print_purged(purged: "Sequence[PurgedDocument | PurgedRow]") -> None:

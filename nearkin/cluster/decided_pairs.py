@@ -38,6 +38,23 @@ class DecidedPairs(NamedTuple):
         """Returns the number of pairs of each verdict, and of decisions about other documents."""
         return {"same": len(self.same), "different": len(self.different), "absent": self.absent}
 
+    def without(self, documents: np.ndarray) -> "DecidedPairs":
+        """Returns the pairs of other documents, as if some had not been there.
+
+        Args:
+            documents: Numbers of the documents whose pairs are left out, int64.
+
+        Examples:
+            >>> decided = DecidedPairs(np.array([[0, 1], [2, 3]]), np.array([[1, 2]]))
+            >>> rest = decided.without(np.array([1]))
+            >>> rest.same.tolist(), rest.different.tolist(), rest.absent
+            ([[2, 3]], [], 2)
+        """
+        same = self.same[~np.isin(self.same, documents).any(axis=1)]
+        different = self.different[~np.isin(self.different, documents).any(axis=1)]
+        before = len(self.same) + len(self.different)
+        return DecidedPairs(same, different, self.absent + before - len(same) - len(different))
+
     def different_representatives(self, representative: np.ndarray) -> np.ndarray:
         """Returns the pairs of groups that are never in one cluster, as packed pairs, sorted.
 

@@ -788,6 +788,18 @@ class RunOptions:
         return max(self.threshold, DEFAULT_THRESHOLD)
 
     @property
+    def blocking_threshold(self) -> float:
+        """The similarity from which on a document is like a blocked one.
+
+        It is the threshold. A condition takes the place of the threshold: it is the smallest
+        similarity for which the condition can hold, or the default threshold if that is below
+        LEAST_BANDED, as for a condition on the containment.
+        """
+        if self.fields or not self._replaces_threshold or self.threshold >= LEAST_BANDED:
+            return self.threshold
+        return DEFAULT_THRESHOLD
+
+    @property
     def scored_threshold(self) -> float:
         """The smallest similarity of the pairs that are scored: related ones are, if asked for."""
         return self.threshold if self.related is None else min(self.threshold, self.related)

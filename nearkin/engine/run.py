@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple, final
 
+from nearkin.decisions import Decisions
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import (
     DEFAULT_PAIR_BUDGET,
@@ -53,11 +54,13 @@ class Run(ABC):
         options: Options of the run.
         resources: Data that the Spec refers to but does not contain.
         progress: Receives progress updates.
+        decisions: Decisions about pairs of documents, or None without decisions.
     """
 
     options: RunOptions
     resources: SpecResources
     progress: Progress
+    decisions: Decisions | None
 
     @property
     @abstractmethod
@@ -116,8 +119,17 @@ class Run(ABC):
         """True if the documents are compared with a blocklist."""
         return False
 
+    @property
+    @final
+    def has_mixed_groups(self) -> bool:
+        """True if documents of different contents can be in one group before they are compared."""
+        return self.options.groups_by_value or self.decisions is not None
+
     def match_blocklist(self) -> BlocklistStats:
         """Finds the documents that are like an entry of the blocklist.
+
+        All documents are compared if groups can have different contents, and otherwise the first
+        ones of the groups.
 
         Raises:
             RunError: If the engine has no blocklists.
@@ -292,8 +304,14 @@ class Run(ABC):
 
     @final
     def to_exact_groups(self) -> None:
-        """Runs all stages up to exact duplicates."""
+        """Runs all stages up to exact duplicates.
+
+        If groups can have different contents, blocked documents are found before, so that none of
+        them is in a group.
+        """
         self.sketch()
+        if self.has_mixed_groups:
+            self.block()
         self.collapse()
 
     @final

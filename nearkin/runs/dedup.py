@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkin.blocklist.blocklist import Blocklist
+from nearkin.blocklist.given_documents import GivenDocuments
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
@@ -16,6 +17,7 @@ from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.measures.fields import FieldsMeasure
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import LinesReport, PassageReport, Provenance
@@ -242,22 +244,33 @@ def open_references_of(
     return references
 
 
-def open_blocklist_of(job: Job) -> Blocklist | None:
-    """Opens the blocklist of a job, and checks that the run can use it."""
+def open_blocklist_of(job: Job) -> Blocklist | GivenDocuments | None:
+    """Opens the blocklist of a job, and checks that the run can use it.
+
+    Returns:
+        The list, with the given documents of a purge. Of a run over several fields, it is these
+        documents alone. None if the job has neither.
+    """
     if job.blocklist is None and job.purge is None:
         return None
+    if job.blocklist is None and job.purge is not None and job.settings.fields:
+        measure = job.settings.create_measure(job.resources)
+        assert isinstance(measure, FieldsMeasure)
+        return job.purge.like.read_fields(job.columns, measure)
     if job.blocklist is None:
         blocklist = Blocklist(job.settings.spec, job.resources)
     else:
         blocklist = Blocklist.open(job.blocklist, job.resources)
         require_apart(job.out, [job.blocklist])
-    require_blockable(job.settings, blocklist, has_decisions=job.decisions is not None)
+    require_blockable(job.settings, blocklist)
     if job.purge is not None:
-        job.purge.like.add_to(blocklist)
+        job.purge.like.add_to(blocklist, whole=job.purge.merges_parts)
     return blocklist
 
 
-def record_blocklist(job: Job, blocklist: Blocklist | None) -> BlocklistRecord | None:
+def record_blocklist(
+    job: Job, blocklist: Blocklist | GivenDocuments | None
+) -> BlocklistRecord | None:
     """Returns the blocklist of a job as run.json describes it, or None if it has none."""
     if blocklist is None:
         return None

@@ -5,10 +5,10 @@ of a run whose kept documents were elected without them, and it is written, resu
 that of every run. The inputs and the output of the finished run are not changed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus.file_names import has_hidden_password
+from nearkin.decisions import read_decisions
 from nearkin.engine.local.blocking import require_blockable
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
@@ -31,8 +32,10 @@ from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
+
+MergingEngine: TypeAlias = Callable[[str | None, Job, Progress], RunRecord]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class RunPurge:
         execution: Memory and workers, which do not decide the result, by the names of their
             options.
         command_line: The command line, without passwords. Empty for the library.
+        merging_engine: Repeats a run whose rows of one id were merged, which needs Spark: a
+            function of the master of the recorded run, the job and the progress.
     """
 
     request: PurgeRequest
@@ -59,6 +64,7 @@ class RunPurge:
     secret: HashKey | None = field(default=None, kw_only=True)
     execution: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     command_line: str = field(default="", kw_only=True)
+    merging_engine: MergingEngine | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,8 @@ class PurgedRun:
     @property
     def compared(self) -> int:
         """The number of documents that were compared."""
-        return self.record.counts["read"] - self.record.counts["rejected"]
+        sketched = self.record.stats.sketch
+        return 0 if sketched is None else sketched.documents
 
     def to_json(self) -> dict[str, object]:
         """Returns the result as `--json` prints it."""
@@ -124,7 +131,12 @@ def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
     job = _job_of(purge, record)
     require_apart(purge.out, [str(folder), *purge.request.like.list_files()])
     finished = SavedRun(folder, record).read_clusters(["id", "kept"])
-    new_record = run_dedup(job, progress)
+    if _merges_parts(record):
+        assert purge.merging_engine is not None
+        master = record.require_files(folder).environment.master
+        new_record = purge.merging_engine(master, job, progress)
+    else:
+        new_record = run_dedup(job, progress)
     return PurgedRun(new_record, _read_purged(purge.out, finished))
 
 
@@ -140,10 +152,18 @@ def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
     blocked = clusters.filter(pc.equal(clusters["kind"].cast(pa.string()), "blocked"))
     was_kept = finished["kept"].take(pc.index_in(blocked["id"], finished["id"]))
     rows = blocked.append_column("was_kept", was_kept)
-    return tuple(
+    # A document in parts has several rows, which are alike.
+    purged = dict.fromkeys(
         PurgedRow(row["id"], row["blocked_by"], row["similarity"], row["was_kept"])
         for row in rows.to_pylist()
     )
+    return tuple(purged)
+
+
+def _merges_parts(record: RunRecord) -> bool:
+    """Returns whether rows of one id were merged in a run."""
+    sketched = record.stats.sketch
+    return sketched is not None and sketched.parts is not None
 
 
 def _job_of(purge: RunPurge, record: RunRecord) -> Job:
@@ -160,7 +180,7 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
     resources = SpecResources.read(folder, spec, purge.secret)
     spec.require_key(purge.secret)
     columns = record.columns_of(folder)
-    _require_blockable(folder, settings, resources, files)
+    _require_blockable(folder, settings, resources)
     against = files.inputs.against
     return Job(
         _inputs_of(folder, record),
@@ -179,10 +199,11 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
         against=() if against is None else tuple(against["paths"]),
         only_against=against is not None and against["only"],
         scope=None if against is None else against.get("scope"),
+        decisions=_decisions_of(folder, files),
         blocklist=_blocklist_of(files),
         passages=_passages_of(record),
         lines=_lines_of(record),
-        purge=purge.request,
+        purge=replace(purge.request, merges_parts=_merges_parts(record)),
     )
 
 
@@ -192,13 +213,6 @@ def _require_repeatable(folder: Path, record: RunRecord, files: FileRun) -> None
         raise UsageError(
             f"{folder} cannot be purged: it was made by {files.request.command}; run nearkin dedup "
             f"on its inputs with {name_setting('blocklist')}"
-        )
-    sketched = record.stats.sketch
-    if sketched is not None and sketched.parts is not None:
-        # The local engine repeats a run over Spark with the same result, but merges no rows.
-        raise UsageError(
-            f"{folder} cannot be purged: it was made with {name_flag('merge_parts')}, which needs "
-            f"Spark; run nearkin dedup on its inputs with {name_setting('blocklist')}"
         )
     if "document_weights" in files.request.documents:
         raise UsageError(
@@ -222,14 +236,13 @@ def _require_repeatable(folder: Path, record: RunRecord, files: FileRun) -> None
         )
 
 
-def _require_blockable(
-    folder: Path, settings: RunOptions, resources: SpecResources, files: FileRun
-) -> None:
+def _require_blockable(folder: Path, settings: RunOptions, resources: SpecResources) -> None:
     """Requires that the documents of a run can be compared with given ones."""
+    if settings.fields:
+        # The given documents have the same fields.
+        return
     try:
-        blocklist = Blocklist(settings.spec, resources)
-        has_decisions = files.inputs.decisions is not None
-        require_blockable(settings, blocklist, has_decisions=has_decisions)
+        require_blockable(settings, Blocklist(settings.spec, resources))
     except IncompatibleError:
         raise
     except UsageError as error:
@@ -261,6 +274,31 @@ def _documents_of(recorded: Mapping[str, object]) -> DocumentOutput:
         codec=str(recorded.get("codec", SAME_CODEC)),
         sizes=bool(recorded.get("sizes", False)),
     )
+
+
+def _decisions_of(folder: Path, files: FileRun) -> Path | None:
+    """Returns the file of the decisions that a run was made with, or None.
+
+    Raises:
+        UsageError: If the file cannot be read, or its decisions are others now.
+    """
+    recorded = files.inputs.decisions
+    if recorded is None:
+        return None
+    path = Path(recorded["path"])
+    remedy = (
+        f"restore the file, or run nearkin dedup on its inputs with {name_setting('decisions')} "
+        f"and {name_setting('blocklist')}"
+    )
+    try:
+        decisions = read_decisions(path)
+    except UsageError as error:
+        raise UsageError(f"{folder} cannot be purged: {error}; {remedy}") from error
+    if decisions.fingerprint != recorded["fingerprint"]:
+        raise UsageError(
+            f"{folder} cannot be purged: the decisions in {path} are not those of the run; {remedy}"
+        )
+    return path
 
 
 def _blocklist_of(files: FileRun) -> Path | None:

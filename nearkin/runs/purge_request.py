@@ -1,12 +1,17 @@
 """The request to remove documents that are like given ones from the result of a run."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nearkin.blocklist.blocklist import Blocklist
+from nearkin.blocklist.given_documents import GivenDocuments, NamedDocuments
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
+from nearkin.errors import UsageError
+from nearkin.measures.fields import FieldsMeasure
+from nearkin.setting_names import name_setting
 
 
 @dataclass(frozen=True)
@@ -32,28 +37,76 @@ class LikeFiles:
         """Returns the paths of the files."""
         return [file.path for file in self._open().files]
 
-    def add_to(self, blocklist: Blocklist) -> None:
+    def add_to(self, blocklist: Blocklist, *, whole: bool = False) -> None:
         """Adds the documents to a blocklist.
 
         Args:
             blocklist: The list, whose Spec the documents are sketched with.
+            whole: Whether each row must be a whole document, so that no id is repeated.
 
         Raises:
-            UsageError: If a file or a column is not valid.
+            UsageError: If a file or a column is not valid, or an id is repeated.
             RunError: If a row cannot be read.
         """
+        added: set[str] = set()
+        for batch in self._read(self.columns):
+            if whole:
+                _require_other_ids(batch.ids, added)
+            blocklist.add_documents(batch.documents, batch.ids)
+
+    def read_fields(self, columns: Columns, measure: FieldsMeasure) -> GivenDocuments:
+        """Returns documents with several fields.
+
+        Args:
+            columns: Columns of the run, whose fields the documents have too.
+            measure: Measure of the run.
+
+        Raises:
+            UsageError: If a file or a column is not valid, another column of documents is given, or
+                a document lacks fields.
+            RunError: If a row cannot be read.
+        """
+        default = Columns()
+        names = [field.name for field in columns.fields]
+        for name in ("text", "tokens", "vector", "fingerprint"):
+            given = getattr(self.columns, name)
+            if given != getattr(default, name):
+                raise UsageError(
+                    f"{name_setting(name, given)} has no effect on the purge of a run over the "
+                    f"fields {', '.join(names)}; leave it out, and give files with these columns"
+                )
+        own = replace(columns, id=self.columns.id, carried_columns=())
+        return GivenDocuments.read(self._read(own), measure)
+
+    def _read(self, columns: Columns) -> Iterator[NamedDocuments]:
+        """Yields the documents with their ids."""
         corpus = self._open()
-        corpus.check(self.columns)
-        columns = detect_dimensions(corpus, self.columns)
+        corpus.check(columns)
+        columns = detect_dimensions(corpus, columns)
         for batch in corpus.batches(columns):
             ids = make_ids(batch, columns, corpus.names).to_pylist()
-            blocklist.add_documents(batch.documents[columns.content], ids)
+            yield NamedDocuments(batch.documents[columns.content], ids)
 
     def _open(self) -> FileCorpus:
         corpus = FileCorpus.open(self.inputs, "fail", selection=self.selection)
         # A document that cannot be read would stay, so that such rows cannot be skipped.
         corpus.row_remedy = "Correct the row, or delete it from the file"
         return corpus
+
+
+def _require_other_ids(ids: Sequence[str], added: set[str]) -> None:
+    """Requires that no document was added before, and notes some as added.
+
+    Raises:
+        UsageError: If an id is repeated.
+    """
+    for name in ids:
+        if name in added:
+            raise UsageError(
+                f"the given document {name!r} has several rows, and each row must be a whole "
+                "document; join them"
+            )
+        added.add(name)
 
 
 @dataclass(frozen=True)
@@ -63,7 +116,9 @@ class PurgeRequest:
     Attributes:
         run: Output folder of the run.
         like: Files of the given documents.
+        merges_parts: Whether rows of one id were merged in the run.
     """
 
     run: Path
     like: LikeFiles
+    merges_parts: bool = False

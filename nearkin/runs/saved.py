@@ -138,12 +138,15 @@ class SavedRun:
             UsageError: If the table cannot be read, or is not that of the signatures.
         """
         path = self.folder / CLUSTERS
-        documents = self.record.require_sketch_stats(self.folder).documents
+        sketched = self.record.require_sketch_stats(self.folder)
         try:
             clusters = pq.read_table(path, columns=columns)
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"cannot read {path}: {error}; {RUN_AGAIN}") from error
-        if clusters.num_rows != documents:
+        documents = sketched.documents
+        # Each part of a document has a row.
+        has_more_rows = sketched.parts is not None and clusters.num_rows > documents
+        if clusters.num_rows != documents and not has_more_rows:
             raise UsageError(
                 f"{path} has {clusters.num_rows:,} rows, and the run had {documents:,} documents; "
                 f"{RUN_AGAIN}"

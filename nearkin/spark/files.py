@@ -108,7 +108,8 @@ def dedup_files(
     blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
     for texts in () if references is None else references.texts:
         require_readable_names(texts)
-    identity = job.identity("dedup", engine="spark", merge_parts=merge_parts, **decided, **blocked)
+    command = "dedup" if job.purge is None else "purge"
+    identity = job.identity(command, engine="spark", merge_parts=merge_parts, **decided, **blocked)
     request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
@@ -323,7 +324,7 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
         require_whole_documents(job.settings)
-        require_no_parts(has_decisions=job.decisions is not None, blocks=job.blocklist is not None)
+        require_no_parts(has_decisions=job.decisions is not None)
         if job.columns.id is None:
             raise UsageError(
                 f"{name_flag('merge_parts')} merges rows of one id, and there is no id column; "

@@ -205,7 +205,7 @@ def dedup(
             blocklist = Blocklist.open(settings.blocklist)
         decided = _open_decided(decisions, run_options, has_reference=against is not None)
         if blocklist is not None:
-            require_blockable(run_options, blocklist, has_decisions=decided is not None)
+            require_blockable(run_options, blocklist)
         if extend is not None and (decided is not None or blocklist is not None):
             name = "decisions" if blocklist is None else "blocklist"
             raise UsageError(
@@ -216,7 +216,7 @@ def dedup(
         request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
         if merge_parts:
             require_whole_documents(run_options)
-            require_no_parts(has_decisions=decided is not None, blocks=blocklist is not None)
+            require_no_parts(has_decisions=decided is not None)
             require_mergeable(run_options.spec, run_options.probes)
         run_options.spec.require_key(resources.secret)
         prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
@@ -495,21 +495,19 @@ def _open_decided(
     return read_decisions(decisions) if isinstance(decisions, str | Path) else decisions
 
 
-def require_no_parts(*, has_decisions: bool, blocks: bool) -> None:
-    """Checks that documents that are merged from several rows are neither decided nor blocked.
+def require_no_parts(*, has_decisions: bool) -> None:
+    """Checks that nothing was decided about documents that are merged from several rows.
 
     Args:
         has_decisions: Whether the run has decisions.
-        blocks: Whether the run has a blocklist.
 
     Raises:
-        UsageError: If it has one of them.
+        UsageError: If it has some.
     """
-    if has_decisions or blocks:
-        option = name_setting("decisions" if has_decisions else "blocklist")
+    if has_decisions:
         raise UsageError(
-            f"{name_flag('merge_parts')} and {option} exclude each other; merge the rows of each "
-            "document first, or leave out one of them"
+            f"{name_flag('merge_parts')} and {name_setting('decisions')} exclude each other; merge "
+            "the rows of each document first, or leave out one of them"
         )
 
 

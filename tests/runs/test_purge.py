@@ -25,13 +25,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with documents and a file of given ones, which is the current one."""
     monkeypatch.chdir(tmp_path)
     Path("docs").mkdir()
-    sources = [f"s{number % 4}" for number in range(len(TEXTS))]
-    table = pa.table({"id": IDS, "text": TEXTS, "source": sources})
+    table = make_table()
     pq.write_table(table.slice(0, 30), "docs/a.parquet")
     pq.write_table(table.slice(30), "docs/b.parquet")
     rows = [{"request": f"r{number}", "body": text} for number, text in enumerate(GIVEN)]
     Path("like.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
+
+
+def make_table() -> pa.Table:
+    """The documents, with a source, and with a key that some of them share."""
+    numbers = range(len(TEXTS))
+    sources = [f"s{number % 4}" for number in numbers]
+    keys = [str(number % 23) if number % 3 else None for number in numbers]
+    return pa.table({"id": IDS, "text": TEXTS, "source": sources, "key": keys})
+
+
+DECIDED = [(number, number + 7, "same") for number in range(0, 40, 5)]
+DECIDED += [(number, number + 9, "different") for number in range(1, 40, 5)]
+
+
+def write_decisions() -> str:
+    rows = [{"id_a": IDS[a], "id_b": IDS[b], "decision": verdict} for a, b, verdict in DECIDED]
+    Path("decisions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return "decisions.jsonl"
 
 
 PURGE = ["purge", "run", "--like", "like.jsonl", "--text", "body", "--id", "request"]
@@ -60,11 +77,20 @@ def read_clusters(out: str) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    "options", [[], ["--save-signatures"], ["--annotate", "--keep", "length asc"]], ids=str
+    "options",
+    [
+        [],
+        ["--save-signatures"],
+        ["--annotate", "--keep", "length asc"],
+        ["--decisions", "decisions.jsonl", "--same", "key"],
+        ["--decisions", "decisions.jsonl", "--max-lost", "0.2", "--save-signatures"],
+    ],
+    ids=str,
 )
 def test_the_result_is_that_of_a_run_without_the_documents(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    write_decisions()
     assert command(["dedup", "docs", *LINE, *options, "--out", "run", "--quiet"]) == 0
     before = hash_files(Path())
     capsys.readouterr()
@@ -78,9 +104,15 @@ def test_the_result_is_that_of_a_run_without_the_documents(
     assert (facts["removed"], facts["compared"]) == (len(like), len(TEXTS))
     # the others are as if the documents had not been there
     rest = [number for number, id in enumerate(IDS) if id not in like]
-    table = pa.table({"id": IDS, "text": TEXTS}).take(rest)
-    keep = "length asc" if "--keep" in options else None
-    other: dict[str, Any] = {} if keep is None else {"keep": keep}
+    table = make_table().take(rest)
+    values = dict(zip(options[::2], options[1::2], strict=False))
+    other: dict[str, Any] = {
+        name[2:].replace("-", "_"): float(value) if name == "--max-lost" else value
+        for name, value in values.items()
+        if name in ("--decisions", "--same", "--max-lost")
+    }
+    if "--keep" in options:
+        other["keep"] = "length asc"
     want = nk.dedup(table, id="id", threshold=THRESHOLD, **other).clusters.arrow
     names = ["id", "kept", "cluster", "similarity"]
     rows = [row for row in read_clusters("purged") if row["id"] not in like]
@@ -148,8 +180,6 @@ REFUSALS: list[tuple[list[str], list[str], str]] = [
     ([], ["--out", "docs"], "docs"),
     ([], ["--out", "new", "--text", "no"], "no column 'no'"),
     ([], ["--out", "new", "--like", "absent.jsonl"], "no such file"),
-    (["--same", "source"], ["--out", "new"], "run cannot be purged: --same source"),
-    (["--max-lost", "0.5"], ["--out", "new"], "run cannot be purged: a condition"),
     (["--document-weights", "log"], ["--out", "new"], "--document-weights, which keeps all"),
 ]
 
@@ -185,6 +215,73 @@ def test_changed_inputs_and_damaged_files_are_refused(capsys: pytest.CaptureFixt
     assert "nearkin dedup run/kept with --blocklist" in message
     assert not Path("new").exists()
     assert not Path("new.partial").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_whose_decisions_changed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["dedup", "docs", *LINE, "--decisions", write_decisions(), "--out", "run", "--quiet"]
+    assert command(line) == 0
+    path = Path("decisions.jsonl")
+    path.write_text(path.read_text().replace("different", "same"))
+    assert command([*PURGE, "--out", "new", "--quiet"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "the decisions in decisions.jsonl are not those of the run; restore" in message
+    path.unlink()
+    assert command([*PURGE, "--out", "new", "--quiet"]) == 2
+    assert "run cannot be purged: no such file" in capsys.readouterr().err
+    assert not Path("new").exists()
+
+
+FIELDS = ["text:jaccard>=0.6", "source:jaccard>=0.9", "code:hamming<=1"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_over_fields_is_repeated_without_documents_like_given_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A document is like a given one if the condition over the fields holds for both."""
+    codes = [None if number % 5 == 0 else f"{number % 11:016x}" for number in range(len(TEXTS))]
+    table = make_table().append_column("code", pa.array(codes))
+    pq.write_table(table, "fields.parquet")
+    given = [
+        {
+            "request": f"r{number}",
+            "text": text,
+            "source": f"s{number % 4}",
+            "code": f"{number:016x}",
+        }
+        for number, text in enumerate(GIVEN[:12])
+    ]
+    given[3]["text"] = ""
+    Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
+    line = ["dedup", "fields.parquet", "--id", "id"]
+    for field in FIELDS:
+        line += ["--field", field]
+    line += ["--accept", "text and source or code", "--out", "run", "--quiet"]
+    assert command(line) == 0
+    purge = ["purge", "run", "--like", "given.jsonl", "--out", "purged", "--quiet"]
+    assert command([*purge, "--text", "body"]) == 2
+    assert "--text body has no effect on the purge of a run over" in capsys.readouterr().err
+    assert command([*purge, "--id", "request", "--json"]) == 0
+    purged = json.loads(capsys.readouterr().out)["purged"]
+
+    def is_like(row: dict[str, Any], other: dict[str, Any]) -> bool:
+        same_text = similarity_of(row["text"], other["text"]) >= 0.6 and bool(row["text"])
+        codes = [int(code, 16) if code else None for code in (row["code"], other["code"])]
+        near_code = None not in codes and (codes[0] ^ codes[1]).bit_count() <= 1  # type: ignore[operator]
+        return (same_text and row["source"] == other["source"]) or near_code
+
+    rows = table.to_pylist()
+    like = {row["id"] for row in rows if any(is_like(row, other) for other in given)}
+    assert {row["id"] for row in purged} == like
+    assert 10 < len(like) < 50
+    rest = [number for number, row in enumerate(rows) if row["id"] not in like]
+    want = nk.dedup(table.take(rest), id="id", fields=FIELDS, accept="text and source or code")
+    found = {row["id"]: row["cluster"] for row in read_clusters("purged") if row["id"] not in like}
+    assert found == {row["id"]: row["cluster"] for row in want.clusters.to_pylist()}
+    Path("given.jsonl").write_text(json.dumps({**given[0], "text": None, "code": None}) + "\n")
+    assert command([*purge, "--id", "request", "--overwrite"]) == 2
+    assert "no document can be like 'r0', which lacks fields" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")

@@ -36,6 +36,7 @@ def save_exact_groups(
     order: np.ndarray | None = None,
     sources: np.ndarray | None = None,
     decided: DecidedPairs | None = None,
+    blocked: np.ndarray | None = None,
 ) -> CollapseStats:
     """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
 
@@ -60,7 +61,11 @@ def save_exact_groups(
         sources: Source of each document, uint64 (n,). It follows from the column of `across` if it
             is None.
         decided: Pairs that people decided about, or None without decisions.
+        blocked: Numbers of documents that are in no group, int64 (m,). By default, there are none.
     """
+    is_groupable = np.ones(len(documents), bool)
+    if blocked is not None:
+        is_groupable[blocked] = False
     parts = 1
     has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
     if has_groups:
@@ -86,7 +91,7 @@ def save_exact_groups(
         if options.acceptance is not None:
             fact_reader = partial(read_fact, documents)
             keys = group_keys(blocks, options.acceptance, fact_reader, documents.lengths)
-        members = ~documents.empty
+        members = ~documents.empty & is_groupable
         fingerprints = documents.fingerprints
         representative = _find_first_equal(fingerprints, members, keys, rank, parts, counter)
     else:
@@ -103,9 +108,9 @@ def save_exact_groups(
     relations = [representative]
     same = None
     if columns:
-        is_grouped = np.ones(len(order), bool)
+        is_grouped = is_groupable
         if options.empty == EmptyDocuments.DROP:
-            is_grouped = ~documents.empty
+            is_grouped = is_groupable & ~documents.empty
         groups = GroupJoiner(order, documents.empty)
         groups.join(representative)
         for number, column in enumerate(columns):

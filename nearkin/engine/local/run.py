@@ -133,7 +133,8 @@ class DocumentBlocker(Protocol):
         """Finds the documents that are like an entry.
 
         Args:
-            run: Run whose exact duplicates are grouped.
+            run: Run whose exact duplicates are grouped, unless its groups can have different
+                contents.
         """
 
 
@@ -321,18 +322,23 @@ class LocalRun(Run):
         documents = self.documents()
         order = None if self.order_of is None else self.order_of(documents)
         sources = None if self.sources_of is None else self.sources_of(documents)
+        blocked = np.empty(0, np.int64)
+        if self.has_blocklist and self.has_mixed_groups:
+            blocked = self.blocked().documents
         decided = None
         if self.decisions is not None:
-            decided = number_decisions(self.decisions, documents.ids)
+            decided = number_decisions(self.decisions, documents.ids).without(blocked)
             self.work.save(DIFFERENT_PAIRS, decided.different)
         return save_exact_groups(
-            documents, self.options, self.work, self.progress.advance, order, sources, decided
+            documents,
+            self.options,
+            self.work,
+            self.progress.advance,
+            order,
+            sources,
+            decided,
+            blocked,
         )
-
-    @property
-    def has_mixed_groups(self) -> bool:
-        """True if documents of different contents can be in one group before they are compared."""
-        return self.options.groups_by_value or self.decisions is not None
 
     def pairs_apart(self) -> np.ndarray:
         """Returns the groups that decisions keep apart, as packed pairs, sorted, uint64 (m,)."""

@@ -223,17 +223,20 @@ class SparkRun(Run):
     def exact_duplicates(self) -> ExactDuplicateTables:
         """The exact duplicates, and the first document of each one's group in keep order."""
         acceptance = self.options.acceptance
+        documents = self.documents
+        if self.has_mixed_groups:
+            documents = self._without_blocked(documents)
         exact = find_exact_duplicates(
-            self.documents,
+            documents,
             self.tables,
             ("block",) if acceptance is None else ("block", GROUP),
             has_groups=self.options.across is None and groups_exact_duplicates(acceptance),
         )
-        if not self.options.groups_by_value and self.decided is None:
+        if not self.has_mixed_groups:
             return exact
         return join_by_values(
             exact,
-            self.documents,
+            documents,
             self.request.value_keys,
             self.tables,
             drops_empty=self.options.empty == EmptyDocuments.DROP,
@@ -245,7 +248,7 @@ class SparkRun(Run):
         """The pairs that people decided about, or None without decisions."""
         if self.decisions is None:
             return None
-        return number_decisions(self.decisions, self.documents)
+        return number_decisions(self.decisions, self._without_blocked(self.documents))
 
     @cached_property
     def _first_of_groups(self) -> DataFrame:
@@ -261,10 +264,13 @@ class SparkRun(Run):
     def match_blocklist(self) -> BlocklistStats:
         """Finds the documents that are like an entry of the blocklist."""
         assert self.blocker is not None
-        copies = self.exact_duplicates.copies
-        self._blocked, stats = self.blocker.match(
-            self.document_tables, self._first_of_groups, copies
-        )
+        if self.has_mixed_groups:
+            with_shingles = self.documents.where(f.col("shingles") > 0)
+            self._blocked, stats = self.blocker.match(self.document_tables, with_shingles)
+        else:
+            copies = self.exact_duplicates.copies
+            first = self._first_of_groups
+            self._blocked, stats = self.blocker.match(self.document_tables, first, copies)
         return stats
 
     def _without_blocked(self, table: DataFrame) -> DataFrame:

@@ -11,7 +11,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli import app
+from nearkin.decisions import Decision, Decisions, Verdict
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.options import RunOptions
 from tests.engine.reference_oracle import make_texts, share_texts
 
 
@@ -139,9 +141,7 @@ def test_an_empty_list_and_one_document_change_nothing() -> None:
     ("options", "message"),
     [
         ({"n": 5}, "blocklist has the Spec .* whose n is 3"),
-        ({"same": "key"}, "cannot be combined"),
-        ({"accept": "containment >= 0.9"}, "cannot be combined"),
-        ({"max_lost": 0.1}, "cannot be combined"),
+        ({"fields": ["text:jaccard>=0.5"]}, "whose entries are documents of one column"),
         ({"second_measure": "cosine:v:0.9"}, "cannot be combined"),
     ],
 )
@@ -155,11 +155,67 @@ def test_options_that_contradict_a_blocklist_are_refused(
         nk.dedup(rows, blocklist=list_of(["a b c d"]), **options)
 
 
-def test_decisions_and_a_blocklist_are_refused(tmp_path: Path) -> None:
-    decisions = tmp_path / "decisions.jsonl"
-    decisions.write_text('{"a": "0", "b": "1", "verdict": "same"}\n')
-    with pytest.raises(nk.UsageError, match="blocklist"):
-        nk.dedup(["a b c d"], blocklist=list_of(["a b c d"]), decisions=decisions)
+def decide_some(ids: list[str]) -> Decisions:
+    """Returns decisions that join and divide chains of documents."""
+    same = [(ids[number], ids[number + 3]) for number in range(0, 40, 4)]
+    different = [(ids[number], ids[number + 10]) for number in range(1, 40, 4)]
+    return Decisions.resolve(
+        Decision(a, b, verdict)
+        for pairs, verdict in ((same, Verdict.SAME), (different, Verdict.DIFFERENT))
+        for a, b in pairs
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"same": "key", "decided": True},
+        {"decided": True, "cluster": "components", "bands": 16, "rows": 4},
+        {"url": "link", "empty": "drop"},
+        {"max_lost": 0.2, "decided": True},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_groups_are_those_of_a_run_without_the_blocked_documents(
+    options: dict[str, Any], texts: list[str], blocked_texts: list[str]
+) -> None:
+    """The documents of a group need not have one content, and only some of them are blocked."""
+    ids = [f"d{number:02d}" for number in range(len(texts))]
+    keys = [str(number % 23) if number % 3 else None for number in range(len(texts))]
+    links = [f"http://one.example/{number % 19}" for number in range(len(texts))]
+    table = pa.table({"id": ids, "text": texts, "key": keys, "link": links})
+    parameters = {"threshold": 0.6, "id": "id", **options}
+    if parameters.pop("decided", False):
+        parameters["decisions"] = decide_some(ids)
+    result = nk.dedup(table, blocklist=list_of(blocked_texts), **parameters)
+    rows = result.clusters.arrow.to_pylist()
+    is_blocked = [max(similarities(text, blocked_texts)) >= 0.6 for text in texts]
+    assert [row["blocked_by"] is not None for row in rows] == is_blocked
+    assert [row["kind"] == "blocked" for row in rows] == is_blocked
+    rest = [number for number, is_one in enumerate(is_blocked) if not is_one]
+    alone = nk.dedup(table.take(rest), **parameters)
+    for row in (kept := [rows[number] for number in rest]):
+        del row["blocked_by"]
+    assert kept == alone.clusters.arrow.to_pylist()
+    assert {"same", "blocked"} <= {row["kind"] for row in rows} or "max_lost" in options
+    assert result.statistics["removed_blocked"] == sum(is_blocked)
+
+
+@pytest.mark.parametrize(
+    ("options", "similarity"),
+    [
+        ({"threshold": 0.3}, 0.3),
+        ({"threshold": 0.3, "max_lost": 0.1}, 0.3),
+        ({"accept": "jaccard >= 0.6 and numbers_equal"}, 0.6),
+        ({"accept": "jaccard >= 0.2 and witness >= 5"}, 0.8),
+        ({"accept": "contained"}, 0.8),
+    ],
+)
+def test_a_condition_blocks_from_the_similarity_that_it_implies(
+    options: dict[str, Any], similarity: float
+) -> None:
+    assert RunOptions(**options).blocking_threshold == similarity
 
 
 def test_results_that_a_blocklist_does_not_determine_are_refused() -> None:

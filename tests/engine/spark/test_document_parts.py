@@ -1,6 +1,7 @@
 """Documents in parts against the whole ones."""
 
 import itertools
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,43 @@ def test_merged_parts_are_compared_across_sources_like_whole_documents(
     removed = [row for row in expected if not row["kept"]]
     assert removed
     assert all(shops[row["id"]] != shops[row["cluster"]] for row in removed)
+
+
+def test_parts_of_blocked_documents_are_purged_like_whole_documents(
+    spark: SparkSession,
+    code: pa.Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    some = code.slice(0, 60).select(["id", "words"])
+    given = some.take([3, 17, 40])
+    pq.write_table(some, "whole.parquet")
+    pq.write_table(in_parts(some), "parts.parquet")
+    pq.write_table(given, "given.parquet")
+    columns = ["--tokens", "words", "--id", "id"]
+    options = [*columns, "--shingle", "words:1", "--threshold", "0.6", "--quiet"]
+    parts = ["--engine", "spark", "--merge-parts"]
+    assert run(["dedup", "whole.parquet", *options, "--out", "a"]) == 0
+    assert run(["dedup", "parts.parquet", *options, *parts, "--out", "b"]) == 0
+    capsys.readouterr()
+    purged = []
+    for name in "ab":
+        purge = ["purge", name, "--like", "given.parquet", *columns, "--out", f"purged-{name}"]
+        assert run([*purge, "--quiet", "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["compared"] == len(some)
+        purged.append({row["id"]: (row["like"], row["similarity"]) for row in facts["purged"]})
+    assert purged[0] == purged[1]
+    assert len(purged[0]) >= len(given)
+    found = [fates(pq.read_table(f"purged-{name}/clusters.parquet").to_pylist()) for name in "ab"]
+    assert found[0] == found[1]
+    # a part of a given document would be compared alone
+    pq.write_table(in_parts(given), "given.parquet")
+    purge = ["purge", "b", "--like", "given.parquet", *columns, "--out", "again", "--quiet"]
+    assert run(purge) == 2
+    assert "has several rows, and each row must be a whole document" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    assert not Path("again").exists()

@@ -1,0 +1,84 @@
+"""Documents with several fields that others are compared with, in place of a blocklist."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.blocklist.search import EntrySearch
+from nearkin.errors import UsageError
+from nearkin.measures import Measure
+from nearkin.measures.base import Payload, concatenate_payloads
+from nearkin.measures.fields import FieldsMeasure
+
+NO_DOCUMENTS = Payload(np.empty(0, np.int64), (np.empty(0, np.uint64),))
+
+
+class NamedDocuments(NamedTuple):
+    """A batch of documents with their ids."""
+
+    documents: pa.Array
+    """The documents: a struct of their fields."""
+    ids: list[str]
+
+
+@dataclass(frozen=True)
+class GivenDocuments:
+    """Documents with several fields. A blocklist holds documents of one column only.
+
+    Attributes:
+        ids: Ids of the documents.
+        payload: What is compared of the documents.
+        fingerprint: First 16 hexadecimal digits of a hash of the ids and the contents.
+    """
+
+    ids: tuple[str, ...]
+    payload: Payload
+    fingerprint: str
+
+    @classmethod
+    def read(cls, batches: Iterable[NamedDocuments], measure: FieldsMeasure) -> Self:
+        """Reads documents.
+
+        Args:
+            batches: The documents.
+            measure: Measure of the run that they are compared with.
+
+        Raises:
+            UsageError: If a document lacks a field of each alternative, so that no other one could
+                be like it.
+        """
+        builder = measure.payload_builder()
+        sketcher = measure.sketcher()
+        digest = hashlib.sha256()
+        ids: list[str] = []
+        payloads = [NO_DOCUMENTS]
+        for batch in batches:
+            sketches = sketcher.sketch(batch.documents)
+            is_empty = np.flatnonzero(sketches.shingles == 0)
+            if len(is_empty):
+                raise UsageError(
+                    f"no document can be like {batch.ids[is_empty[0]]!r}, which lacks fields that "
+                    "must be similar; complete the row, or delete it from the file"
+                )
+            for name in batch.ids:
+                digest.update(f"{len(name)} {name}".encode())
+            digest.update(np.ascontiguousarray(sketches.fingerprints).tobytes())
+            ids.extend(batch.ids)
+            payloads.append(builder.build(batch.documents))
+        return cls(tuple(ids), concatenate_payloads(payloads), digest.hexdigest()[:16])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def search(self, measure: Measure, *, truncates_hashes: bool = False) -> EntrySearch:
+        """Returns a search among the documents.
+
+        Args:
+            measure: Measure of the run.
+            truncates_hashes: Has no effect, because runs compare whole hashes of several fields.
+        """
+        return EntrySearch(measure, self.payload)
