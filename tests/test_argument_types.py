@@ -246,6 +246,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "HammingIndex.remove": lambda parts: (parts.hamming.remove, {"id": 5}),
     "Index.decide": lambda parts: (parts.index.decide, {"scope": "a", "decisions": []}),
     "Index.decisions": lambda parts: (parts.index.decisions, {"scope": "a"}),
+    "Index.decisions_version": lambda parts: (parts.index.decisions_version, {"scope": "a"}),
     "Index.use_blocklist": lambda parts: (
         parts.index.use_blocklist,
         {"blocklist": parts.blocklist},

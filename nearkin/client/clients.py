@@ -441,8 +441,10 @@ class Client:
     def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
         """Stores decisions about documents, and follows them at once, as `Index.decide` does.
 
-        The server adds the name of the token to who decided. Decisions are sent in requests of at
-        most 200, each of which is checked as a whole.
+        The server adds the name of the token to who decided. Nothing is sent if the decisions
+        contradict each other. They are sent in requests of at most 200. If one of them contradicts
+        a stored decision, nothing of its request is stored, and nothing of the following ones;
+        those of the requests before are. After a correction, all can be sent again.
 
         Args:
             scope: Scope of the documents.
@@ -454,7 +456,7 @@ class Client:
             attempt are not counted.
 
         Raises:
-            UsageError: If an id or a name is not a valid text.
+            UsageError: If an id or a name is not a valid text, or decisions contradict each other.
         """
         calls = requests.decide_requests(scope, decisions)
         return sum(self._send_with_retries(call) for call in calls)

@@ -356,8 +356,9 @@ def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[
         decisions: Decisions about pairs of ids.
 
     Raises:
-        UsageError: If an id or a name is not a valid text.
+        UsageError: If an id or a name is not a valid text, or decisions contradict each other.
     """
+    decisions = list(decisions)
     bodies = []
     for decision in decisions:
         if not isinstance(decision, Decision):
@@ -374,6 +375,8 @@ def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[
         if decision.at is not None:
             body["at"] = decision.at.astimezone(UTC).isoformat()
         bodies.append(body)
+    # a server checks each request on its own
+    Decisions.resolve(decisions, "the request")
     path = path_in_scope(scope, "decisions")
     for start in range(0, len(bodies), DECISIONS_AT_ONCE):
         try:

@@ -16,7 +16,13 @@ import numpy as np
 from nearkin.errors import RacedError, UsageError
 from nearkin.index.changes import Changes
 from nearkin.index.decided_pairs import ScopeDecisions
-from nearkin.index.decision_records import read_head, read_stored, stage_decisions
+from nearkin.index.decision_records import (
+    DecisionStep,
+    read_epoch,
+    read_head,
+    read_stored,
+    stage_decisions,
+)
 from nearkin.index.entry import Entry, require_id, require_public_name, require_scope
 from nearkin.index.migration.state import OPEN
 from nearkin.index.removal import Removals
@@ -48,6 +54,12 @@ class DecisionSteps:
         self._session.refresh_if_due()
         return read_stored(self._session.store, require_scope(scope))
 
+    def read_version(self, scope: str) -> str:
+        """Returns the digest of the stored decisions, as `Index.decisions_version` does."""
+        self._session.refresh_if_due()
+        head = read_head(self._session.store, require_scope(scope))
+        return "" if head is None else head.digest.hex()
+
     def add(self, scope: str, decisions: "Sequence[Decision]") -> int:
         """Stores decisions and follows them, as `Index.decide` does."""
         from nearkin.decisions import Decisions
@@ -69,7 +81,9 @@ class DecisionSteps:
         while portion := session.run_step(scope, partial(self._write_portion, scope, timed)):
             written += portion
         if decisions:
-            self._fence()
+            # an earlier call may have been interrupted after it wrote them
+            if written or not self._is_fenced(scope):
+                self._fence()
             self.follow(scope, list(requested.of_pairs))
         return written
 
@@ -113,9 +127,21 @@ class DecisionSteps:
         head, new = self._merge(scope, decisions)
         portion = new[:DECISIONS_AT_ONCE]
         if portion:
-            session.apply(stage_decisions(session.store, scope, head, portion, session.clock()))
+            step = DecisionStep(scope, session.state.migration.epoch, session.clock())
+            session.apply(stage_decisions(session.store, step, head, portion))
             session.guard.forget()
         return len(portion)
+
+    def _is_fenced(self, scope: str) -> bool:
+        """Returns whether the epoch has risen since the last decisions about a scope were written.
+
+        It is not known of those that older versions wrote.
+        """
+        head = read_head(self._session.store, scope)
+        if head is None:
+            return True
+        epoch = read_epoch(head)
+        return epoch is not None and epoch != self._session.store.state().migration.epoch
 
     def _fence(self) -> None:
         """Raises the epoch, so that no process makes another step without the decisions.

@@ -58,6 +58,17 @@ class StoredDecision(NamedTuple):
     decision: "Decision"
 
 
+class DecisionStep(NamedTuple):
+    """A step that writes decisions."""
+
+    scope: str
+    """The scope of the documents."""
+    epoch: int
+    """The epoch of the index, which the step has."""
+    now: float
+    """The time of the step, in seconds of the clock."""
+
+
 def read_head(store: Store, scope: str) -> Entry | None:
     """Returns the head of the decisions about a scope, or None if it has no decisions.
 
@@ -66,6 +77,19 @@ def read_head(store: Store, scope: str) -> Entry | None:
         scope: Scope of the documents.
     """
     return store.entries(decisions_scope(scope), [HEAD])[0]
+
+
+def read_epoch(head: Entry) -> int | None:
+    """Returns the epoch in which the last decisions about a scope were written.
+
+    Args:
+        head: The head of the decisions about the scope.
+
+    Returns:
+        The epoch, or None for a head that was written before heads had it.
+    """
+    epoch: int | None = json.loads(head.text or "{}").get("epoch")
+    return epoch
 
 
 def parse_entry(entry: Entry) -> StoredDecision | None:
@@ -107,27 +131,28 @@ def read_stored(store: Store, scope: str) -> "Decisions":
 
 
 def stage_decisions(
-    store: Store, scope: str, head: Entry | None, decisions: Sequence["Decision"], now: float
+    store: Store, step: DecisionStep, head: Entry | None, decisions: Sequence["Decision"]
 ) -> Changes:
     """Returns the changes by which decisions replace earlier ones about their pairs.
 
     Args:
         store: The store.
-        scope: Scope of the documents.
+        step: The step.
         head: The head when the decisions of the scope were read.
         decisions: Decisions with their times.
-        now: Time of the step, in seconds of the clock.
     """
+    scope = step.scope
     place = decisions_scope(scope)
     texts = {decision_id(decision.pair): _format_text(scope, decision) for decision in decisions}
     previous = [entry for entry in store.entries(place, list(texts)) if entry is not None]
     changes = Changes(dropped=[KeyedEntry(entry, None) for entry in previous])
-    new = [_make_entry(place, id, text, now) for id, text in texts.items()]
+    new = [_make_entry(place, id, text, step.now) for id, text in texts.items()]
     history = b"" if head is None else head.digest
     if head is not None:
         changes.dropped.append(KeyedEntry(head, None))
     mark = history.hex() + "".join(entry.digest.hex() for entry in new)
-    new.append(_make_entry(place, HEAD, mark, now)._replace(text=json.dumps({"scope": scope})))
+    text = json.dumps({"scope": scope, "epoch": step.epoch})
+    new.append(_make_entry(place, HEAD, mark, step.now)._replace(text=text))
     changes.new = [KeyedEntry(entry, None) for entry in new]
     return changes
 

@@ -357,6 +357,21 @@ class Index(IndexReader):
         return self._decisions.read(scope)
 
     @check_arguments
+    def decisions_version(self, scope: str) -> str:
+        """Returns a text that changes whenever decisions about documents of a scope are stored.
+
+        It costs one small read, so that a caller that lists decisions can find out if its list is
+        current.
+
+        Args:
+            scope: Scope of the documents.
+
+        Returns:
+            Hexadecimal digits. The text is empty if the index stores no decision about the scope.
+        """
+        return self._decisions.read_version(scope)
+
+    @check_arguments
     def merge_into_older(self, scope: str, id: str) -> int:
         """Resolves a representative, with its members, to a similar older representative.
 

@@ -34,22 +34,26 @@ def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:
 
     Examples:
         >>> cursor = encode_cursor(("clusters", "a"), [3, "one"])
-        >>> decode_cursor(cursor, ("clusters", "a"))
+        >>> decode_cursor(cursor, ("clusters", "a"), (int, str))
         [3, 'one']
     """
     body = orjson.dumps(position)
     return _encode(_checksum(listing, body) + body)
 
 
-def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
+def decode_cursor(
+    cursor: str, listing: tuple[str, ...], kinds: tuple[type[str | int | float], ...]
+) -> list[Any] | None:
     """Returns the position in a cursor, or None for the cursor of the first page.
 
     Args:
         cursor: The cursor that the client sent.
         listing: Identity of the listing that is requested.
+        kinds: Type of each value of a position. An int is from 0 to 2^63 - 1.
 
     Raises:
-        ProblemError: If the cursor belongs to another listing or was modified.
+        ProblemError: If the cursor belongs to another listing, was modified, or has another
+            position. Everybody can compute the checksum.
     """
     if cursor == FIRST_PAGE:
         return None
@@ -60,7 +64,9 @@ def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
     checksum = decoded[:CHECKSUM_BYTES]
     body = decoded[CHECKSUM_BYTES:]
     # the decoder skips characters that are not of the alphabet
-    if not body or checksum != _checksum(listing, body) or _encode(decoded) != cursor:
+    is_own = bool(body) and checksum == _checksum(listing, body) and _encode(decoded) == cursor
+    position = _parse_position(body, kinds) if is_own else None
+    if position is None:
         raise ProblemError(
             "invalid-request",
             "the cursor does not belong to this listing; pass the cursor of the previous page "
@@ -68,7 +74,31 @@ def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
             "order and index, or start again without a cursor",
             field="/cursor",
         )
-    position: list[Any] = orjson.loads(body)
+    return position
+
+
+def _parse_position(body: bytes, kinds: tuple[type[str | int | float], ...]) -> list[Any] | None:
+    """Returns the position in the body of a cursor, or None if it has other values.
+
+    Args:
+        body: Position as JSON.
+        kinds: Type of each value.
+    """
+    try:
+        position = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(position, list) or len(position) != len(kinds):
+        return None
+    for value, kind in zip(position, kinds, strict=True):
+        if kind is float:
+            is_valid = type(value) in (int, float)
+        elif kind is int:
+            is_valid = type(value) is int and 0 <= value < 1 << 63
+        else:
+            is_valid = isinstance(value, str)
+        if not is_valid:
+            return None
     return position
 
 

@@ -18,6 +18,7 @@ from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.parts import parts_scope
 from nearkin.runtime.threads import available_cores
 from nearkin.server.cluster_listings import ClusterListings
+from nearkin.server.decision_listings import DecisionListings
 from nearkin.server.golden_probe import GoldenResult, query_golden_pairs
 from nearkin.server.http.callers import CURRENT_CALLER, SERVER_CALLER, Caller, client_network
 from nearkin.server.http.fair_executor import FairExecutor
@@ -87,6 +88,7 @@ class Service:
             self.upsert_batch, self.threads, settings.batch, self.places, self.memory
         )
         self.cluster_listings = ClusterListings(lambda: self.index)
+        self.decision_listings = DecisionListings(lambda: self.index)
         self.ready = False
         self.golden_result: GoldenResult | None = None
         self.live_probes = LiveProbes(instruments, self.index, settings.live_probes)

@@ -77,6 +77,9 @@ def test_decisions_are_stored_followed_and_listed(client: Any, scope: str) -> No
     assert (stored.pair, stored.verdict) == (("one", "two"), nk.Verdict.DIFFERENT)
     assert stored.by.startswith("ada via ")
     many = [nk.Decision(f"n{number}", "m", nk.Verdict.SAME) for number in range(201)]
+    with pytest.raises(nk.UsageError, match="correct one of these decisions"):
+        client.decide(scope, [*many, nk.Decision("n0", "n1", nk.Verdict.DIFFERENT)])
+    assert len(client.decisions(scope)) == 1
     assert client.decide(scope, many) == 201
     assert client.decide(scope, [*client.decisions(scope)]) == 0
     assert len(client.decisions(scope)) == 202

@@ -215,6 +215,37 @@ def test_a_step_of_another_process_without_the_decision_is_refused(tmp_path: Pat
         assert other.upsert(SCOPE, "something else", "c").representative == "a"
 
 
+def test_a_repeated_decision_raises_the_epoch_only_if_it_is_not_in_force_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions = [Decision("a", "b", DIFFERENT), Decision("a", "c", SAME)]
+    with open_index(f"sqlite:///{tmp_path}/index.db") as index:
+        store = index._session.store
+
+        def epoch() -> int:
+            return store.state().migration.epoch
+
+        for id in "abc":
+            index.upsert(SCOPE, TEXT, id)
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(deciding.DecisionSteps, "_fence", lambda steps: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                index.decide(SCOPE, decisions)
+        before = epoch()
+        version = index.decisions_version(SCOPE)
+        assert index.decide(SCOPE, decisions) == 0
+        raised = epoch()
+        assert raised > before
+        assert leaders_of(index) == {"a": "a", "b": "b", "c": "a"}
+        for repeated in (decisions, list(index.decisions(SCOPE))):
+            assert index.decide(SCOPE, repeated) == 0
+        assert epoch() == raised
+        assert index.decisions_version(SCOPE) == version
+        assert index.decide(SCOPE, [Decision("b", "d", SAME)]) == 1
+        assert epoch() > raised
+        assert version != index.decisions_version(SCOPE) != index.decisions_version("other") == ""
+
+
 def test_upserts_outlast_many_decisions_of_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/index.db"
     with open_index(url) as deciding_process, open_index(url) as other:

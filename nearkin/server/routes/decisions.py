@@ -1,14 +1,13 @@
 """Routes of the decisions that people make about documents of a scope."""
 
-from bisect import bisect_right
 from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from nearkin.decisions import Decision
-from nearkin.index.index import Index
 from nearkin.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
+from nearkin.server.decision_listings import DecisionListings
 from nearkin.server.http.auth import Reader, ScopeName, Writer, source_address, validate_name
 from nearkin.server.http.parsing import body_schema, parse_body
 from nearkin.server.http.tokens import Principal
@@ -16,6 +15,8 @@ from nearkin.server.routes import models as m
 from nearkin.server.routes.documents import counted_response, ready_service
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["decisions"])
+VIA = " via "
+"""What is between the name of who decided and that of the token."""
 
 
 @router.post(
@@ -65,7 +66,10 @@ def _to_decision(new: m.NewDecision, who: Principal) -> Decision:
         validate_name(id, member)
     by = who.name
     if new.by is not None:
-        by = f"{validate_name(new.by, 'by')} via {who.name}"
+        # A decision that was listed before names a token already: this one takes its place.
+        person, _, _ = validate_name(new.by, "by").partition(VIA)
+        if person and person != who.name:
+            by = f"{person}{VIA}{who.name}"
     return Decision(new.id_a, new.id_b, new.decision, by, new.at)
 
 
@@ -107,29 +111,28 @@ async def decisions(
     """
     service = ready_service(request)
     listing = ("decisions", scope)
-    position = None if cursor is None else decode_cursor(cursor, listing)
-    body = await service.run_overview(_page_json, service.index, listing, position, limit)
+    position = None if cursor is None else decode_cursor(cursor, listing, (str, str))
+    body = await service.run_overview(
+        _page_json, service.decision_listings, listing, position, limit
+    )
     return counted_response(request, service, body)
 
 
 def _page_json(
-    index: Index, listing: tuple[str, str], position: list[str] | None, limit: int
+    listings: DecisionListings, listing: tuple[str, str], position: list[str] | None, limit: int
 ) -> bytes:
     """Returns a page of decisions as JSON.
 
     Args:
-        index: The index.
+        listings: The decisions about scopes.
         listing: Identity of the listing for cursors: its kind and the scope.
         position: The two ids of the last decision of the previous page, or None.
         limit: Maximum number of decisions.
     """
-    stored = index.decisions(listing[1])
-    pairs = sorted(stored.of_pairs)
-    start = 0 if position is None else bisect_right(pairs, (position[0], position[1]))
-    page = pairs[start : start + limit]
-    has_more = start + limit < len(pairs)
+    after = None if position is None else (position[0], position[1])
+    page = listings.page(listing[1], after, limit)
     answer = m.DecisionsAnswer(
-        decisions=[m.StoredDecision.from_decision(stored.of_pairs[pair]) for pair in page],
-        next=encode_cursor(listing, list(page[-1])) if has_more else None,
+        decisions=[m.StoredDecision.from_decision(decision) for decision in page.decisions],
+        next=encode_cursor(listing, list(page.decisions[-1].pair)) if page.has_more else None,
     )
     return orjson.dumps(answer.model_dump())

@@ -451,7 +451,7 @@ async def cluster(
     """
     service = ready_service(request)
     listing = ("members", scope, *service.index.public_urls)
-    position = None if cursor is None else decode_cursor(cursor, listing)
+    position = None if cursor is None else decode_cursor(cursor, listing, (str, int))
     id = validate_name(id, "id")
     if position is not None:
         previous = MemberPosition._make(position)
@@ -513,7 +513,7 @@ async def clusters(
     """
     service = ready_service(request)
     listing_id = ("clusters", order, scope)
-    position = decode_cursor(cursor, listing_id)
+    position = decode_cursor(cursor, listing_id, (float, str))
     listing = await service.run_overview(service.cluster_listings.listing, scope)
     if order == "largest":
         rows = listing.largest

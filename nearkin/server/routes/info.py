@@ -116,11 +116,11 @@ async def list_scopes(
     """
     service = ready_service(request)
     listing_id = ("scopes",)
-    position = None if cursor is None else decode_cursor(cursor, listing_id)
+    position = None if cursor is None else decode_cursor(cursor, listing_id, (str,))
     listings = service.cluster_listings
     listing = await service.run_overview(listings.scope_names)
     names = [name for name in listing.names if who.can_access(name)]
-    start = 0 if position is None else bisect_right(names, str(position[0]))
+    start = 0 if position is None else bisect_right(names, position[0])
     page = names[start : start + limit]
     counts = await service.run_overview(listings.scope_counts, page)
     return m.ScopesAnswer(

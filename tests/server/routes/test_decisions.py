@@ -120,6 +120,14 @@ def test_pages_list_each_decision_once(client: TestClient) -> None:
     assert (other.status_code, other.json()["field"]) == (422, "/cursor")
 
 
+def test_a_decision_that_is_sent_again_names_one_token(client: TestClient) -> None:
+    names = ["ada", "ada via app", "ada via another via app", "app", " via x", None]
+    for number, by in enumerate(names):
+        pair = {"id_a": f"n{number}", "id_b": "x", "decision": "different"}
+        assert decide(client, pair if by is None else {**pair, "by": by}).json() == {"stored": 1}
+    assert [row["by"] for row in listed(client)] == ["ada via app"] * 3 + ["app"] * 3
+
+
 def test_pages_end_at_pairs_of_the_longest_ids(client: TestClient) -> None:
     new = [{"id_a": '"' * 1024, "id_b": "\\" * 1023 + end, "decision": "same"} for end in "ab"]
     assert decide(client, *new).json() == {"stored": 2}
