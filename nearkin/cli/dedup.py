@@ -107,7 +107,7 @@ class ResultOptions:
         typer.Option(
             "--save-hashes",
             help="Keep shingle hashes, too, so that a run --against this one reads no texts of it "
-            "(jaccard only). They take about as much space as the texts.",
+            "(jaccard and fields). They take about as much space as the texts.",
             rich_help_panel=OUTPUT,
         ),
     ] = False

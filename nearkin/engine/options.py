@@ -396,11 +396,14 @@ class RunOptions:
                 f"{option} cannot be combined with candidate pairs of several fields, here "
                 f"{named}; leave it out, or require one of these fields in each alternative"
             )
-        others = {
-            "max_lost": self.max_lost,
-            "related": self.related,
-            "second_measure": self.second_measure,
-        }
+        if self.related is not None:
+            raise UsageError(
+                f"{fields} and {name_setting('related', self.related)} exclude each other: each "
+                "field has its own limit, and one number cannot stand for all of them; link "
+                "documents by one of the columns alone, or list them with nearkin pairs and lower "
+                "limits of the fields"
+            )
+        others = {"max_lost": self.max_lost, "second_measure": self.second_measure}
         for name, value in others.items():
             if value is not None:
                 raise UsageError(

@@ -24,7 +24,7 @@ from nearkin.index.index import Index
 from nearkin.index.migration.copy import UNLIMITED_SIZE
 from nearkin.index.stores.urls import local_file_of
 from nearkin.runtime.threads import ordered_map
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import find_spec_difference
 
@@ -105,8 +105,9 @@ class IndexReference:
         if options.fields:
             raise UsageError(
                 f"{name_setting('fields', list(options.fields))} cannot be combined with "
-                f"{against}: the documents of an index are one text, vector or fingerprint; give "
-                "the files of its documents"
+                f"{against}: an index stores one text, vector or fingerprint of a document, so "
+                "that other fields cannot be compared; give the files of its documents, or a run "
+                f"over them with {name_flag('save_signatures')}"
             )
         if columns.tokens is not None:
             raise UsageError(

@@ -187,14 +187,8 @@ def _require_savable_hashes(job: Job) -> None:
             f"{name_flag('save_hashes')} keeps shingle hashes beside signatures; add "
             f"{name_flag('save_signatures')}"
         )
-    if job.settings.fields:
-        raise UsageError(
-            f"{name_flag('save_hashes')} is for documents of one column, and "
-            f"{name_setting('fields', list(job.settings.fields))} are compared each on its own; "
-            "leave it out"
-        )
     measure = job.settings.spec.measure
-    if not can_save_sets(job.settings.spec):
+    if not can_save_sets(job.settings):
         raise UsageError(
             f"{name_flag('save_hashes')} is for documents that are compared by their sets of "
             f"shingles alone, and {name_setting('measure', measure)} is not; leave it out"

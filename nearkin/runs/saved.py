@@ -242,7 +242,9 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
 def has_sets(saved: SavedRun) -> bool:
     """Returns whether a saved run has whole sets of shingle hashes."""
     documents = saved.record.require_sketch_stats(saved.folder).documents
-    return SavedSets.open(saved.folder / SIGNATURES, documents, workers=1) is not None
+    has_fields = bool(saved.options.fields)
+    folder = saved.folder / SIGNATURES
+    return SavedSets.open(folder, documents, workers=1, has_fields=has_fields) is not None
 
 
 def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> None:

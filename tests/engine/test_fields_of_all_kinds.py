@@ -16,6 +16,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.corpus import FileCorpus
 from nearkin.engine.local import sketching
 from nearkin.errors import RunError, UsageError
 
@@ -461,7 +462,7 @@ def test_signatures_of_fields_are_saved_as_a_reference_and_as_an_input(
         assert run(given) == 0, capsys.readouterr().err
         return pq.read_table(tmp_path / out / "clusters.parquet").to_pylist()
 
-    old = dedup("old.parquet", "saved", *options, "--save-signatures")
+    old = dedup("old.parquet", "saved", *options, "--save-signatures", "--save-hashes")
     by_copies = dedup("new.parquet", "copies", *options, "--against", str(tmp_path / "saved/kept"))
     again = [word for word in options if word not in ("--id", "id")]
     stricter = [word.replace("hamming<=4", "hamming<=0") for word in again]
@@ -474,9 +475,22 @@ def test_signatures_of_fields_are_saved_as_a_reference_and_as_an_input(
         return sketch(corpus, *rest, **named)
 
     monkeypatch.setattr(sketching, "sketch_corpus", record_names)
-    by_run = dedup("new.parquet", "run", *options, "--against", str(tmp_path / "saved"))
+    read: list[str] = []
+    read_slices = FileCorpus.read_slices
+
+    def record_reading(corpus: FileCorpus, number: int, *rest: Any, **other: Any) -> Any:
+        read.append(corpus.files[number].name)
+        return read_slices(corpus, number, *rest, **other)
+
+    with monkeypatch.context() as reading:
+        reading.setattr(FileCorpus, "read_slices", record_reading)
+        by_run = dedup("new.parquet", "run", *options, "--against", str(tmp_path / "saved"))
     assert sketched == ["new.parquet"]
+    assert set(read) == {"new.parquet"}
     assert by_run == by_copies
+    (tmp_path / "saved" / "signatures" / "set-words").unlink()
+    assert dedup("new.parquet", "texts", *options, "--against", str(tmp_path / "saved")) == by_run
+    sketched.pop()
     assert {"reference", "this run"} <= {row["matched_in"] for row in by_run}
     assert dedup("saved", "stricter", *stricter) == direct != old
     assert sketched == ["new.parquet"]

@@ -217,7 +217,7 @@ def test_damaged_hashes_of_a_reference_are_refused(
     assert clusters_of(tmp_path / "out") == clusters_of(tmp_path / "want")
 
 
-def _fail_to_write(*_: object) -> None:
+def _fail_to_write(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "no space")
 
 

@@ -211,10 +211,14 @@ class _ReferenceComparison:
             with work.stage(Stage.SKETCH) as facts:
                 facts.update(reference.saved.record)
         payloads = None
-        has_sets = can_save_sets(run.options.spec) and not run.options.fields
-        if reference.saved is not None and has_sets:
+        if reference.saved is not None and can_save_sets(run.options):
             documents = SketchStats.from_dict(reference.saved.record).documents
-            payloads = SavedSets.open(reference.saved.folder, documents, run.options.workers)
+            payloads = SavedSets.open(
+                reference.saved.folder,
+                documents,
+                run.options.workers,
+                has_fields=bool(run.options.fields),
+            )
         options = replace(run.options, keep=DEFAULT_ORDER)
         if not options.fields:
             # Without saved sets, texts of the reference are read again for a few documents, so that

@@ -257,7 +257,8 @@ class LocalRun(Run):
                 f"{MOST_DOCUMENTS}; split the corpus"
             )
         if self.saves_sets:
-            write_sets(self.payload_source(), self.work.path / "sketch")
+            has_fields = bool(self.options.fields)
+            write_sets(self.payload_source(), self.work.path / "sketch", has_fields=has_fields)
         empty_bins, completed_slots = self._fill_shares(documents)
         limited = self.options.workers < self._requested_workers
         return SketchStats(

@@ -1,24 +1,25 @@
 """The sets of shingle hashes that a finished run keeps, so that its texts need not be read again.
 
 The sets are those that the run compared: sorted, without repetitions, and truncated to the bits
-that runs compare. So a comparison with them has the same result as one with the texts. A checksum
-of each document detects sets that were damaged, or belong to other documents.
+that runs compare. So a comparison with them has the same result as one with the texts. Of documents
+with several fields, all words that are compared are kept: whole hashes, fingerprints and vectors. A
+checksum of each document detects sets that were damaged, or belong to other documents.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource, wanted_rows
 from nearkin.engine.local.work_folder import map_file
+from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError
 from nearkin.measures import Payload
 from nearkin.measures.compared_sets import compares_sets
 from nearkin.runtime.threads import ordered_map
-from nearkin.spec import Spec
 from nearkin.verify.kernels import DROPPED_BITS
 
 Result = TypeVar("Result")
@@ -29,9 +30,17 @@ UPPER = "set-upper"
 """The file of the highest 32 bits of the hashes, uint32 (total,)."""
 LOWER = "set-lower"
 """The file of the next 16 bits of the hashes, uint16 (total,)."""
+WORDS = "set-words"
+"""The file of the words of documents with several fields, in place of hashes, uint64 (total,)."""
 CHECKSUMS = "set-checksums"
 """The file of the checksum of each document's set and fingerprint, uint64 (n,)."""
-SET_FILES = (ENDS, UPPER, LOWER, CHECKSUMS)
+TYPES: dict[str, type[np.unsignedinteger]] = {
+    UPPER: np.uint32,
+    LOWER: np.uint16,
+    WORDS: np.uint64,
+}
+"""The types of the files of hashes and words."""
+SET_FILES = (ENDS, UPPER, LOWER, WORDS, CHECKSUMS)
 FINGERPRINTS = "fingerprints"
 """The file of the fingerprint of each document, uint64 (n, 2), which is part of the signatures."""
 HASHES_AT_ONCE = 1 << 21
@@ -41,37 +50,68 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number without a pattern: 2**64 divided by the golden ratio."""
 
 
-def can_save_sets(spec: Spec) -> bool:
-    """Returns whether runs of a Spec compare sets of hashes, which can be saved.
+def can_save_sets(options: RunOptions) -> bool:
+    """Returns whether a run compares sets of hashes, or several fields, which can be saved.
 
     Args:
-        spec: Spec of the signatures.
+        options: Options of the run.
     """
-    return compares_sets(spec.measure)
+    return bool(options.fields) or compares_sets(options.spec.measure)
 
 
-def write_sets(source: PayloadSource, folder: Path) -> None:
+def write_sets(source: PayloadSource, folder: Path, *, has_fields: bool = False) -> None:
     """Writes the sets of all documents.
 
     Args:
-        source: Payloads of the documents, which are sets of truncated hashes.
+        source: Payloads of the documents, which are sets of truncated hashes, or words.
         folder: Folder of the files, which has the fingerprints of the documents. Existing sets are
             replaced.
+        has_fields: Whether the documents have several fields.
     """
     fingerprints = map_file(folder / FINGERPRINTS, np.uint64, 2)
     end = 0
     with ExitStack() as stack:
-        ends, upper, lower, checksums = (
-            stack.enter_context((folder / name).open("wb")) for name in SET_FILES
-        )
+
+        def create(name: str) -> BinaryIO:
+            return stack.enter_context((folder / name).open("wb"))
+
+        ends = create(ENDS)
+        checksums = create(CHECKSUMS)
+        hash_files = [create(name) for name in _hash_files(has_fields=has_fields)]
         for batch in source.map_batches(lambda batch: batch):
             (hashes,) = batch.payload.columns
             own = fingerprints[batch.first : batch.first + batch.documents]
             checksums.write(_compute_checksums(batch.payload.sizes, hashes, own).data)
             ends.write((end + np.cumsum(batch.payload.sizes, dtype=np.int64)).data)
-            upper.write((hashes >> UPPER_BITS).astype(np.uint32).data)
-            lower.write((hashes >> DROPPED_BITS).astype(np.uint16).data)
+            for file, part in zip(hash_files, _divide(hashes, has_fields=has_fields), strict=True):
+                file.write(np.ascontiguousarray(part).data)
             end += len(hashes)
+
+
+def _hash_files(*, has_fields: bool) -> tuple[str, ...]:
+    """Returns the names of the files of hashes or words."""
+    return (WORDS,) if has_fields else (UPPER, LOWER)
+
+
+def _divide(hashes: np.ndarray, *, has_fields: bool) -> tuple[np.ndarray, ...]:
+    """Returns the content of each file of hashes or words.
+
+    Args:
+        hashes: Truncated hashes, or words, uint64 (total,).
+        has_fields: Whether the documents have several fields.
+    """
+    if has_fields:
+        return (hashes,)
+    upper = (hashes >> UPPER_BITS).astype(np.uint32)
+    return upper, (hashes >> DROPPED_BITS).astype(np.uint16)
+
+
+def _unite(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns the hashes or words that `_divide` divided, uint64."""
+    if len(parts) == 1:
+        return parts[0]
+    upper, lower = (part.astype(np.uint64) for part in parts)
+    return (upper << UPPER_BITS) | (lower << DROPPED_BITS)
 
 
 def _compute_checksums(
@@ -106,8 +146,7 @@ class SavedSets:
 
     Args:
         ends: End of each document's set among all hashes, int64 (n,).
-        upper: Highest 32 bits of the hashes, uint32 (total,).
-        lower: Next 16 bits of the hashes, uint16 (total,).
+        parts: Content of the files of hashes or words by their names, (total,).
         checksums: Checksum of each document, uint64 (n,).
         fingerprints: Fingerprint of each document, uint64 (n, 2).
         folder: Folder of the files, for messages.
@@ -117,8 +156,7 @@ class SavedSets:
     def __init__(
         self,
         ends: np.ndarray,
-        upper: np.ndarray,
-        lower: np.ndarray,
+        parts: dict[str, np.ndarray],
         *,
         checksums: np.ndarray,
         fingerprints: np.ndarray,
@@ -129,26 +167,31 @@ class SavedSets:
         self._fingerprints = fingerprints
         self._folder = folder
         self._ends = ends
-        self._upper = upper
-        self._lower = lower
+        self._hash_file = next(iter(parts))
+        self._parts = tuple(parts.values())
         self._workers = workers
 
     @classmethod
-    def open(cls, folder: Path, documents: int, workers: int) -> "SavedSets | None":
+    def open(
+        cls, folder: Path, documents: int, workers: int, *, has_fields: bool = False
+    ) -> "SavedSets | None":
         """Opens the sets of a finished run.
 
         Args:
             folder: Folder of its signatures.
             documents: Number of its documents.
             workers: Number of threads.
+            has_fields: Whether the documents have several fields.
 
         Returns:
             The sets, or None if the run did not save them, or a file is not as long as it was.
             Whether the hashes are those that were saved is checked when they are read.
         """
-        if not all((folder / name).is_file() for name in (*SET_FILES, FINGERPRINTS)):
+        hash_files = _hash_files(has_fields=has_fields)
+        names = (ENDS, CHECKSUMS, FINGERPRINTS, *hash_files)
+        if not all((folder / name).is_file() for name in names):
             return None
-        sizes = {name: (folder / name).stat().st_size for name in (*SET_FILES, FINGERPRINTS)}
+        sizes = {name: (folder / name).stat().st_size for name in names}
         if (sizes[ENDS], sizes[CHECKSUMS], sizes[FINGERPRINTS]) != (
             8 * documents,
             8 * documents,
@@ -157,14 +200,13 @@ class SavedSets:
             return None
         ends = map_file(folder / ENDS, np.int64)
         total = int(ends[-1]) if documents else 0
-        if (sizes[UPPER], sizes[LOWER]) != (4 * total, 2 * total):
+        if any(sizes[name] != np.dtype(TYPES[name]).itemsize * total for name in hash_files):
             return None
         if np.any(np.diff(ends, prepend=0) < 0):
             return None
         return cls(
             ends,
-            map_file(folder / UPPER, np.uint32),
-            map_file(folder / LOWER, np.uint16),
+            {name: map_file(folder / name, TYPES[name]) for name in hash_files},
             checksums=map_file(folder / CHECKSUMS, np.uint64),
             fingerprints=map_file(folder / FINGERPRINTS, np.uint64, 2),
             folder=folder,
@@ -220,15 +262,13 @@ class SavedSets:
         sizes = ends - starts
         offsets = np.cumsum(sizes) - sizes
         places = np.repeat(starts - offsets, sizes) + np.arange(sizes.sum())
-        upper = self._upper[places].astype(np.uint64) << UPPER_BITS
-        lower = self._lower[places].astype(np.uint64) << DROPPED_BITS
-        hashes = upper | lower
+        hashes = _unite([np.asarray(part[places]) for part in self._parts])
         checksums = _compute_checksums(sizes, hashes, self._fingerprints[documents])
         changed = documents[checksums != self._checksums[documents]]
         if len(changed):
             raise RunError(
                 f"the shingle hashes in {self._folder} are damaged or were replaced: those of "
                 f"document {changed[0]:,} are not the ones that its run saved; delete "
-                f"{self._folder / UPPER}, so that the texts are read instead"
+                f"{self._folder / self._hash_file}, so that the texts are read instead"
             )
         return Payload(sizes, (hashes,))

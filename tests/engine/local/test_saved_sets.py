@@ -14,8 +14,8 @@ from nearkin.engine.local.saved_sets import (
     ENDS,
     FINGERPRINTS,
     LOWER,
-    SET_FILES,
     UPPER,
+    WORDS,
     SavedSets,
     write_sets,
 )
@@ -52,11 +52,11 @@ def sets() -> list[np.ndarray]:
     ]
 
 
-def save(sets: list[np.ndarray], folder: Path, seed: int = 5) -> None:
+def save(sets: list[np.ndarray], folder: Path, seed: int = 5, *, has_fields: bool = False) -> None:
     """Writes sets, and random fingerprints as those of their documents."""
     rng = np.random.default_rng(seed)
     rng.integers(0, 2**64, (len(sets), 2), dtype=np.uint64).tofile(folder / FINGERPRINTS)
-    write_sets(SomeSets(sets), folder)
+    write_sets(SomeSets(sets), folder, has_fields=has_fields)
 
 
 @pytest.mark.parametrize("at_once", [1, 50, 10**6])
@@ -90,7 +90,7 @@ def test_sets_that_are_missing_or_cut_are_not_used(sets: list[np.ndarray], tmp_p
     assert SavedSets.open(tmp_path, len(sets), 1) is None
     save(sets, tmp_path)
     assert SavedSets.open(tmp_path, len(sets) - 1, 1) is None
-    for name in SET_FILES:
+    for name in (ENDS, UPPER, LOWER, CHECKSUMS):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[:-2])
         assert SavedSets.open(tmp_path, len(sets), 1) is None
@@ -98,6 +98,29 @@ def test_sets_that_are_missing_or_cut_are_not_used(sets: list[np.ndarray], tmp_p
         assert SavedSets.open(tmp_path, len(sets), 1) is None
         (tmp_path / name).write_bytes(whole)
     assert SavedSets.open(tmp_path, len(sets), 1) is not None
+
+
+def test_words_of_several_fields_are_saved_as_a_whole(
+    sets: list[np.ndarray], tmp_path: Path
+) -> None:
+    words = [each[::-1] | np.uint64(0xABCD) for each in sets]
+    save(words, tmp_path, has_fields=True)
+    assert SavedSets.open(tmp_path, len(sets), 1) is None
+    saved = SavedSets.open(tmp_path, len(sets), 1, has_fields=True)
+    assert saved is not None
+    (batch,) = saved.map_batches(lambda batch: batch)
+    assert batch.payload.columns[0].tolist() == np.concatenate(words).tolist()
+    assert batch.payload.sizes.tolist() == [len(each) for each in words]
+    content = (tmp_path / WORDS).read_bytes()
+    (tmp_path / WORDS).write_bytes(content[:-8])
+    assert SavedSets.open(tmp_path, len(sets), 1, has_fields=True) is None
+    changed = bytearray(content)
+    changed[70] ^= 1
+    (tmp_path / WORDS).write_bytes(changed)
+    damaged = SavedSets.open(tmp_path, len(sets), 1, has_fields=True)
+    assert damaged is not None
+    with pytest.raises(RunError, match=r"delete .*set-words, so that the texts are read"):
+        list(damaged.map_batches(lambda batch: batch))
 
 
 def test_no_documents_have_no_sets(tmp_path: Path) -> None:
@@ -130,7 +153,7 @@ def test_hashes_of_other_documents_are_never_compared(
     other.mkdir()
     save(sets[::-1], other)
     save(sets, tmp_path, seed=6)
-    for name in SET_FILES:
+    for name in (ENDS, UPPER, LOWER, CHECKSUMS):
         (other / name).rename(tmp_path / name)
     saved = SavedSets.open(tmp_path, len(sets), 1)
     assert saved is not None
