@@ -52,8 +52,8 @@ class PassageMatches:
         candidates: Number of stored documents that share a fingerprint with the text.
         compared: Number of candidates that were compared with the text.
         complete: True if no document with a passage can be missing, except beyond `top`. False if
-            a bound ended the search: candidates were left out, or a bucket is full. Documents that
-            left a full bucket stay missing after others were removed from it.
+            a bound ended the search: candidates were left out, or documents have left a bucket that
+            was full, even if there is room in it again.
     """
 
     documents: tuple[PassageMatch, ...]

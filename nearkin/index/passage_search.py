@@ -36,7 +36,7 @@ class _Candidates(NamedTuple):
     refs: np.ndarray
     """The numbers of the documents, int64 (n,), those with most fingerprints first."""
     is_complete: bool
-    """True if all buckets were read, and none of them is full."""
+    """True if all buckets were read, and none of them has lost postings."""
 
 
 class _Compared(NamedTuple):
@@ -114,10 +114,9 @@ class PassageSearcher:
             if postings_read > MOST_POSTINGS:
                 is_complete = False
                 break
-            postings = self._store.postings(keys[start : start + KEYS_AT_ONCE])
-            largest = int(np.diff(postings.offsets).max(initial=0))
-            # the oldest documents of a full bucket may have been evicted from it
-            is_complete &= largest < self._settings.bucket_capacity
+            portion = keys[start : start + KEYS_AT_ONCE]
+            postings = self._store.postings(portion)
+            is_complete = is_complete and not self._store.overflowed(portion).any()
             parts.append(postings.words >> REF_SHIFT)
             postings_read += len(postings.words)
         refs, shared = np.unique(np.concatenate(parts), return_counts=True)

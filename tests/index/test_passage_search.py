@@ -280,7 +280,9 @@ def test_removed_documents_leave_no_fingerprints_of_others() -> None:
     assert np.unique(store_of(index).posting_portion(None, 1000).words).size > 0
 
 
-def test_fingerprints_that_left_a_full_bucket_are_no_damage(opened: Opener, url: str) -> None:
+def test_fingerprints_that_left_a_full_bucket_are_missing_and_no_damage(
+    opened: Opener, url: str
+) -> None:
     if count_shards(url) > 1:
         pytest.skip("an index of passages has one store")
     index = opened(passages=4, bucket_capacity=5, threshold=0.95)
@@ -291,6 +293,11 @@ def test_fingerprints_that_left_a_full_bucket_are_no_damage(opened: Opener, url:
     assert (len(found.documents), found.complete) == (5, False)
     for number in range(5, 8):
         index.remove("s", f"d{number}")
+    # There is room in the buckets again, and three documents are still missing.
+    found = index.passages("s", text, 100)
+    assert (len(found.documents), found.complete) == (2, False)
+    if not index.url.startswith("aerospike:"):
+        assert index.passages("s", "other words that no full bucket has").complete
     report = check_index(index)
     assert report.sound, report
 

@@ -220,6 +220,9 @@ class AerospikeStore:
     def postings(self, keys: np.ndarray) -> Postings:
         return self._buckets.look_up(keys)
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        return self._buckets.overflowed(keys)
+
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         return self._members(scope, leader, limit)[:limit]
 

@@ -103,6 +103,20 @@ class Buckets:
         words = np.frombuffer(b"".join(packed), ">u8").reshape(-1, 2)[:, 1].astype(np.int64)
         return Postings(words, np.array(ends, np.int64))
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        """Returns whether buckets may lack postings, as `PostingStore.overflowed` does.
+
+        All buckets of a group are marked if one of them has lost postings.
+        """
+        reading = [self._records.library.operations.read("g")]
+        groups = self._groups(keys)
+        reads = self._records.readings(KIND, ((group, reading) for group in groups))
+        marks = [
+            group_bins is not None and int(group_bins.get("g") or 0) > 0
+            for group_bins in self._records.pick(reads)
+        ]
+        return np.array(marks, bool)
+
     def _ranges(self, keys: np.ndarray) -> Iterator[list[Operation]]:
         """Yields the operations that read the bucket of each key."""
         lows = _packed(keys, 0)

@@ -189,6 +189,16 @@ class PostingStore(Protocol):
             keys: Band keys, uint64 of shape (m,).
         """
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        """Returns whether buckets may lack postings that were evicted, bool of shape (m,).
+
+        A bucket is not marked if it never held more postings than its capacity. One that did stays
+        marked after postings were deleted from it, until the store rebuilds it.
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
+        """
+
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         """Returns some of the postings that were stored without their documents.
 

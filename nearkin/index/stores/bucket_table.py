@@ -61,6 +61,7 @@ class BucketTable:
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._state[kernels.SEGMENTS] = 1
         self._state[kernels.ROUND] = 1
+        self._overflowed: set[int] = set()
 
     @property
     def evicted(self) -> int:
@@ -101,6 +102,14 @@ class BucketTable:
         kernels.fill_postings(places, self._lists, self._nodes, offsets, words)
         return Postings(words, offsets)
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        """Returns whether each bucket has lost postings, bool of shape (m,).
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
+        """
+        return np.array([key in self._overflowed for key in keys.tolist()], bool)
+
     def portion(self, place: int, slots: int) -> PostingPortion:
         """Returns the postings of some slots.
 
@@ -130,7 +139,9 @@ class BucketTable:
             words: The posting of each key, int64 of shape (m,).
         """
         appended = np.int64(0)
+        overflowed = np.empty(len(keys), np.uint64)
         while appended < len(keys):
+            evicted_before = self.evicted
             appended = kernels.append_postings(
                 keys,
                 words,
@@ -141,7 +152,10 @@ class BucketTable:
                 self._lists,
                 self._nodes,
                 self._state,
+                overflowed,
             )
+            if evicted := self.evicted - evicted_before:
+                self._overflowed.update(overflowed[:evicted].tolist())
             if appended < len(keys):
                 self._grow()
 

@@ -322,6 +322,7 @@ def append_postings(
     lists: np.ndarray,
     nodes: np.ndarray,
     state: np.ndarray,
+    overflowed: np.ndarray,
 ) -> np.int64:
     """Appends postings to buckets, as long as the arrays have room.
 
@@ -337,10 +338,13 @@ def append_postings(
         lists: Lists of the table, int64 of shape (lists, 3). They are changed.
         nodes: Nodes of the table, int64 of shape (nodes, 2). They are changed.
         state: Counts of the table, int64 of shape (STATE_SIZE,). They are changed.
+        overflowed: Array for the keys of the buckets that lose a posting, uint64 of shape (m,).
+            There are as many as `state[EVICTED]` grows by.
 
     Returns:
         The number of keys that are appended now. The arrays must grow if it is less than m.
     """
+    evicted_before = state[EVICTED]
     for q in range(begin, keys.shape[0]):
         while state[KEYS] + 1 > MAX_LOAD * SEGMENT * state[SEGMENTS]:
             if (state[SEGMENTS] + 1) * SEGMENT > slots.shape[0]:
@@ -369,6 +373,7 @@ def append_postings(
             free_node(lists[place, FIRST], END, place, lists, nodes, state)
             shorten_slot(at, seed, slots, lists, nodes, state)
             state[HELD] -= 1
+            overflowed[state[EVICTED] - evicted_before] = keys[q]
             state[EVICTED] += 1
     return keys.shape[0]
 

@@ -126,6 +126,10 @@ class MemoryStore:
         with self._lock:
             return self.table.look_up(keys)
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        with self._lock:
+            return self.table.overflowed(keys)
+
     def reserve(self, count: int) -> list[int]:
         with self._lock:
             return list(islice(self._numbers, count))

@@ -38,7 +38,7 @@ from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
 from nearkin.index.stores.pool_log import watch_pool_log
 
-SCHEMA = 3
+SCHEMA = 4
 """The version of the tables."""
 CONNECTIONS = 8
 """The maximum number of connections."""
@@ -124,6 +124,11 @@ UPDATE {s}.meta SET value = '3' WHERE name = 'schema';
 They rename the tables that each step uses. This stops processes of older versions, whose steps
 would leave out what later schemas record.
 """
+TO_FOURTH = """
+CREATE TABLE {s}.overflowed (key bigint PRIMARY KEY);
+UPDATE {s}.meta SET value = '4' WHERE name = 'schema';
+"""
+"""The statements that convert schema 3. They add the keys of buckets that have lost postings."""
 MERGED_AFTER = 1000
 """The number of steps of this process after which the tallies are added up."""
 RESOLVED_TO = "scope = %(scope)s AND leader = %(leader)s AND leader <> id"
@@ -305,7 +310,7 @@ class PostgresStore:
             else:
                 version = 1
                 self._run_all(run, CREATE)
-            for script in (TO_SECOND, TO_THIRD)[version - 1 :]:
+            for script in (TO_SECOND, TO_THIRD, TO_FOURTH)[version - 1 :]:
                 self._run_all(run, script)
             self._write_state_rows(run)
 
@@ -405,6 +410,13 @@ class PostgresStore:
         offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
         return Postings(keys_and_words[places, 1], offsets)
+
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        signed = keys.view(np.int64)
+        query = f"SELECT key FROM {self._s}.overflowed WHERE key = ANY(%s::bigint[])"
+        with self._reading() as run:
+            rows = run.execute(query, (_array_literal(signed.tolist()),)).fetchall()
+        return np.isin(signed, np.array([key for (key,) in rows], np.int64))
 
     def reserve(self, count: int) -> list[int]:
         with self._reading() as run:
@@ -686,14 +698,18 @@ class PostgresStore:
             copy.write(_pack_rows(keys[order], words[order]))
         if may_overflow:
             # the oldest postings are those with the lowest numbers
-            query = f"""DELETE FROM {self._s}.buckets p USING (
+            query = f"""WITH evicted AS (DELETE FROM {self._s}.buckets p USING (
                 SELECT key, word FROM (
                   SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
                   FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])
                 ) AS ranked WHERE place > %s) AS over
-                WHERE p.key = over.key AND p.word = over.word"""
-            run.execute(query, (_array_literal(sorted(set(keys.tolist()))), self._most))
-            if gone := run.rowcount:
+                WHERE p.key = over.key AND p.word = over.word RETURNING p.key),
+                marked AS (INSERT INTO {self._s}.overflowed
+                SELECT DISTINCT key FROM evicted ORDER BY key ON CONFLICT DO NOTHING)
+                SELECT count(*) FROM evicted"""
+            limits = (_array_literal(sorted(set(keys.tolist()))), self._most)
+            (gone,) = run.execute(query, limits).fetchone()
+            if gone:
                 run.execute(
                     f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,)
                 )

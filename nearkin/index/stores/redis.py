@@ -311,6 +311,14 @@ class RedisStore:
         ends = np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)
         return Postings(np.frombuffer(words, "<i8"), np.concatenate([[0], ends]))
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        marks: list[int] = []
+        with self._redis_errors(), self._client.pipeline(transaction=False) as pipeline:
+            for key in keys.astype("<u8"):
+                pipeline.sismember(self._key("overflowed"), key.tobytes())
+            marks = pipeline.execute()
+        return np.array(marks, bool)
+
     def reserve(self, count: int) -> list[int]:
         if not count:
             return []

@@ -230,6 +230,7 @@ while i <= #ARGV do
           held = string.sub(held, 9)
           delta = delta - 1
           redis.call('HINCRBY', P .. 'counts', 'evicted', 1)
+          redis.call('SADD', P .. 'overflowed', key)
         end
       end
       if #held > 0 then

@@ -239,6 +239,16 @@ class ShardedStore:
             words[starts + np.arange(len(part.words))] = part.words
         return Postings(words, offsets)
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        places = (keys % np.uint64(len(self.shards))).astype(np.int64)
+        marks = np.empty(len(keys), bool)
+
+        def mark(number: int, shard: Store) -> None:
+            marks[places == number] = shard.overflowed(keys[places == number])
+
+        self._on_all_shards(mark)
+        return marks
+
     def apply(self, changes: Changes) -> list[int]:
         before = self._check(changes)
         size = len(self.shards)

@@ -564,6 +564,11 @@ class SqliteStore:
             self._apply_foreign_steps()
             return self.table.look_up(keys)
 
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        with self._lock, self._converted_errors():
+            self._apply_foreign_steps()
+            return self.table.overflowed(keys)
+
     def reserve(self, count: int) -> list[int]:
         with self._lock, self._converted_errors(), self._write_transaction():
             return self._take_numbers(self._number("reserved"), count)

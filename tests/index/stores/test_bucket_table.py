@@ -15,6 +15,7 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
     table = BucketTable(most)
     lists = defaultdict(list)
     evicted = 0
+    overflowed = set()
     keys_by_ref: dict[int, np.ndarray] = {}
     for step in range(3000):
         if keys_by_ref and rng.random() < 0.3:
@@ -38,6 +39,7 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
                 if len(bucket) > most:
                     bucket.pop(0)
                     evicted += 1
+                    overflowed.add(int(key))
     queries = np.array([*lists, 1, 2, 3, 2**64 - 1], np.uint64)
     postings = table.look_up(queries)
     for at, key in enumerate(queries):
@@ -45,6 +47,7 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
         assert (words >> 24).tolist() == lists[int(key)]
     assert table.postings == sum(map(len, lists.values()))
     assert table.evicted == evicted
+    assert table.overflowed(queries).tolist() == [int(key) in overflowed for key in queries]
     assert sorted(table.sizes().tolist()) == sorted(
         len(bucket) for bucket in lists.values() if bucket
     )

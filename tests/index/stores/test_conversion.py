@@ -49,7 +49,7 @@ def downgrade_sqlite(path: Path) -> None:
 
 
 def downgrade_postgres(store: Any) -> None:
-    """Removes from a schema what versions 2 and 3 added."""
+    """Removes from a schema what versions 2 to 4 added."""
     s = store._s
     with store._transaction() as run:
         for statement in (
@@ -66,6 +66,7 @@ def downgrade_postgres(store: Any) -> None:
             f"DROP INDEX {s}.events_by_step",
             f"ALTER TABLE {s}.events DROP COLUMN step",
             f"DROP TABLE {s}.tallies",
+            f"DROP TABLE {s}.overflowed",
             f"UPDATE {s}.meta SET value = '1' WHERE name = 'schema'",
         ):
             run.execute(statement)
