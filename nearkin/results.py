@@ -906,9 +906,9 @@ class DecontaminationResult:
         statistics: The counts of documents, items and hits.
         warnings: Sentences about inputs.
         kept_documents: If an action was given, a table with a row for each document that is kept:
-            id, text, and cut_spans (start and end of each part that was cut, in bytes of the
-            original text), or contamination (suite, item, field and score of what it holds) if
-            documents are annotated.
+            id and text. There is also cut_spans (start and end of each part that was cut, in bytes
+            of the original text) if parts are cut, or contamination (suite, item, field and score
+            of what it holds) if documents are annotated.
         cuts: A table with a row for each part that was cut: id, start, end, text, kept_id (null)
             and document.
     """
@@ -940,9 +940,11 @@ class DecontaminationResult:
             kept_documents = _read_kept_documents(cut_texts)
         if run.request.action == ContaminationAction.CUT:
             cuts = pa.Table.from_batches(cut_texts.cut_batches(), CUTS)
-        elif run.request.action == ContaminationAction.ANNOTATE:
-            held = tables.annotation_column(0, run.documents_read)[CONTAMINATION]
-            kept_documents = kept_documents.drop([CUT_SPANS]).append_column(CONTAMINATION, held)
+        else:
+            kept_documents = kept_documents.drop([CUT_SPANS])
+        if run.request.action == ContaminationAction.ANNOTATE:
+            items = tables.annotation_column(0, run.documents_read)[CONTAMINATION]
+            kept_documents = kept_documents.append_column(CONTAMINATION, items)
         return cls(
             hits=ResultTable(pa.Table.from_batches(tables.hit_batches(), CONTAMINATIONS)),
             items=ResultTable(tables.items),

@@ -328,14 +328,22 @@ def find_passages(
     width: int,
     texts: KnownTexts,
     most: int,
+    most_further: int,
     hashes: np.ndarray,
     entries: np.ndarray,
     seen_by: np.ndarray,
     counts: np.ndarray,
     longest: np.ndarray,
+    reached: np.ndarray,
     out: np.ndarray,
 ) -> np.int64:
     """Writes the passages of at least `width` tokens that documents and texts of suites share.
+
+    After the first `most` passages of a document and a text, one counts if it is longer than all
+    before, or if at least half of it is after the ends of those before. After `most_further` such
+    passages of a document, these are the passages of all texts. So each part of a document that it
+    shares is in a passage, and the passages are fewer than 64 for each text and 2 / `width` for
+    each token, apart from the longer ones.
 
     Args:
         tokens: Token hashes, uint64.
@@ -343,12 +351,15 @@ def find_passages(
         numbers: Number of each document, int64 (documents,), at least 0.
         width: Smallest number of tokens.
         texts: Texts of suites.
-        most: Number of passages of a document and a text from which only longer ones are written.
+        most: Number of passages of a document and a text that are all written.
+        most_further: Number of further passages of a document that are compared with those of
+            their own text alone.
         hashes: Buffer of as many elements as the longest document has tokens, uint64.
         entries: Buffer of the same size, int64.
         seen_by: Number of the last document with each text, int64 (texts,), all -1 at first.
         counts: Buffer, int64 (texts,).
         longest: Buffer, int64 (texts,).
+        reached: Buffer, int64 (texts,).
         out: Array for the position of the document, the number of the text, the first token in the
             document and in the text, and the number of tokens, int64 (m, 5).
 
@@ -360,6 +371,7 @@ def find_passages(
     texts = borrow(texts)
     seen_by = borrow(seen_by)
     counts, longest = borrow(counts), borrow(longest)
+    reached = borrow(reached)
     shift = shift_of(texts.bits)
     found = I64(0)
     for d in range(offsets.shape[0] - 1):
@@ -370,6 +382,8 @@ def find_passages(
         count = combine_tokens(tokens, first, size, width, hashes, U64(0))
         for i in range(count):
             entries[i] = find_fingerprint(hashes[i], texts, shift)
+        further = I64(0)
+        reached_by_any = I64(0)
         for i in range(count):
             if entries[i] < I64(0):
                 continue
@@ -402,10 +416,19 @@ def find_passages(
                     seen_by[text] = numbers[d]
                     counts[text] = I64(0)
                     longest[text] = I64(0)
+                    reached[text] = I64(0)
+                passage_end = I64(i - before) + length
                 if counts[text] >= I64(most) and length <= longest[text]:
-                    continue
+                    end_before = reached[text]
+                    if further >= I64(most_further):
+                        end_before = reached_by_any
+                    if I64(2) * (passage_end - end_before) < length:
+                        continue
+                    further += I64(1)
                 counts[text] += I64(1)
                 longest[text] = max(longest[text], length)
+                reached[text] = max(reached[text], passage_end)
+                reached_by_any = max(reached_by_any, passage_end)
                 if found < out.shape[0]:
                     row = U64(found)
                     out[row, U64(0)] = I64(d)
@@ -425,17 +448,22 @@ def find_short_texts(
     most: int,
     seen_by: np.ndarray,
     counts: np.ndarray,
+    ends: np.ndarray,
     out: np.ndarray,
 ) -> np.int64:
-    """Writes the first places of short texts in each document.
+    """Writes the places of short texts in each document.
+
+    After the first `most` places of a text in a document, one counts if it overlaps none of those
+    that count.
 
     Args:
         tokens: Token hashes, uint64.
         offsets: First token of each document, and the end, int64 (documents + 1,).
         words: Words of suites, and the short texts.
-        most: Largest number of places of a text in a document.
+        most: Number of places of a text in a document that all count.
         seen_by: Position of the last document with each text, int64 (texts,), all -1 at first.
         counts: Buffer, int64 (texts,).
+        ends: Buffer, int64 (texts,).
         out: Array for the position of the document, the number of the text, that of its first
             token in the document, and the number of tokens, int64 (m, 4).
 
@@ -444,6 +472,7 @@ def find_short_texts(
     """
     tokens, words = borrow(tokens), borrow(words)
     seen_by, counts = borrow(seen_by), borrow(counts)
+    ends = borrow(ends)
     found = I64(0)
     known = words.words
     if words.short.keys.shape[0] == 0:
@@ -464,8 +493,10 @@ def find_short_texts(
                 if text >= I64(0) and seen_by[U64(text)] != I64(d):
                     seen_by[U64(text)] = I64(d)
                     counts[U64(text)] = I64(0)
-                if text >= I64(0) and counts[U64(text)] < I64(most):
+                    ends[U64(text)] = I64(0)
+                if text >= I64(0) and (counts[U64(text)] < I64(most) or I64(i) >= ends[U64(text)]):
                     counts[U64(text)] += I64(1)
+                    ends[U64(text)] = I64(i + length)
                     if found < out.shape[0]:
                         row = U64(found)
                         out[row, U64(0)] = I64(d)

@@ -1,6 +1,7 @@
 """The items that documents hold, with the score and the bytes of each."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,11 @@ from nearkin.winnowing.tokens import TokenPiece
 NEIGHBOUR_WORDS = 50
 """The number of words before and after a short text in which another field of the item must be."""
 MOST_PASSAGES = 64
-"""The number of passages that a document and a text share from which only longer ones count, and
-the number of places of a short text in a document that count."""
+"""The number of passages of a document and a text, and of places of a short text in a document,
+that count although they overlap."""
+MOST_FURTHER_PASSAGES = 1 << 20
+"""The number of passages of a document after these that count although those of other texts contain
+them."""
 FIRST_ROWS = 1 << 12
 
 
@@ -87,6 +91,7 @@ class Matcher:
         self._seen_by = np.full(index.texts, -1, np.int64)
         self._counts = np.empty(index.texts, np.int64)
         self._longest = np.empty(index.texts, np.int64)
+        self._reached = np.empty(index.texts, np.int64)
 
     def find(self, piece: TokenPiece) -> list[Hit]:
         """Returns the fields that documents hold, ordered by document, item and field.
@@ -94,15 +99,10 @@ class Matcher:
         Args:
             piece: All tokens of some documents.
         """
-        hits: dict[tuple[int, int, int], Hit] = {}
+        hits: dict[tuple[int, int, int], list[Hit]] = {}
         for hit in (*self._find_long(piece), *self._find_short(piece)):
-            key = (hit.document, hit.item, hit.field)
-            other = hits.get(key)
-            if other is not None:
-                spans = join_spans([*other.spans, *hit.spans])
-                hit = hit._replace(score=max(hit.score, other.score), spans=spans)
-            hits[key] = hit
-        return [hits[key] for key in sorted(hits)]
+            hits.setdefault((hit.document, hit.item, hit.field), []).append(hit)
+        return [_join_hits(hits[key]) for key in sorted(hits)]
 
     def _find_long(self, piece: TokenPiece) -> Iterator[Hit]:
         passages = self._find_passages(piece)
@@ -115,23 +115,50 @@ class Matcher:
             self._gap,
             chains,
         )
-        first_words = piece.offsets[:-1]
-        parts = self._index.suites
-        for first, second, overlap, covered in chains[: int(count)].tolist():
-            position, text, start, _, length = passages[first].tolist()
-            base = int(first_words[position])
-            words = [(base + start, base + start + length)]
-            if second >= 0:
-                _, _, start, _, length = passages[second].tolist()
-                words.append((base + start + overlap, base + start + length))
-            spans = join_spans([self._bytes_of(piece, begin, end) for begin, end in words])
-            document = int(piece.places[position] >> np.uint64(32))
-            score = covered / int(self._weights.totals[text])
-            for owner in range(self._owner_bounds[text], self._owner_bounds[text + 1]):
-                if covered >= self._owner_needs[owner]:
-                    part = self._owners[owner]
-                    item, field = int(parts.part_items[part]), int(parts.part_fields[part])
-                    yield Hit(document, item, field, score, spans)
+        chains = chains[: int(count)]
+        first = passages[chains[:, 0]]
+        begins = np.ones(len(chains), bool)
+        begins[1:] = (first[1:, :2] != first[:-1, :2]).any(axis=1)
+        bounds = [*np.flatnonzero(begins).tolist(), len(chains)]
+        for low, high in pairwise(bounds):
+            yield from self._describe_chains(piece, passages, chains[low:high])
+
+    def _describe_chains(
+        self, piece: TokenPiece, passages: np.ndarray, chains: np.ndarray
+    ) -> Iterator[Hit]:
+        """Yields the hits of the chains of one document and one text.
+
+        Args:
+            piece: Tokens of documents.
+            passages: Result of `_find_passages`.
+            chains: Result of `find_chains` for the document and the text, int64 (m, 4).
+        """
+        first = passages[chains[:, 0]]
+        position, text = int(first[0, 0]), int(first[0, 1])
+        has_second = chains[:, 1] >= 0
+        second = passages[chains[:, 1]]
+        covered = chains[:, 3]
+        places = [
+            np.stack([first[:, 2], first[:, 2] + first[:, 4]], axis=1),
+            np.stack([second[:, 2] + chains[:, 2], second[:, 2] + second[:, 4]], axis=1),
+        ]
+        base = int(piece.offsets[position])
+        document = int(piece.places[position] >> np.uint64(32))
+        total = int(self._weights.totals[text])
+        suites = self._index.suites
+        for owner in range(self._owner_bounds[text], self._owner_bounds[text + 1]):
+            is_hit = covered >= self._owner_needs[owner]
+            if not is_hit.any():
+                continue
+            words = np.concatenate([places[0][is_hit], places[1][is_hit & has_second]]) + base
+            part = self._owners[owner]
+            yield Hit(
+                document=document,
+                item=int(suites.part_items[part]),
+                field=int(suites.part_fields[part]),
+                score=int(covered[is_hit].max()) / total,
+                spans=_join_words(piece, words),
+            )
 
     def _find_passages(self, piece: TokenPiece) -> np.ndarray:
         """Returns the passages that documents and texts share, ordered as for `find_chains`."""
@@ -148,11 +175,13 @@ class Matcher:
                     self._index.least,
                     self._index.known_texts,
                     MOST_PASSAGES,
+                    MOST_FURTHER_PASSAGES,
                     self._buffers.array("hashes", np.uint64, longest),
                     self._buffers.array("entries", np.int64, longest),
                     self._seen_by,
                     self._counts,
                     self._longest,
+                    self._reached,
                     out,
                 )
             )
@@ -176,71 +205,113 @@ class Matcher:
                     MOST_PASSAGES,
                     np.full(texts, -1, np.int64),
                     np.empty(texts, np.int64),
+                    np.empty(texts, np.int64),
                     out,
                 )
             )
             if found <= rows:
                 break
             rows = found
-        for position, text, start, length in out[:found].tolist():
+        found_places = out[:found]
+        found_places = found_places[np.lexsort((found_places[:, 1], found_places[:, 0]))]
+        _, firsts = np.unique(found_places[:, :2], axis=0, return_index=True)
+        for low, high in pairwise([*firsts.tolist(), found]):
+            position, text, _, length = found_places[low].tolist()
+            starts = found_places[low:high, 2]
             for item in self._index.short_order[text]:
-                hit = self._match_short(piece, position, start, length, item)
+                hit = self._match_short(piece, position, starts, length, item)
                 if hit is not None:
                     yield hit
 
     def _match_short(
-        self, piece: TokenPiece, position: int, start: int, length: int, item: ShortItem
+        self, piece: TokenPiece, position: int, starts: np.ndarray, length: int, item: ShortItem
     ) -> Hit | None:
-        """Returns the hit of a short item at a place of its longest part, or None.
+        """Returns the hit of a short item at places of its longest part, or None.
 
-        Another part must be near, if there is one, and the words together must be rare.
+        At a place, another part must be near, if there is one, and the words together must be rare.
+
+        Args:
+            piece: Tokens of documents.
+            position: Position of the document in the piece.
+            starts: First token of each place in the document, int64 (k,), ascending.
+            length: Number of tokens of the part.
+            item: The item.
         """
         index = self._index
         first, end = int(piece.offsets[position]), int(piece.offsets[position + 1])
-        start += first
-        spans = [self._bytes_of(piece, start, start + length)]
-        information = self._information_of(item.part)
+        starts = starts + first
+        information = np.full(len(starts), self._information_of(item.part))
+        near: list[tuple[np.ndarray, np.ndarray]] = []
         for part in item.neighbours:
             tokens = index.tokens_of(part)
             margin = NEIGHBOUR_WORDS + len(tokens)
-            low = max(first, start - margin)
-            window = piece.hashes[low : min(end, start + length + margin)]
-            place = find_tokens(window, tokens)
-            if place is not None:
-                information += self._information_of(part)
-                spans.append(self._bytes_of(piece, low + place, low + place + len(tokens)))
-        is_alone = bool(item.neighbours) and len(spans) == 1
-        if is_alone or information < self._weights.information:
+            lows = np.maximum(starts - margin, first)
+            highs = np.minimum(starts + length + margin, end)
+            window = piece.hashes[int(lows[0]) : int(highs[-1])]
+            # The end stands for a place that does not exist.
+            places = np.append(find_places(window, tokens) + lows[0], end)
+            nearest = places[np.searchsorted(places, lows)]
+            is_near = nearest + len(tokens) <= highs
+            information[is_near] += self._information_of(part)
+            near.append((is_near, np.stack([nearest, nearest + len(tokens)], axis=1)))
+        is_hit = information >= self._weights.information
+        if near:
+            is_hit &= np.any([is_near for is_near, _ in near], axis=0)
+        if not is_hit.any():
             return None
+        words = [np.stack([starts, starts + length], axis=1)[is_hit]]
+        words += [places[is_near & is_hit] for is_near, places in near]
         document = int(piece.places[position] >> np.uint64(32))
         field = int(index.suites.part_fields[item.part])
-        return Hit(document, item.item, field, 1.0, join_spans(spans))
+        spans = _join_words(piece, np.concatenate(words))
+        return Hit(document, item.item, field, 1.0, spans)
 
     def _information_of(self, part: int) -> float:
         offsets = self._index.suites.offsets
         words = self._index.word_numbers[offsets[part] : offsets[part + 1]]
         return float(self._weights.inverse[words].sum())
 
-    @staticmethod
-    def _bytes_of(piece: TokenPiece, begin: int, end: int) -> tuple[int, int]:
-        return int(piece.starts[begin]), int(piece.ends[end - 1])
+
+def _join_hits(hits: list[Hit]) -> Hit:
+    """Returns the hits of one field of an item in one document as one."""
+    if len(hits) == 1:
+        return hits[0]
+    spans = join_spans([span for hit in hits for span in hit.spans])
+    return hits[0]._replace(score=max(hit.score for hit in hits), spans=spans)
 
 
-def find_tokens(window: np.ndarray, tokens: np.ndarray) -> int | None:
-    """Returns the first position of some tokens in others, or None.
+def _join_words(piece: TokenPiece, words: np.ndarray) -> list[tuple[int, int]]:
+    """Returns the bytes of runs of tokens of a document, those that overlap or touch as one span.
+
+    Args:
+        piece: Tokens of the document.
+        words: Position of the first token of each run, and after its last one, int64 (n, 2).
+    """
+    rows = np.unique(words, axis=0)
+    starts = piece.starts[rows[:, 0]].astype(np.int64)
+    ends = np.maximum.accumulate(piece.ends[rows[:, 1] - 1].astype(np.int64))
+    begins = np.ones(len(rows), bool)
+    begins[1:] = starts[1:] > ends[:-1]
+    firsts = np.flatnonzero(begins)
+    lasts = np.append(firsts[1:], len(rows)) - 1
+    return list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
+
+
+def find_places(window: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Returns all positions of some tokens in others, ascending, int64 (k,).
 
     Args:
         window: Token hashes, uint64 (n,).
         tokens: Token hashes that are looked for, uint64 (m,), at least one.
 
     Examples:
-        >>> find_tokens(np.array([5, 7, 5, 8], np.uint64), np.array([5, 8], np.uint64))
-        2
+        >>> find_places(np.array([5, 7, 5, 8, 5, 8], np.uint64), np.array([5, 8], np.uint64))
+        array([2, 4])
     """
-    for place in np.flatnonzero(window[: len(window) - len(tokens) + 1] == tokens[0]).tolist():
-        if np.array_equal(window[place : place + len(tokens)], tokens):
-            return int(place)
-    return None
+    places = np.flatnonzero(window[: max(0, len(window) - len(tokens) + 1)] == tokens[0])
+    for offset in range(1, len(tokens)):
+        places = places[window[places + offset] == tokens[offset]]
+    return places
 
 
 def join_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -292,7 +292,7 @@ def test_actions_change_the_documents() -> None:
     lines = nearkin.decontaminate(texts, suites, action="cut", cut_unit="sentence")
     assert lines.kept_documents["text"].to_pylist() == ["Before. After.", "nothing here"]
     dropped = nearkin.decontaminate(texts, suites, action="drop")
-    assert dropped.kept_documents["text"].to_pylist() == texts[1:]
+    assert dropped.kept_documents.to_pylist() == [{"id": "0000000001", "text": texts[1]}]
     annotated = nearkin.decontaminate(texts, suites, action="annotate")
     assert annotated.kept_documents["contamination"].to_pylist() == [
         [{"suite": "trains", "item": "0", "field": "question", "score": 1.0}],
@@ -301,21 +301,72 @@ def test_actions_change_the_documents() -> None:
     assert repr(annotated) == ("<DecontaminationResult: 1 of 1 items in 1 of 2 documents>")
 
 
-def test_repeated_short_texts_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def count_rows(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """Returns a list that gets the number of rows of each call of a kernel that found some."""
     rows: list[int] = []
-    find_short_texts = matching.kernels.find_short_texts
+    kernel = getattr(matching.kernels, name)
 
     def find(*arguments: Any) -> int:
-        rows.append(int(find_short_texts(*arguments)))
+        rows.append(int(kernel(*arguments)))
         return rows[-1]
 
-    monkeypatch.setattr(matching.kernels, "find_short_texts", find)
+    monkeypatch.setattr(matching.kernels, name, find)
+    return rows
+
+
+def test_repeated_short_texts_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = count_rows(monkeypatch, "find_short_texts")
     items = [{"question": "a " * words} for words in (4, 5, 7)]
-    found = nearkin.decontaminate(["a " * 9000, "b " * 9, "a " * 4], {"s": items}, workers=1)
+    found = nearkin.decontaminate(
+        ["a " * 9000, "b " * 9, "a " * 4], {"s": items}, workers=1, action="cut"
+    )
     assert found.documents["document"].to_pylist() == [0, 2]
     assert found.items["hits"].to_pylist() == [2, 1, 1]
-    # Each text counts in 64 places of the first document, and one in one of the last.
-    assert sum(rows) == 3 * matching.MOST_PASSAGES + 1
+    # After the first places of each text, those that overlap do not count.
+    assert max(rows) <= 3 * matching.MOST_PASSAGES + 9000 // 4 + 9000 // 5 + 9000 // 7 + 4
+    assert len(found.kept_documents["text"].to_pylist()[0].split()) < 4
+
+
+@pytest.mark.parametrize("most_further", [1 << 20, 10])
+def test_periodic_texts_take_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch, most_further: int
+) -> None:
+    monkeypatch.setattr(matching, "MOST_FURTHER_PASSAGES", most_further)
+    rows = count_rows(monkeypatch, "find_passages")
+    period = "a b c " * 3000
+    items = [{"question": period[: 2 * words]} for words in range(20, 25)]
+    found = nearkin.decontaminate([period], {"s": items}, workers=1, action="cut")
+    assert found.items["hits"].to_pylist() == [1] * 5
+    texts = 5 if most_further > 10 else 1
+    assert max(rows) <= 5 * matching.MOST_PASSAGES + 10 + texts * 2 * 9000 // 20
+    assert len(found.kept_documents["text"].to_pylist()[0].split()) < 20
+
+
+def test_all_copies_of_an_item_are_cut() -> None:
+    rng = np.random.default_rng(12)
+    items = [
+        {"question": QUESTION},
+        {"question": "Who rows north today?", "answer": "Four old friends"},
+        {"question": f"{QUESTION} Tell us in the words of a sailor, and then of a train driver."},
+    ]
+    words = np.array([f"w{number}" for number in range(300)])
+    parts = []
+    for number in range(200):
+        parts.append(QUESTION.upper() if number % 3 else "")
+        parts.append("who rows north today. " * (number % 2) + "Four old friends!")
+        # Copies follow each other with a few words between them, or with none.
+        parts += rng.choice(words, int(rng.integers(4))).tolist()
+        parts.append(items[2]["question"] if number % 5 == 0 else "")
+        # The beginning of the item is a passage that overlaps the copy after it.
+        parts.append(" ".join(QUESTION.split()[:9]) if number % 7 == 0 else "")
+    text = " ".join(parts)
+    found = nearkin.decontaminate([text, "other"], {"s": items}, action="cut")
+    assert len(found.hits) == 3
+    (left, _) = found.kept_documents["text"].to_pylist()
+    assert "harbour" not in left.lower()
+    assert "rows north today" not in left.lower()
+    again = nearkin.decontaminate([left, "other"], {"s": items})
+    assert len(again.hits) == 0
 
 
 def test_several_suites_are_told_apart() -> None:
