@@ -4,6 +4,7 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
+from typing import NamedTuple
 
 from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
@@ -11,6 +12,29 @@ from nearkin.errors import UsageError
 SIZE = 16
 ENVIRONMENT = "env:"
 CONTEXT = b"nearkin key id 1"
+
+
+class KeyReference(NamedTuple):
+    """A reference to a key without the secret, from which other processes read the key."""
+
+    source: str
+    """The absolute path of a file, or `env:NAME` for an environment variable."""
+    id: str
+    """The id of the key."""
+
+    def read(self) -> "HashKey":
+        """Reads the key in this process.
+
+        Raises:
+            UsageError: If the key is missing or not valid, or another one.
+        """
+        key = HashKey.read(self.source)
+        if key.id != self.id:
+            raise UsageError(
+                f"{self.source} holds the key {key.id} on this machine, and the key {self.id} on "
+                "the machine of the driver; give all machines the same key"
+            )
+        return key
 
 
 class HashKey:
@@ -29,10 +53,11 @@ class HashKey:
         <HashKey 2be4dfecbe6f3e1a>
     """
 
-    __slots__ = ("_secret",)
+    __slots__ = ("_secret", "_source")
 
     @check_arguments
     def __init__(self, secret: bytes) -> None:
+        self._source: str | None = None
         if len(secret) != SIZE:
             raise UsageError(
                 f"a key is {SIZE} bytes (32 hexadecimal digits), not {len(secret)} bytes"
@@ -73,12 +98,15 @@ class HashKey:
                 # the message below says what a key is
                 text = ""
         try:
-            return cls(bytes.fromhex(text.strip()))
+            key = cls(bytes.fromhex(text.strip()))
         except (ValueError, UsageError):
             raise UsageError(
                 f"the key in {source} is not {2 * SIZE} hexadecimal digits; make one with: openssl "
                 f"rand -hex {SIZE}"
             ) from None
+        is_variable = source.startswith(ENVIRONMENT)
+        key._source = source if is_variable else str(Path(source).absolute())
+        return key
 
     @property
     def id(self) -> str:
@@ -87,6 +115,11 @@ class HashKey:
         It identifies the key without revealing it.
         """
         return hashlib.sha256(CONTEXT + self._secret).hexdigest()[:16]
+
+    @property
+    def reference(self) -> KeyReference | None:
+        """The reference by which other processes read the key, or None if it was not read."""
+        return None if self._source is None else KeyReference(self._source, self.id)
 
     def words(self) -> tuple[int, int]:
         """Returns the low and the high half of the key as integers (little-endian), for SipHash."""

@@ -258,17 +258,6 @@ def dedup(
         return options
 
     require_usable_reference(reference, execution, result)
-    cut_by = None
-    if passages is not None:
-        cut_by = name_setting("passages", str(passages.least))
-    elif lines is not None:
-        cut_by = name_setting(lines.setting, str(lines.least))
-    if cut_by is not None and execution.engine == SPARK:
-        raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with {cut_by}, because the "
-            "choice of the place that stays depends on all documents; deduplicate with Spark "
-            "without it, and cut the kept documents with nearkin passages, or use the local engine"
-        )
     try:
         inputs = standard.read_inputs(inputs)
         resolved = resolve(

@@ -36,6 +36,7 @@ class Stage(StrEnum):
     SECOND_MEASURE = "then"
     CONTAINMENT = "containment"
     MISSING_PAIRS = "missing_pairs"
+    CUT = "cut"
     WRITE = "write"
 
 

@@ -1,5 +1,7 @@
 """The repeated lines of a finished run, as a report lists them."""
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from nearkin.passages.cutting.run import CutTexts
@@ -33,7 +35,7 @@ def describe_lines(run: LineRun, request: LinesRequest) -> LinesReport:
         repeated_lines=counts.repeated_lines,
         repeated_places=counts.repeated_places,
         counts=CutTexts(run).counts if request.is_cut else None,
-        listed=tuple(_list_line(row, sizes) for row in _most_frequent(run).to_pylist()),
+        listed=tuple(list_line(row, sizes) for row in _most_frequent(run).to_pylist()),
     )
 
 
@@ -60,7 +62,13 @@ def _count_sources(run: LineRun) -> dict[str | None, int]:
     return {row["values"]: row["counts"] for row in counted.to_pylist()}
 
 
-def _list_line(row: dict[str, object], sizes: dict[str | None, int]) -> ListedLine:
+def list_line(row: Mapping[str, object], sizes: Mapping[str | None, int]) -> ListedLine:
+    """Returns a repeated line as a report lists it.
+
+    Args:
+        row: Row of the table of repeated lines.
+        sizes: Number of documents of each source in which lines were looked for.
+    """
     sources = [
         LineSource(
             source=each["source"],

@@ -65,6 +65,7 @@ from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
 
 if TYPE_CHECKING:
+    from nearkin.passages.cutting.request import CutCounts
     from nearkin.passages.cutting.run import CutRun, CutTexts
     from nearkin.passages.lines.run import LineRun
 
@@ -139,7 +140,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         report_data = replace(
             report_data,
             peak_memory=memory.peak,
-            passages=_report_passages(job, cut_run),
+            passages=None if cut_run is None else describe_passages(job, cut_run.counts),
             lines=_report_lines(job, line_run),
         )
         manifest = work.manifest
@@ -194,9 +195,17 @@ def _report_lines(job: Job, line_run: "LineRun | None") -> LinesReport | None:
     return describe_lines(line_run, job.lines)
 
 
-def _report_passages(job: Job, cut_run: "CutRun | None") -> PassageReport | None:
-    """Returns what was cut, for the report and for run.json."""
-    if job.passages is None or cut_run is None:
+def describe_passages(job: Job, counts: "CutCounts") -> PassageReport | None:
+    """Returns the passages that were cut, for the report and for run.json.
+
+    Args:
+        job: The job.
+        counts: Counts of what was cut.
+
+    Returns:
+        The passages, or None if the job cuts none.
+    """
+    if job.passages is None:
         return None
     record = job.passages.to_record()
     return PassageReport(
@@ -204,7 +213,7 @@ def _report_passages(job: Job, cut_run: "CutRun | None") -> PassageReport | None
         unit=job.passages.unit,
         cut=str(record["cut"]),
         min_left=job.passages.cut.min_left,
-        counts=cut_run.counts,
+        counts=counts,
     )
 
 

@@ -24,6 +24,7 @@ STAGE_NAMES = {
     "containment": "Find contained texts",
     "smallest hashes": "Index shingles",
     "look up": "Look up shingles",
+    "cut": "Cut repeated text",
     "write": "Write results",
     "read samples": "Read samples",
     "compare": "Compare samples",

@@ -18,22 +18,36 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from nearkin.corpus import Columns
 from nearkin.decontamination.index import SuiteIndex
 from nearkin.decontamination.matching import Hit, Matcher, Weights
 from nearkin.decontamination.request import CONTAMINATION, DecontaminationRequest
 from nearkin.decontamination.run import HITS, TextBatch, WordCounter, cut_document
 from nearkin.decontamination.tables import ContaminationTables
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.arrow_columns import make_batch
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.sketching import FILE_SHIFT, Read, TaskRequest, read_files, read_rows
 from nearkin.engine.spark.sources import map_rows
 from nearkin.engine.spark.task_functions import collect_facts
+from nearkin.errors import UsageError
+from nearkin.keys import HashKey, KeyReference
 from nearkin.packed_pairs import sorted_unique
-from nearkin.passages.cutting.run import NO_KEEPER, SPAN, CutBounds, remove_spans
+from nearkin.passages.cutting.run import CutBounds, DocumentCuts
 from nearkin.passages.documents import BYTES, ID
 from nearkin.passages.tables import divide_rows
-from nearkin.setting_names import settings_named_as
+from nearkin.setting_names import name_setting, settings_named_as
 from nearkin.shingle.shingler import Shingler
+from nearkin.sketch.resources import NO_RESOURCES
+from nearkin.spark.text_cuts import (
+    CUT_COLUMNS,
+    CUT_FIELDS,
+    SPANS,
+    describe_cuts,
+    flatten_cuts,
+    list_cut_parts,
+    spans_to_structs,
+)
 from nearkin.winnowing.tokens import TokenReader
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
@@ -45,11 +59,10 @@ SCANNED = (
 """The table of the first pass. A row with a text is a candidate, one with a word is a count of
 documents, one with a reason is a rejected row, and one with facts describes a task. `ordinal`
 counts the documents of a file."""
-SPANS = "array<struct<start:long,end:long>>"
 MATCHED = (
     "doc long,id string,ordinal long,text string,"
     f"hits array<struct<item:long,field:int,score:double,spans:{SPANS}>>,"
-    f"cut_spans {SPANS},cut_texts array<string>,rewritten string"
+    f"{CUT_COLUMNS}"
 )
 """The table of the second pass: the contaminated documents, ordered hits, and what is cut."""
 HIT = pa.struct([field for field in HITS if field.name != "document"])
@@ -60,11 +73,58 @@ MATCHED_ARROW = pa.schema(
         ("ordinal", pa.int64()),
         ("text", pa.string()),
         ("hits", pa.list_(HIT)),
-        ("cut_spans", pa.list_(SPAN)),
-        ("cut_texts", pa.list_(pa.string())),
-        ("rewritten", pa.string()),
+        *CUT_FIELDS,
     ]
 )
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """The way in which tasks read documents and their words.
+
+    Attributes:
+        request: How documents are read.
+        key: Reference to the hash key, which each task reads itself, or None.
+    """
+
+    request: TaskRequest
+    key: KeyReference | None
+
+    @classmethod
+    def of(
+        cls, columns: Columns, options: RunOptions, key: HashKey | None, on_error: str
+    ) -> "TextReading":
+        """Returns how tasks read documents. The hash key is not sent to them.
+
+        Args:
+            columns: Columns of the documents.
+            options: Options of the run.
+            key: Hash key of the words, or None.
+            on_error: `quarantine` or `fail`, for rows that are not valid documents.
+
+        Raises:
+            UsageError: If tasks cannot read the key.
+        """
+        reference = None if key is None else key.reference
+        if key is not None and reference is None:
+            raise UsageError(
+                "a hash key is not sent to the tasks of Spark, and they cannot read this "
+                f"{name_setting('key')}; read it with HashKey.read from a file or an environment "
+                "variable that all workers have"
+            )
+        return cls(TaskRequest(columns, options, NO_RESOURCES, on_error), reference)
+
+    def make_reader(self, least: int) -> TokenReader:
+        """Returns a reader of words, for one task.
+
+        Args:
+            least: Number of words of a window.
+
+        Raises:
+            UsageError: If the key cannot be read on this machine, or is another one.
+        """
+        key = None if self.key is None else self.key.read()
+        return TokenReader(Shingler(self.request.options.spec, key), least)
 
 
 class ScanFacts(TypedDict):
@@ -81,12 +141,12 @@ class ScanTasks:
     """The tasks of the first pass.
 
     Attributes:
-        request: How documents are read.
+        reading: How documents are read.
         reads_files: Whether the documents are in files, not in rows of a DataFrame.
         index: Index of the suites.
     """
 
-    request: TaskRequest
+    reading: TextReading
     reads_files: bool
     index: Broadcast[SuiteIndex]
 
@@ -96,14 +156,15 @@ class ScanTasks:
         Args:
             batches: Files, or rows of a DataFrame.
         """
-        with settings_named_as(self.request.setting_form):
+        request = self.reading.request
+        with settings_named_as(request.setting_form):
             read = read_files if self.reads_files else read_rows
-            yield from self._scan(read(batches, self.request))
+            yield from self._scan(read(batches, request))
 
     def _scan(self, reads: Iterator[Read]) -> Batches:
         index = self.index.value
         counter = WordCounter(index)
-        reader = TokenReader(Shingler(self.request.options.spec), index.least)
+        reader = self.reading.make_reader(index.least)
         documents: Counter[int] = Counter()
         rejected = 0
         text_bytes = 0
@@ -113,7 +174,7 @@ class ScanTasks:
                 rejected += len(read.rejected)
                 columns = {name: read.rejected[name] for name in ("doc", "reason", "raw")}
                 yield make_batch(SCANNED, **columns, place=read.rejected["facts"])
-            texts = read.documents[self.request.columns.content]
+            texts = read.documents[self.reading.request.columns.content]
             found = [counter.scan(piece) for piece in reader.read_pieces(texts, first)]
             candidates = sorted_unique(np.concatenate([np.empty(0, np.int64), *found])) - first
             files = read.docs >> FILE_SHIFT if self.reads_files else np.zeros(len(texts), np.int64)
@@ -159,13 +220,13 @@ class MatchTasks:
     """The tasks of the second pass.
 
     Attributes:
-        request: How documents are read.
+        reading: How documents are read.
         searched: What counts as found, and what is cut.
         index: Index of the suites.
         weights: Weights of the words of the suites in the corpus.
     """
 
-    request: TaskRequest
+    reading: TextReading
     searched: DecontaminationRequest
     index: Broadcast[SuiteIndex]
     weights: Broadcast[Weights]
@@ -176,7 +237,7 @@ class MatchTasks:
         Args:
             batches: Candidates, with the columns of the first pass.
         """
-        reader = TokenReader(Shingler(self.request.options.spec), 1)
+        reader = self.reading.make_reader(1)
         matcher = Matcher(self.index.value, self.searched, self.weights.value)
         for batch in batches:
             sizes = pc.binary_length(batch["text"]).cast(pa.int64()).to_numpy()
@@ -203,23 +264,15 @@ class MatchTasks:
                 "item": hit.item,
                 "field": hit.field,
                 "score": hit.score,
-                "spans": _to_structs(hit.spans),
+                "spans": spans_to_structs(hit.spans),
             }
             for hit in hits
         ]
-        cut_spans: list[tuple[int, int]] = []
+        cuts = DocumentCuts(0, text.encode(), [], [], is_removed=False)
         if self.searched.cut is not None:
             planned = [span for hit in hits for span in hit.spans]
-            cut_spans = cut_document(0, text, planned, self.searched.cut, reader).spans
-        content = text.encode()
-        row["cut_spans"] = _to_structs(cut_spans)
-        row["cut_texts"] = [content[start:end].decode() for start, end in cut_spans]
-        row["rewritten"] = remove_spans(content, cut_spans).decode()
-        return row
-
-
-def _to_structs(spans: list[tuple[int, int]]) -> list[dict[str, int]]:
-    return [{"start": start, "end": end} for start, end in spans]
+            cuts = cut_document(0, text, planned, self.searched.cut, reader)
+        return row | describe_cuts(cuts)
 
 
 class ScannedDocuments(NamedTuple):
@@ -245,7 +298,7 @@ class SparkSearch:
     Args:
         spark: Session.
         tables: Intermediate tables.
-        request: How documents are read.
+        reading: How documents are read.
         searched: What counts as found, and what is cut.
         index: Index of the suites.
     """
@@ -254,12 +307,12 @@ class SparkSearch:
         self,
         spark: SparkSession,
         tables: IntermediateTables,
-        request: TaskRequest,
+        reading: TextReading,
         searched: DecontaminationRequest,
         index: SuiteIndex,
     ) -> None:
         self._tables = tables
-        self._request = request
+        self._reading = reading
         self._searched = searched
         self._context = spark.sparkContext
         self.index = index
@@ -274,7 +327,7 @@ class SparkSearch:
             rows: Files, or rows of a DataFrame.
             reads_files: Whether they are files.
         """
-        tasks = ScanTasks(self._request, reads_files, self._sent_index)
+        tasks = ScanTasks(self._reading, reads_files, self._sent_index)
         table = self._tables.keep(map_rows(rows, tasks.scan, SCANNED), "scanned")
         facts = collect_facts(table, ScanFacts)
         file_counts = Counter[int]()
@@ -300,7 +353,7 @@ class SparkSearch:
         frequencies[counts["word"].to_numpy()] = counts["sum(count)"].to_numpy()
         weights = Weights(self.index, frequencies, scanned.documents)
         tasks = MatchTasks(
-            self._request, self._searched, self._sent_index, self._context.broadcast(weights)
+            self._reading, self._searched, self._sent_index, self._context.broadcast(weights)
         )
         candidates = scanned.table.where("text IS NOT NULL")
         return candidates.mapInArrow(tasks.match, MATCHED)
@@ -348,17 +401,10 @@ class SparkFoundItems:
 
     def cut_parts(self) -> DataFrame:
         """Returns the table of what is cut, as a local run writes it."""
-        parts = self.found.select(
-            "number", "id", f.explode(f.arrays_zip("cut_spans", "cut_texts")).alias("part")
-        )
-        return parts.select(
-            "id",
-            f.col("part.cut_spans.start").alias("start"),
-            f.col("part.cut_spans.end").alias("end"),
-            f.col("part.cut_texts").alias("text"),
-            f.lit(None).cast("string").alias("kept_id"),
-            f.col("number").alias("document"),
-        ).orderBy("document", "start")
+        parts = list_cut_parts(self.found)
+        kept_id = f.lit(None).cast("string").alias("kept_id")
+        columns = ("id", "start", "end", "text", kept_id, "document")
+        return parts.select(*columns).orderBy("document", "start")
 
 
 def _flatten_hits(lists: pa.ChunkedArray) -> pa.Table:
@@ -368,22 +414,6 @@ def _flatten_hits(lists: pa.ChunkedArray) -> pa.Table:
     columns = {name: pc.struct_field(hits, name) for name in HIT.names}
     documents = pa.array(np.repeat(np.arange(len(counts)), counts))
     return pa.table({"document": documents, **columns}).cast(HITS)
-
-
-def flatten_cuts(lists: pa.ChunkedArray) -> np.ndarray:
-    """Returns the parts that are cut, in the form of `CutBounds`, int64 (n, 4).
-
-    Args:
-        lists: Spans of each document.
-    """
-    counts = pc.list_value_length(lists).to_numpy()
-    spans = pc.list_flatten(lists)
-    rows = np.empty((int(counts.sum()), 4), np.int64)
-    rows[:, 0] = np.repeat(np.arange(len(counts)), counts)
-    rows[:, 1] = NO_KEEPER
-    rows[:, 2] = pc.struct_field(spans, "start").to_numpy()
-    rows[:, 3] = pc.struct_field(spans, "end").to_numpy()
-    return rows
 
 
 class SparkContaminationTables(ContaminationTables):
@@ -407,7 +437,7 @@ class SparkContaminationTables(ContaminationTables):
         return map(self._renumber, super().document_batches())
 
     @property
-    def held(self) -> pa.Array:
+    def contamination_column(self) -> pa.Array:
         """The items that each contaminated document holds, as annotated documents list them."""
         return self.annotation_column(0, len(self.found.numbers))[CONTAMINATION]
 

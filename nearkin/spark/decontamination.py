@@ -1,13 +1,13 @@
 """Finds the items of benchmark suites in the rows of a DataFrame."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.argument_types import check_arguments
@@ -27,26 +27,27 @@ from nearkin.decontamination.tables import CONTAMINATED, CONTAMINATIONS
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
-from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import quote_column, unused_name
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.passages.cutting.run import require_rewritable
 from nearkin.passages.documents import ID
 from nearkin.passages.run import PassageOptions
 from nearkin.report.run_warnings import log_warnings
 from nearkin.runs.parameters import columns_of
 from nearkin.runtime.sizes import parse_size
-from nearkin.sketch.resources import SpecResources
 from nearkin.spark.contamination_search import (
     SparkContaminationTables,
     SparkFoundItems,
     SparkSearch,
+    TextReading,
 )
+from nearkin.spark.driver_tables import to_frame
 from nearkin.spark.frames import SparkFrame, make_work_tables, require_columns
-from nearkin.spark.passages import number_ids, require_unique_ids
+from nearkin.spark.numbered_rows import number_rows
+from nearkin.spark.passages import require_unique_ids
 from nearkin.spark.result import select_rows_of_ids
+from nearkin.spark.text_cuts import replace_texts, require_new_columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +136,8 @@ def decontaminate(
         action: What happens to contaminated documents in `kept`: `annotate`, `cut` or `drop`.
         cut_unit: What is cut with a passage: `passage` (the default), `sentence`, `line` or
             `paragraph`.
-        key: Refused. A hash key is secret, and is not sent to tasks.
+        key: Hash key of saved suites, which `HashKey.read` read from a file or an environment
+            variable. It is not sent to tasks: each task reads it from the same place.
         memory: Bound on the index of the suites, of which each Python worker has a copy: at most
             half of it. It also bounds the size of a document, as in a local run.
         work: Folder for intermediate tables, path or URL, which the driver and all workers can
@@ -146,8 +148,8 @@ def decontaminate(
 
     Raises:
         UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
-            ids are repeated, or a hash key is given.
-        KeyRequiredError: If saved suites have hashes under a key.
+            ids are repeated, or tasks cannot read the hash key.
+        KeyRequiredError: If saved suites have hashes under a key that is not given.
         RunError: If a task failed, or a suite cannot be read.
     """
     if not hasattr(frame, "sparkSession"):
@@ -165,9 +167,10 @@ def decontaminate(
     require_memory(len(suites.rarity), bound)
     if searched.action == ContaminationAction.CUT:
         require_rewritable(columns, "action")
-    request = TaskRequest(columns, RunOptions(suites.spec, memory=bound), SpecResources(key))
+    run_options = RunOptions(suites.spec, memory=bound)
+    reading = TextReading.of(columns, run_options, key, on_error="quarantine")
     require_columns(frame, columns)
-    _require_new_columns(frame, searched.added_columns)
+    require_new_columns(frame, searched.added_columns)
     spark = require_classic_session(frame.sparkSession)
     with translate_spark_errors(), ExitStack() as on_failure:
         tables = make_work_tables(spark, work)
@@ -176,12 +179,12 @@ def decontaminate(
         ids = frame.select(own_id.alias("id")).where("id IS NOT NULL")
         require_unique_ids(ids, id)
         index = SuiteIndex(suites, searched.point.least)
-        search = SparkSearch(spark, tables, request, searched, index)
+        search = SparkSearch(spark, tables, reading, searched, index)
         rows = frame.select(*(quote_column(name) for name in columns.all))
         scanned = search.scan(rows, reads_files=False)
         rejected_id = f.get_json_object("place", "$.id").alias("id")
         rejected_ids = scanned.rejected_rows.select(rejected_id).where("id IS NOT NULL")
-        numbered = number_ids(ids.join(rejected_ids, "id", "left_anti"))
+        numbered = number_rows(ids.join(rejected_ids, "id", "left_anti"), "id", "id")
         matched = search.match(scanned).join(numbered, "id")
         found = SparkFoundItems(index, scanned, tables.keep(matched, "found"))
         contamination_tables = SparkContaminationTables(found)
@@ -205,21 +208,6 @@ def decontaminate(
     return result
 
 
-def _require_new_columns(frame: DataFrame, names: Sequence[str]) -> None:
-    """Requires that a frame has no columns of these names. Spark does not distinguish case.
-
-    Raises:
-        UsageError: If it has one.
-    """
-    existing = {name.lower() for name in frame.columns}
-    for name in names:
-        if name in existing:
-            raise UsageError(
-                f"column {name!r} cannot be added, because the DataFrame has a column of this "
-                "name; rename that column"
-            )
-
-
 def _apply_action(
     documents: DataFrame,
     own_id: Column,
@@ -237,46 +225,22 @@ def _apply_action(
         searched: The action.
     """
     changed_id = unused_name("changed", documents.columns)
-    found = tables.found.found.withColumnRenamed("id", changed_id)
     is_changed = own_id == f.col(changed_id)
     match searched.action:
         case None:
             return documents
         case ContaminationAction.DROP:
-            return documents.join(found.select(changed_id), is_changed, "left_anti")
-        case ContaminationAction.ANNOTATE:
-            held = pa.table({changed_id: tables.found.documents[ID], CONTAMINATION: tables.held})
-            changes = documents.sparkSession.createDataFrame(held)
-            new_values = {}
-            added = CONTAMINATION
+            contaminated = tables.found.found.select(f.col("id").alias(changed_id))
+            return documents.join(contaminated, is_changed, "left_anti")
         case ContaminationAction.CUT:
-            rewritten = unused_name("rewritten", documents.columns)
-            changes = found.select(changed_id, f.col("rewritten").alias(rewritten), CUT_SPANS)
             (text,) = columns.sources
-            new_text = f.coalesce(f.col(rewritten), f.col(quote_column(text)))
-            new_values = {text: new_text}
-            added = CUT_SPANS
+            return replace_texts(documents, own_id, text, tables.found.found)
+        case ContaminationAction.ANNOTATE:
+            ids = tables.found.documents[ID]
+            items = pa.table({changed_id: ids, CONTAMINATION: tables.contamination_column})
+            annotated = documents.sparkSession.createDataFrame(items)
     # Locally, documents that hold nothing have an empty list.
-    empty = f.array().cast(changes.schema[added].dataType)
-    return documents.join(changes, is_changed, "left").select(
-        *(
-            new_values.get(name, f.col(quote_column(name))).alias(name)
-            for name in documents.columns
-        ),
-        f.coalesce(added, empty).alias(added),
-    )
-
-
-def to_frame(
-    spark: SparkSession, batches: Iterator[pa.RecordBatch], schema: pa.Schema
-) -> DataFrame:
-    """Returns batches of the driver as a DataFrame.
-
-    Args:
-        spark: Session.
-        batches: The batches.
-        schema: Their schema.
-    """
-    # PySpark cannot convert lists of a table without batches.
-    empty = pa.RecordBatch.from_pylist([], schema)
-    return spark.createDataFrame(pa.Table.from_batches([empty, *batches], schema))
+    empty = f.array().cast(annotated.schema[CONTAMINATION].dataType)
+    own_columns = [f.col(quote_column(name)) for name in documents.columns]
+    joined = documents.join(annotated, is_changed, "left")
+    return joined.select(*own_columns, f.coalesce(CONTAMINATION, empty).alias(CONTAMINATION))

@@ -1,18 +1,16 @@
 """The items of suites in files, found with Spark for `nearkin decontaminate --engine spark`."""
 
-import json
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.corpus import FileCorpus, describe_inputs, write_kept
+from nearkin.corpus import FileCorpus
 from nearkin.corpus.writer import Annotations
 from nearkin.decontamination.index import SuiteIndex
 from nearkin.decontamination.quotes import quote_contaminations
@@ -24,19 +22,11 @@ from nearkin.decontamination.request import (
 from nearkin.decontamination.suites import Suites
 from nearkin.decontamination.tables import HELD_ITEM
 from nearkin.engine.spark.materialized import IntermediateTables
-from nearkin.engine.spark.output_files import write_rejected
-from nearkin.engine.spark.rereading import (
-    WRITTEN,
-    WrittenFacts,
-    attempt_folder,
-    by_file,
-    move_copy,
-)
-from nearkin.engine.spark.session import translate_spark_errors
-from nearkin.engine.spark.sketching import FILE_SHIFT, TaskRequest, corpus_of
+from nearkin.engine.spark.output_files import copy_files, write_rejected, write_table
+from nearkin.engine.spark.rereading import FileEdits
+from nearkin.engine.spark.sketching import FILE_SHIFT
 from nearkin.engine.spark.sources import FileSource
-from nearkin.engine.spark.task_functions import collect_facts
-from nearkin.errors import RunError, UsageError
+from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.passages.cutting.run import CutBounds
 from nearkin.passages.run import REJECTED
 from nearkin.report.run_warnings import warn_of_inputs
@@ -51,18 +41,17 @@ from nearkin.runs.decontamination import (
 from nearkin.runs.job import Job
 from nearkin.runs.passage_cuts import CUTS_TABLE
 from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
-from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_flag
 from nearkin.spark.contamination_search import (
     ScannedDocuments,
     SparkContaminationTables,
     SparkFoundItems,
     SparkSearch,
-    flatten_cuts,
+    TextReading,
 )
-from nearkin.spark.files import require_readable_names, running_session
+from nearkin.spark.files import require_readable_names
+from nearkin.spark.run_output import open_output
+from nearkin.spark.text_cuts import flatten_cuts
 from nearkin.version import VERSION
 
 
@@ -96,27 +85,13 @@ def decontaminate_files(
     prepared = prepare_decontamination(job, suites, request, against, engine="spark")
     corpus = prepared.corpus
     require_readable_names(corpus)
-    task_request = TaskRequest(prepared.columns, job.settings, job.resources, job.on_error)
+    reading = TextReading.of(prepared.columns, job.settings, job.resources.secret, job.on_error)
     finished = find_finished_decontamination(job, prepared)
     if finished is not None:
         return finished
-    if job.resume:
-        raise UsageError(
-            f"a run with Spark cannot be resumed; start it again with {name_flag('overwrite')}"
-        )
-    with (
-        claimed(job.out, "nearkin decontaminate --engine spark", replaces=job.overwrite) as claim,
-        running_session(master, conf) as spark,
-        PeakMemory() as measured,
-        translate_spark_errors(),
-    ):
-        # Workers that run as another user need --readable-by.
-        claim.path.chmod(job.readers.folder_mode)
-        folder = claim.path / RESULT
-        folder.mkdir()
-        inputs = describe_inputs(corpus, job.hash_inputs)
-        work = IntermediateTables(spark, str((claim.path / "tables").absolute()))
-        search = _FileSearch(spark, work, corpus, task_request, request, suites)
+    with open_output(master, conf, job, corpus, "decontaminate") as output:
+        folder = output.folder
+        search = _FileSearch(output.spark, output.tables, corpus, reading, request, suites)
         progress.stage("scan", None)
         scanned = search.scan()
         progress.stage("match", None)
@@ -134,19 +109,19 @@ def decontaminate_files(
                 **prepared.identity,
                 "counts": counts,
                 "suite_counts": tables.suites.to_pylist(),
-                "inputs": inputs,
+                "inputs": output.inputs,
                 **prepared.table_facts,
-                "peak_memory": measured.peak,
+                "peak_memory": output.memory.peak,
             }
             write_durably(folder / FACTS, to_json(facts))
             set_readers(folder, job.readers)
-        claim.publish_folder(folder, uuid4().hex, prepared.identity, replaces=job.overwrite)
+        output.claim.publish_folder(folder, uuid4().hex, prepared.identity, replaces=job.overwrite)
     return DecontaminationSummary(
         out=job.out,
         facts=facts,
         suites=tables.suites.to_pylist(),
         warnings=[*warn_of_inputs(corpus, prepared.columns), *tables.warnings],
-        peak_memory=measured.peak,
+        peak_memory=output.memory.peak,
     )
 
 
@@ -158,17 +133,16 @@ class _FileSearch:
         spark: SparkSession,
         work: IntermediateTables,
         corpus: FileCorpus,
-        request: TaskRequest,
+        reading: TextReading,
         searched: DecontaminationRequest,
         suites: Suites,
     ) -> None:
         self._spark = spark
         self._work = work
-        self._request = request
         self._searched = searched
-        self._source = FileSource(spark, corpus, request)
+        self._source = FileSource(spark, corpus, reading.request)
         index = SuiteIndex(suites, searched.point.least)
-        self._search = SparkSearch(spark, work, request, searched, index)
+        self._search = SparkSearch(spark, work, reading, searched, index)
 
     def scan(self) -> ScannedDocuments:
         return self._search.scan(self._source.files(), reads_files=True)
@@ -195,86 +169,53 @@ class _FileSearch:
         if action is None:
             return {}
         found = tables.found
-        rows = found.found.select("doc", "ordinal", "cut_spans")
+        rows = found.found.select("doc", "ordinal", CUT_SPANS)
         if action == ContaminationAction.ANNOTATE:
             places = found.rows.select(["doc", "ordinal"])
-            rows = self._spark.createDataFrame(places.append_column(CONTAMINATION, tables.held))
-        self._write_copies(rows, scanned.file_counts, folder / "kept")
+            rows = self._spark.createDataFrame(
+                places.append_column(CONTAMINATION, tables.contamination_column)
+            )
+        edits = ContaminationEdits(action, scanned.file_counts)
+        copy_files(self._source, rows, folder / "kept", edits, scanned.documents)
         if action == ContaminationAction.CUT:
-            cuts = found.cut_parts().write.option("compression", "zstd")
-            cuts.parquet(str((folder / CUTS_TABLE).absolute()))
+            write_table(found.cut_parts(), folder / CUTS_TABLE)
             return asdict(found.cuts.counts_among(np.ones(len(found.numbers), bool)))
         dropped = len(found.numbers) if action == ContaminationAction.DROP else 0
         return {"documents_removed": dropped}
 
-    def _write_copies(self, rows: DataFrame, counts: Mapping[int, int], folder: Path) -> None:
-        """Writes the input files again, with what is changed in contaminated documents.
-
-        Args:
-            rows: The contaminated documents: doc, ordinal, and what their copies get.
-            counts: Number of documents of each file.
-            folder: New folder.
-        """
-        folder.mkdir(parents=True)
-        assert self._searched.action is not None
-        copying = CopyTasks(self._request, self._searched.action, counts, str(folder.absolute()))
-        files = self._source.interleave_with_files(rows)
-        written = collect_facts(files.mapInArrow(copying.copy, WRITTEN), WrittenFacts)
-        documents = sum(counts.values())
-        now = sum(task["documents"] for task in written)
-        if now != documents:
-            raise RunError(
-                f"the inputs have {now} documents now and had {documents}; run again with "
-                f"{name_flag('overwrite')}"
-            )
-
 
 @dataclass(frozen=True)
-class CopyTasks:
-    """The tasks that copy files, and move each copy to its place when it is complete.
+class ContaminationEdits:
+    """The differences of copies after the action on contaminated documents.
 
     Attributes:
-        request: How documents are read.
         action: What happens to contaminated documents.
         counts: Number of documents of each file.
-        folder: Folder of the copies, which all workers share.
     """
 
-    request: TaskRequest
     action: ContaminationAction
     counts: Mapping[int, int]
-    folder: str
 
-    def copy(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Copies files, and yields the number of their documents.
+    def __call__(self, number: int, rows: pa.Table) -> FileEdits:
+        """Returns the differences of a copy.
 
         Args:
-            batches: Files, each followed by its contaminated documents.
+            number: Number of the file.
+            rows: Its contaminated documents: doc, ordinal, and what their copies get.
         """
-        attempt = attempt_folder(Path(self.folder))
-        written = 0
-        for file, parts in by_file(batches):
-            numbers, corpus = corpus_of([file], self.request)
-            kept = np.ones(self.counts.get(int(numbers[0]), 0), bool)
-            columns = None
-            rewrite = None
-            rows = pa.Table.from_batches([file.slice(0, 0), *parts]).combine_chunks()
-            ordinals = rows["ordinal"].to_numpy()
-            match self.action:
-                case ContaminationAction.DROP:
-                    kept[ordinals] = False
-                case ContaminationAction.ANNOTATE:
-                    columns = _annotate(ordinals, rows[CONTAMINATION])
-                case ContaminationAction.CUT:
-                    bounds = flatten_cuts(rows["cut_spans"])
-                    bounds[:, 0] = ordinals[bounds[:, 0]]
-                    columns = CutBounds(bounds).span_column
-                    rewrite = CutBounds(bounds).rewrite
-            write_kept(corpus, self.request.columns, kept, attempt, columns, rewrite=rewrite)
-            move_copy(attempt, corpus.names[0], Path(self.folder), file["target"][0].as_py())
-            written += len(kept)
-        shutil.rmtree(attempt, ignore_errors=True)
-        yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])
+        kept = np.ones(self.counts.get(number, 0), bool)
+        ordinals = rows["ordinal"].to_numpy()
+        match self.action:
+            case ContaminationAction.DROP:
+                kept[ordinals] = False
+                return FileEdits(kept)
+            case ContaminationAction.ANNOTATE:
+                return FileEdits(kept, _annotate(ordinals, rows[CONTAMINATION]))
+            case ContaminationAction.CUT:
+                bounds = flatten_cuts(rows[CUT_SPANS])
+                bounds[:, 0] = ordinals[bounds[:, 0]]
+                cuts = CutBounds(bounds)
+                return FileEdits(kept, cuts.span_column, cuts.rewrite)
 
 
 def _annotate(ordinals: np.ndarray, held: pa.ChunkedArray) -> Annotations:

@@ -3,12 +3,13 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from nearkin.corpus import Columns, FileCorpus, describe_inputs
+from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
@@ -18,21 +19,24 @@ from nearkin.engine.local.reference import Reference
 from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import RELATED_FILE
 from nearkin.engine.spark.blocking import SparkBlocklist
+from nearkin.engine.spark.cluster_columns import with_cluster_columns
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.output_files import (
+    copy_files,
     write_clusters,
-    write_kept_files,
     write_pairs,
     write_rejected,
     write_related,
     write_removed_ids,
+    write_table,
 )
 from nearkin.engine.spark.reference import ReferenceFiles, SparkFileReference
 from nearkin.engine.spark.removal_limit import require_removal_limit
+from nearkin.engine.spark.rereading import ClusterEdits
 from nearkin.engine.spark.run import SparkRun
-from nearkin.engine.spark.session import open_session, translate_spark_errors
+from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_progress import TaskProgress
@@ -42,6 +46,7 @@ from nearkin.report.collect import collect_report, title_of
 from nearkin.report.model import Provenance
 from nearkin.report.spark_view import SparkRunView
 from nearkin.runs.dedup import (
+    describe_passages,
     open_blocklist_of,
     open_references_of,
     record_blocklist,
@@ -56,20 +61,23 @@ from nearkin.runs.output import (
     publish_output,
     require_output_free,
 )
+from nearkin.runs.passage_cuts import CUTS_TABLE
 from nearkin.runs.reference import OpenedReferences
+from nearkin.runs.repeated_lines import LINES_TABLE
 from nearkin.runs.run_record import RUN, RunRecord
 from nearkin.runs.spec_request import ResolvedInputs, SpecRequest, resolve_inputs
 from nearkin.runtime.files import disk_errors
-from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies
+from nearkin.spark.document_cuts import CutRequests, SparkDocumentCuts
 from nearkin.spark.frames import (
     require_no_parts,
     require_supported,
     require_whole_documents,
 )
+from nearkin.spark.run_output import open_output, running_session
+from nearkin.spark.text_cuts import CutEdits
 from nearkin.spec import Spec
 
 
@@ -114,61 +122,53 @@ def dedup_files(
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
-    if job.resume:
-        raise UsageError(
-            f"a run with Spark cannot be resumed; start it again with {name_flag('overwrite')}"
-        )
-    # The work folder is deleted after a failure too, because a run cannot be resumed from it.
-    with (
-        claimed(job.out, "nearkin dedup --engine spark", replaces=job.overwrite) as claim,
-        running_session(master, conf) as spark,
-        PeakMemory() as memory,
-        translate_spark_errors(),
-    ):
-        # Workers that run as another user need --readable-by.
-        claim.path.chmod(job.readers.folder_mode)
-        result_folder = claim.path / RESULT
-        result_folder.mkdir()
-        inputs = describe_inputs(corpus, job.hash_inputs)
+    with open_output(master, conf, job, corpus, "dedup") as output:
         described = [] if references is None else references.describe(job.hash_inputs)
-        tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
-        source = FileSource(spark, corpus, request)
+        source = FileSource(output.spark, corpus, request)
         matcher = None if references is None else _match_files(references)
         run = SparkRun(
-            spark,
+            output.spark,
             source,
             request,
             progress,
-            tables,
+            output.tables,
             matcher=matcher,
             decisions=decisions,
             blocker=None if blocklist is None else SparkBlocklist(blocklist),
         )
         run.to_clusters()
         require_removal_limit(run)
-        _write_output(job, run, result_folder)
+        cuts = None
+        if job.passages is not None or job.lines is not None:
+            cuts = CutRequests(job.passages, job.lines).cut(run)
+        _write_output(job, run, cuts, output.folder)
         corpus.require_all_unchanged()
         for texts in () if references is None else references.texts:
             texts.require_all_unchanged()
         view = SparkRunView(run, job.quoted)
         inputs_shown = [hide_password(path) for path in job.inputs]
         provenance = Provenance.now(inputs_shown, job.command_line)
-        report_data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
+        peak = output.memory.peak
+        report_data = replace(
+            collect_report(view, title_of(inputs_shown), peak, provenance),
+            passages=None if cuts is None else describe_passages(job, cuts.texts.counts),
+            lines=None if cuts is None or cuts.lines is None else cuts.lines.describe(),
+        )
         record = build_run_record(
             job,
-            inputs,
+            output.inputs,
             run.stages,
             report_data,
             corpus,
             engine="spark",
-            master=spark.sparkContext.master,
+            master=output.spark.sparkContext.master,
             against=record_references(job, described),
             decisions=record_decisions(job, decisions),
             blocklist=record_blocklist(job, blocklist),
         )
         publish_output(
             job,
-            claim,
+            output.claim,
             uuid4().hex,
             record,
             report_data,
@@ -325,6 +325,8 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
         require_mergeable(job.settings.spec, job.settings.probes)
         require_whole_documents(job.settings)
         require_no_parts(has_decisions=job.decisions is not None)
+        if job.passages is not None or job.lines is not None:
+            CutRequests(job.passages, job.lines).require_no_parts(merge_parts=merge_parts)
         if job.columns.id is None:
             raise UsageError(
                 f"{name_flag('merge_parts')} merges rows of one id, and there is no id column; "
@@ -342,31 +344,13 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
         )
 
 
-@contextmanager
-def running_session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
-    """Yields a session. It is stopped at the end, unless it was active before.
-
-    Args:
-        master: Master of the session, or None for all cores of this machine.
-        conf: Settings of the session.
-    """
-    active = SparkSession.getActiveSession()
-    spark = open_session(master, conf)
-    try:
-        yield spark
-    finally:
-        if active is None:
-            spark.stop()
-
-
-def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
+def _write_output(job: Job, run: SparkRun, cuts: SparkDocumentCuts | None, folder: Path) -> None:
     """Writes the documents or removed ids that were asked for, and the tables of a run."""
     label, documents = run.progress_of(Stage.WRITE)
     run.progress.stage(label, documents)
     with run.stage(Stage.WRITE):
         if job.documents.has_copies:
-            added = job.documents.added_columns(job.settings.source)
-            write_kept_files(run, folder / "kept", added, annotate=job.annotate)
+            _write_copies(job, run, cuts, folder / "kept")
         elif job.documents.output == IDS:
             write_removed_ids(run, folder / REMOVED)
         run.tables.finish_step()
@@ -376,3 +360,23 @@ def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
         write_related(run, folder / RELATED_FILE)
         run.tables.finish_step()
         write_rejected(run.document_tables.rejected, folder / "rejected.jsonl")
+        if cuts is not None:
+            run.tables.finish_step()
+            write_table(cuts.texts.parts, folder / CUTS_TABLE)
+        if cuts is not None and cuts.lines is not None:
+            write_table(cuts.lines.lines, folder / LINES_TABLE)
+
+
+def _write_copies(job: Job, run: SparkRun, cuts: SparkDocumentCuts | None, folder: Path) -> None:
+    """Writes copies of the inputs without the removed rows, and without what is cut."""
+    added = job.documents.added_columns(job.settings.source)
+    rows = with_cluster_columns(run, run.rows, added)
+    has_outcomes = run.options.related is not None
+    edits = ClusterEdits(has_outcomes=has_outcomes, annotate=job.annotate, added=added)
+    assert isinstance(run.source, FileSource)
+    documents = run.sketch_stats.documents + run.document_tables.further_parts
+    if cuts is None:
+        copy_files(run.source, rows, folder, edits, documents)
+    else:
+        cut_rows = cuts.texts.with_spans(rows)
+        copy_files(run.source, cut_rows, folder, CutEdits(edits), documents)

@@ -35,6 +35,7 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource, quote_column
 from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError
+from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.report.run_warnings import log_warnings, warn_of_run
 from nearkin.runs.check import require_checkable
 from nearkin.runs.pairs import with_pair_budget
@@ -54,8 +55,10 @@ from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
 from nearkin.runtime.progress import Progress, Silent
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
+from nearkin.spark.document_cuts import CutRequests
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
+from nearkin.spark.text_cuts import require_new_columns
 from nearkin.spec import IDF_JACCARD
 from nearkin.suggestions import describe_columns, did_you_mean
 
@@ -70,19 +73,8 @@ REFUSED_PARAMETERS = {
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
-    **dict.fromkeys(
-        (
-            "passages",
-            "cut_unit",
-            "min_left",
-            "repeated_lines",
-            "repeated_paragraphs",
-            "lines_action",
-            "scope",
-        ),
-        "the choice of the place that stays depends on all documents; cut the kept ones with "
-        "nearkin.passages, or use nearkin.dedup",
-    ),
+    "scope": "against= is a DataFrame, which has no scopes; use nearkin.dedup to compare with an "
+    "index",
 }
 """The parameters of `nearkin.dedup` that Spark cannot follow, with the reason."""
 
@@ -121,6 +113,12 @@ def dedup(
     only_against: bool = False,
     decisions: str | Path | Decisions | None = None,
     blocklist: Blocklist | None = None,
+    passages: int | str | None = None,
+    cut_unit: str | None = None,
+    min_left: int = 0,
+    repeated_lines: int | str | None = None,
+    repeated_paragraphs: int | str | None = None,
+    lines_action: str | None = None,
     extend: str | None = None,
     before: "OptionalFrame" = None,
     work: str | None = None,
@@ -145,6 +143,16 @@ def dedup(
             in one cluster, and those decided to be different never.
         blocklist: Blocklist of the same Spec. Rows that are like one of its entries are removed
             before all others.
+        passages: Smallest number of words of a passage, for example 50, or of characters, for
+            example `100:chars`. Repeated passages of the kept rows stay in the first one in keep
+            order, and are cut from the others, in `SparkResult.kept`. By default, nothing is cut.
+        cut_unit: What is cut: `passage` (the default), `sentence`, `line`, `paragraph` or
+            `document:SHARE`.
+        min_left: Number of words below which the rest of a cut row is removed, too.
+        repeated_lines: Lines that occur in so many kept rows, or so many times (`"3:places"`), are
+            cut from all places but one. By default, nothing is cut.
+        repeated_paragraphs: The same for paragraphs between blank lines.
+        lines_action: `keep-one` (the default), or `remove` to cut repeated lines from all places.
         extend: Folder that `save` wrote, of a run over earlier documents. The result is that of a
             run over all documents, but the earlier ones are not sketched or compared again.
         before: Rows of the earlier documents, with the same columns. Those that may resemble a new
@@ -154,8 +162,8 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `main_text`, `second_measure` and `workers` are
-            refused, and so are the parameters that only `nearkin.dedup` has, such as `passages`.
+            `exclude`, `delimiter`, `encoding`, `main_text`, `second_measure`, `workers` and
+            `scope` are refused.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -169,6 +177,9 @@ def dedup(
         raise UsageError(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
         )
+    cutting = CutRequests.parse(
+        passages, cut_unit, min_left, repeated_lines, repeated_paragraphs, lines_action
+    )
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     parameters = settings.apply_to(parameters)
     _refuse_local_parameters(parameters)
@@ -189,6 +200,10 @@ def dedup(
                 f"{name_setting('fields', list(run_options.fields))}; leave out one of them"
             )
         require_columns(frame, columns)
+        if cutting is not None:
+            cutting.require_no_parts(merge_parts=merge_parts)
+            cutting.require_usable(columns)
+            require_new_columns(frame, (CUT_SPANS,))
         if extend is not None and run_options.containment_threshold is not None:
             raise UsageError(
                 f"extend= cannot be combined with the condition {str(run_options.acceptance)!r}: "
@@ -242,11 +257,12 @@ def dedup(
         )
         run.to_clusters()
         require_removal_limit(run)
+        cut = None if cutting is None else cutting.cut(run)
         log_warnings(warn_of_run(run))
         on_failure.pop_all()
     if before is None:
-        return SparkResult(run, frame)
-    return SparkResult(run, frame.unionByName(before, allowMissingColumns=True))
+        return SparkResult(run, frame, cut)
+    return SparkResult(run, frame.unionByName(before, allowMissingColumns=True), cut)
 
 
 @partial(show_parameters, recall=SPLIT_RECALL)

@@ -6,15 +6,13 @@ local run does. So the result is that of a local run, row for row.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.argument_types import check_arguments
@@ -26,29 +24,12 @@ from nearkin.engine.spark.sources import quote_column
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.run import PassageOptions
-from nearkin.passages.windows import (
-    Passages,
-    WindowFiles,
-    Windows,
-    WindowWriter,
-    collect_windows,
-    find_passages,
-)
-from nearkin.shingle.shingler import Shingler
+from nearkin.passages.windows import Passages, find_passages
 from nearkin.spark.frames import SparkFrame, make_work_tables
+from nearkin.spark.numbered_rows import number_rows
+from nearkin.spark.repeated_windows import PassageTasks, collect_repeated_windows
 from nearkin.spec import Spec
 from nearkin.suggestions import describe_columns
-from nearkin.winnowing.fingerprints import LEAST_WORDS, AnchorTable, Buffers, collect_anchors
-from nearkin.winnowing.tokens import TokenPiece, TokenReader
-
-T = TypeVar("T")
-Batches = Iterator[pa.RecordBatch]
-WINDOWS = "number long,token long,start long,end long,hash long,check long"
-WINDOW_COLUMNS = [column.split()[0] for column in WINDOWS.split(",")]
-PACKED = "packed binary"
-MOST_TABLE_WORDS = 1 << 26
-"""The largest number of words of the table of repeated fingerprints, which each task reads."""
-NUMBER_BITS = np.uint64(32)
 
 
 @dataclass(frozen=True)
@@ -131,7 +112,7 @@ def passages(
     require_no_key(key)
     options.spec.require_key(None)
     spark = require_classic_session(frame.sparkSession)
-    tasks = _Tasks(options.spec, min_tokens)
+    tasks = PassageTasks(options.spec, min_tokens)
     with translate_spark_errors(), ExitStack() as on_failure:
         tables = make_work_tables(spark, work)
         on_failure.callback(tables.remove)
@@ -144,12 +125,13 @@ def passages(
         )
         require_unique_ids(read, id)
         texts = read.where(f.col("text").isNotNull())
-        numbered = number_ids(texts).join(texts, "id").select("number", "id", "text")
+        numbered = number_rows(texts, "id", "id").join(texts, "id").select("number", "id", "text")
         documents = tables.keep(numbered, "documents")
         with tempfile.TemporaryDirectory(prefix="nearkin-") as folder:
-            files = _collect_repeated_windows(spark, tables, documents, tasks, Path(folder))
-            files.write_sources()
-            found = _to_table(list(find_passages(files, min_tokens)))
+            repeated = collect_repeated_windows(spark, tables, documents, tasks, Path(folder))
+            repeated.files.write_sources()
+            parts = list(find_passages(repeated.files, min_tokens))
+            found = _to_table(parts, repeated.numbers)
         result = tables.keep(_with_ids(spark.createDataFrame(found), documents), "passages")
         on_failure.pop_all()
     return SparkPassages(
@@ -180,155 +162,27 @@ def require_unique_ids(rows: DataFrame, column: str) -> None:
         )
 
 
-def number_ids(ids: DataFrame) -> DataFrame:
-    """Returns ids (number, id), numbered from 0 in their order.
+def _to_table(parts: list[Passages], numbers: np.ndarray) -> pa.Table:
+    """Returns passages as a table, with the numbers of their documents.
 
     Args:
-        ids: Rows with the column `id`, each once.
+        parts: The passages.
+        numbers: Number of each document in the order of the ids, int64 (documents,).
     """
-    return (
-        ids.select("id")
-        .orderBy("id")
-        .rdd.zipWithIndex()
-        .map(lambda pair: (pair[1], pair[0].id))
-        .toDF("number long,id string")
-    )
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    """The functions of tasks over texts.
-
-    Attributes:
-        spec: Spec of the words.
-        least: Smallest number of words of a passage.
-    """
-
-    spec: Spec
-    least: int
-
-    def anchors(self, batches: Batches) -> Batches:
-        """Yields the anchors of texts: `anchor`, once for each place."""
-        least = self.least
-        for _, anchors in self._map_pieces(
-            batches, lambda piece, buffers: collect_anchors(piece, least, buffers)
-        ):
-            yield pa.record_batch([pa.array(anchors.view(np.int64))], ["anchor"])
-
-    def windows(self, twice: np.ndarray) -> Callable[[Batches], Batches]:
-        """Returns a function that yields the windows whose anchors may occur twice.
-
-        Args:
-            twice: Table of the anchors that may occur twice, uint64.
-        """
-        least = self.least
-
-        def collect(piece: TokenPiece, buffers: Buffers) -> Windows:
-            return collect_windows(piece, least, twice, buffers)
-
-        def map_batches(batches: Batches) -> Batches:
-            for numbers, windows in self._map_pieces(batches, collect):
-                columns = [
-                    numbers[(windows.places >> NUMBER_BITS).astype(np.int64)],
-                    (windows.places & np.uint64(0xFFFFFFFF)).astype(np.int64),
-                    windows.spans[:, 0].astype(np.int64),
-                    windows.spans[:, 1].astype(np.int64),
-                    windows.hashes.view(np.int64),
-                    windows.checks.view(np.int64),
-                ]
-                yield pa.record_batch([pa.array(column) for column in columns], WINDOW_COLUMNS)
-
-        return map_batches
-
-    def _map_pieces(
-        self, batches: Batches, work: Callable[[TokenPiece, Buffers], T]
-    ) -> Iterator[tuple[np.ndarray, T]]:
-        """Yields the numbers of the documents of a batch, and work(piece, buffers) of its pieces.
-
-        Args:
-            batches: Documents (number, text).
-            work: Function of the words of some of them.
-        """
-        reader = TokenReader(Shingler(self.spec), self.least)
-        buffers = Buffers()
-        for batch in batches:
-            numbers = batch.column(0).to_numpy()
-            for piece in reader.read_pieces(batch.column(1).cast(pa.large_string()), 0):
-                yield numbers, work(piece, buffers)
-
-
-def _pack(batches: Batches) -> Batches:
-    """Yields the columns of whole numbers of each batch, one after the other, as one value."""
-    for batch in batches:
-        packed = b"".join(column.to_numpy().tobytes() for column in batch.columns)
-        yield pa.record_batch([pa.array([packed], pa.binary())], ["packed"])
-
-
-def _read_packed(rows: DataFrame) -> Iterator[np.ndarray]:
-    """Yields the columns of each batch of a table of whole numbers, int64 (columns, n)."""
-    columns = len(rows.columns)
-    for row in rows.mapInArrow(_pack, PACKED).toLocalIterator():
-        yield np.frombuffer(row.packed, np.int64).reshape(columns, -1)
-
-
-def _collect_repeated_windows(
-    spark: SparkSession,
-    tables: IntermediateTables,
-    documents: DataFrame,
-    tasks: _Tasks,
-    folder: Path,
-) -> WindowFiles:
-    """Writes the windows that occur twice to files of the driver, in the order of their places."""
-    texts = documents.select("number", "text")
-    anchors = texts.mapInArrow(tasks.anchors, "anchor long").groupBy("anchor").count()
-    repeated, counts = tables.counted(anchors.where("count > 1").select("anchor"), "anchors")
-    words = max(LEAST_WORDS, min(MOST_TABLE_WORDS, counts["rows"]))
-    table = AnchorTable(1 << (words - 1).bit_length())
-    for (hashes,) in _read_packed(repeated):
-        # an anchor that is added twice occurs twice
-        table.add(hashes.view(np.uint64))
-        table.add(hashes.view(np.uint64))
-    twice = spark.sparkContext.broadcast(table.twice)
-
-    def collect(batches: Batches) -> Batches:
-        yield from tasks.windows(twice.value)(batches)
-
-    windows = tables.keep(texts.mapInArrow(collect, WINDOWS), "windows")
-    contents = windows.groupBy("hash", "check").count().where("count > 1").select("hash", "check")
-    kept = windows.join(contents, ["hash", "check"], "left_semi").select(*WINDOW_COLUMNS)
-    with WindowWriter(folder) as writer:
-        for number, token, start, end, hashes, checks in _read_packed(
-            kept.orderBy("number", "token")
-        ):
-            places = number.astype(np.uint64) << NUMBER_BITS | token.astype(np.uint64)
-            writer.add(
-                Windows(
-                    hashes=hashes.view(np.uint64),
-                    checks=checks.view(np.uint64),
-                    places=places,
-                    spans=np.stack([start, end], axis=1).astype(np.uint32),
-                )
-            )
-    twice.unpersist()
-    return WindowFiles(folder, writer.written)
-
-
-def _to_table(parts: list[Passages]) -> pa.Table:
-    """Returns passages as a table, with the numbers of their documents."""
     columns = {
-        "document": [part.documents for part in parts],
+        "document": [numbers[part.documents] for part in parts],
         "start": [part.starts for part in parts],
         "end": [part.ends for part in parts],
         "tokens": [part.tokens for part in parts],
-        "repeats_document": [part.source_documents for part in parts],
+        "repeats_document": [numbers[part.source_documents] for part in parts],
         "repeats_start": [part.source_starts for part in parts],
         "repeats_end": [part.source_ends for part in parts],
     }
     nothing = np.empty(0, np.int64)
     table = {name: pa.array(np.concatenate([nothing, *arrays])) for name, arrays in columns.items()}
     contents = np.concatenate([np.empty(0, np.uint64), *(part.contents for part in parts)])
-    _, numbers, counts = np.unique(contents, return_inverse=True, return_counts=True)
-    return pa.table({**table, "places": pa.array(counts[numbers].astype(np.int64))})
+    _, positions, counts = np.unique(contents, return_inverse=True, return_counts=True)
+    return pa.table({**table, "places": pa.array(counts[positions].astype(np.int64))})
 
 
 def _with_ids(found: DataFrame, documents: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_run
 from nearkin.report.spark_view import SparkRunView
 from nearkin.setting_names import name_setting
+from nearkin.spark.document_cuts import SparkDocumentCuts
 
 
 @dataclass(repr=False)
@@ -35,6 +36,7 @@ class SparkResult:
 
     _run: SparkRun
     _frame: DataFrame
+    _cuts: SparkDocumentCuts | None = None
 
     def __enter__(self) -> "SparkResult":
         return self
@@ -99,9 +101,47 @@ class SparkResult:
 
     @property
     def kept(self) -> DataFrame:
-        """The input rows of kept documents."""
+        """The input rows of kept documents.
+
+        If passages or lines were cut, the texts are without them, and there is also `cut_spans`:
+        start and end of each part that was cut, in bytes of the original text.
+        """
+        columns = self._run.request.columns
         ids = self._run.clusters.where("kept").select("id")
-        return select_rows_of_ids(self._frame, str(self._run.request.columns.id), ids)
+        rows = select_rows_of_ids(self._frame, str(columns.id), ids)
+        if self._cuts is None:
+            return rows
+        own_id = f.col(quote_column(str(columns.id))).cast("string")
+        (text,) = columns.sources
+        return self._cuts.texts.cut(rows, own_id, text)
+
+    @property
+    def cuts(self) -> DataFrame:
+        """The parts that were cut from kept documents, with the columns of `DedupResult.cuts`.
+
+        Raises:
+            UsageError: If nothing was to be cut.
+        """
+        if self._cuts is None:
+            raise UsageError(
+                "nothing was cut; deduplicate again with "
+                f"{name_setting('passages', 50)}, for example"
+            )
+        return self._cuts.texts.parts
+
+    @property
+    def repeated_lines(self) -> DataFrame:
+        """The repeated lines of kept documents, with the columns of `DedupResult.repeated_lines`.
+
+        Raises:
+            UsageError: If they were not searched for.
+        """
+        if self._cuts is None or self._cuts.lines is None:
+            raise UsageError(
+                "repeated lines were not searched for; deduplicate again with "
+                f"{name_setting('repeated_lines', 2)}, for example"
+            )
+        return self._cuts.lines.lines
 
     @check_arguments
     def cluster_columns(self, document_weights: str = "none") -> DataFrame:

@@ -7,9 +7,7 @@ import orjson
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.cluster_columns import ClusterColumns
-from nearkin.engine.spark.cluster_columns import with_cluster_columns
-from nearkin.engine.spark.rereading import WRITTEN, Writing, WrittenFacts
+from nearkin.engine.spark.rereading import WRITTEN, FileCopying, FileEditor, WrittenFacts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_functions import collect_facts
@@ -18,31 +16,42 @@ from nearkin.runtime.files import disk_errors
 from nearkin.setting_names import name_flag
 
 
-def write_kept_files(run: SparkRun, folder: Path, added: ClusterColumns, *, annotate: bool) -> None:
-    """Writes the input files again, without the removed rows.
+def copy_files(
+    source: FileSource, rows: DataFrame, folder: Path, edit: FileEditor, documents: int
+) -> None:
+    """Writes copies of the input files.
 
     Args:
-        run: Finished run over files.
+        source: The files.
+        rows: Rows about documents (doc, ...), in which the differences of the copies are.
         folder: New folder.
-        added: Columns about clusters that are added.
-        annotate: Whether all rows are written, with the cluster columns.
+        edit: Returns the differences of a copy.
+        documents: Number of documents of all files.
 
     Raises:
         RunError: If the inputs have changed.
     """
-    assert isinstance(run.source, FileSource)
     with disk_errors(folder.parent):
         folder.mkdir(parents=True)
-    rows = run.source.interleave_with_files(with_cluster_columns(run, run.rows, added))
-    writing = Writing(run.request, str(folder.absolute()), annotate=annotate, added=added)
-    written = collect_facts(rows.mapInArrow(writing.files, WRITTEN), WrittenFacts)
-    documents = run.sketch_stats.documents + run.document_tables.further_parts
+    copying = FileCopying(source.request, str(folder.absolute()), edit)
+    files = source.interleave_with_files(rows)
+    written = collect_facts(files.mapInArrow(copying.copy, WRITTEN), WrittenFacts)
     now = sum(task["documents"] for task in written)
     if now != documents:
         raise RunError(
             f"the inputs have {now} documents now and had {documents}; run again with "
             f"{name_flag('overwrite')}"
         )
+
+
+def write_table(rows: DataFrame, folder: Path) -> None:
+    """Writes a table as Parquet files whose names ascend in the order of the rows.
+
+    Args:
+        rows: The table.
+        folder: New folder.
+    """
+    rows.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
 def write_clusters(run: SparkRun, folder: Path) -> None:
@@ -52,9 +61,7 @@ def write_clusters(run: SparkRun, folder: Path) -> None:
         run: Finished run.
         folder: New folder.
     """
-    run.clusters.orderBy("doc").drop("doc").write.option("compression", "zstd").parquet(
-        str(folder.absolute())
-    )
+    write_table(run.clusters.orderBy("doc").drop("doc"), folder)
 
 
 def write_removed_ids(run: SparkRun, folder: Path) -> None:
@@ -65,7 +72,7 @@ def write_removed_ids(run: SparkRun, folder: Path) -> None:
         folder: New folder.
     """
     removed = run.clusters.where("NOT kept").orderBy("doc").select("id")
-    removed.write.option("compression", "zstd").parquet(str(folder.absolute()))
+    write_table(removed, folder)
 
 
 def write_pairs(run: SparkRun, folder: Path) -> None:
@@ -76,7 +83,7 @@ def write_pairs(run: SparkRun, folder: Path) -> None:
         folder: New folder.
     """
     ordered = run.scorer.pair_table.orderBy("a", "b").drop("a", "b")
-    ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
+    write_table(ordered, folder)
 
 
 def write_related(run: SparkRun, folder: Path) -> None:
@@ -90,8 +97,7 @@ def write_related(run: SparkRun, folder: Path) -> None:
     """
     if run.related is not None:
         order = (f.col("b").isNotNull().desc(), "a", "b", f.desc("similarity"), "id_b")
-        ordered = run.related.orderBy(*order).drop("a", "b")
-        ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
+        write_table(run.related.orderBy(*order).drop("a", "b"), folder)
 
 
 def write_rejected(rejected: DataFrame, path: Path) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import join_inside
 from nearkin.corpus.places import places_of
 from nearkin.corpus.text_forms import format_fields
-from nearkin.corpus.writer import Annotations
+from nearkin.corpus.writer import Annotations, Rewriter
 from nearkin.engine.acceptance import needs_tokens
 from nearkin.engine.cluster_columns import ClusterColumns
 from nearkin.engine.result_schema import (
@@ -196,56 +196,101 @@ def by_file(
         yield file, parts
 
 
+class FileEdits(NamedTuple):
+    """The differences between a file and its copy."""
+
+    kept: np.ndarray
+    """bool (n,): True for each document that is copied."""
+    columns: Annotations | None = None
+    """Returns the columns that documents get."""
+    rewrite: Rewriter | None = None
+    """Returns the new texts of documents."""
+
+
+FileEditor: TypeAlias = Callable[[int, pa.Table], FileEdits]
+"""A function that receives the number of a file and the rows of its documents, and returns the
+differences of its copy."""
+
+
 @dataclass(frozen=True)
-class Writing:
-    """The tasks that write the input files again, without the removed rows.
+class FileCopying:
+    """The tasks that copy the input files.
 
     Attributes:
         request: Request of the run.
-        folder: Folder `kept/`, which all workers share.
-        annotate: Whether all rows are written, with the cluster columns.
-        added: Columns about clusters that are added.
+        folder: Folder of the copies, which all workers share.
+        edit: Returns the differences of a copy.
     """
 
     request: TaskRequest
     folder: str
-    annotate: bool
-    added: ClusterColumns
+    edit: FileEditor
 
-    def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Writes files, and moves each to its place when it is complete.
+    def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Copies files, moves each to its place when it is complete, and yields WRITTEN.
 
         Args:
-            batches: Files, each followed by its rows of the clusters table.
+            batches: Files, each followed by the rows of its documents.
         """
-        attempt = attempt_folder(Path(self.folder))
+        folder = Path(self.folder)
+        attempt = attempt_folder(folder)
         written = 0
         for file, parts in by_file(batches):
-            _, corpus = corpus_of([file], self.request)
-            clusters = pa.Table.from_batches(parts).combine_chunks() if parts else None
-            kept = np.zeros(0, bool) if clusters is None else clusters["kept"].to_numpy()
-            if self.annotate or self.added.weights is not None:
-                kept = np.ones(len(kept), bool)
-            has_columns = self.annotate or bool(self.added.names)
-            columns = self._columns_to_add(clusters) if has_columns else None
-            write_kept(corpus, self.request.columns, kept, attempt, columns)
-            move_copy(attempt, corpus.names[0], Path(self.folder), file["target"][0].as_py())
-            written += len(kept)
+            numbers, corpus = corpus_of([file], self.request)
+            rows = pa.Table.from_batches([file.slice(0, 0), *parts]).combine_chunks()
+            edits = self.edit(int(numbers[0]), rows)
+            write_kept(
+                corpus,
+                self.request.columns,
+                edits.kept,
+                attempt,
+                edits.columns,
+                rewrite=edits.rewrite,
+            )
+            move_copy(attempt, corpus.names[0], folder, file["target"][0].as_py())
+            written += len(edits.kept)
         shutil.rmtree(attempt, ignore_errors=True)
         yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])
 
-    def _columns_to_add(self, clusters: pa.Table | None) -> Annotations:
+
+@dataclass(frozen=True)
+class ClusterEdits:
+    """The differences of copies without the removed rows.
+
+    Attributes:
+        has_outcomes: Whether the clusters table has the column `outcome`.
+        annotate: Whether all rows are written, with the cluster columns.
+        added: Columns about clusters that are added.
+    """
+
+    has_outcomes: bool
+    annotate: bool
+    added: ClusterColumns
+
+    def __call__(self, number: int, clusters: pa.Table) -> FileEdits:
+        """Returns the differences of a copy.
+
+        Args:
+            number: Number of the file.
+            clusters: Its rows of the clusters table.
+        """
+        kept = clusters["kept"].to_numpy()
+        if self.annotate or self.added.weights is not None:
+            kept = np.ones(len(kept), bool)
+        has_columns = self.annotate or bool(self.added.names)
+        return FileEdits(kept, self._columns_to_add(clusters) if has_columns else None)
+
+    def _columns_to_add(self, clusters: pa.Table) -> Annotations:
         schema = CLUSTERS
-        if clusters is not None and "matched_in" in clusters.column_names:
+        if "matched_in" in clusters.column_names:
             schema = CLUSTERS_AGAINST
-        if self.request.options.related is not None:
+        if self.has_outcomes:
             schema = schema.append(OUTCOME_COLUMN)
-        if clusters is not None and BLOCKED_BY_COLUMN.name in clusters.column_names:
+        if BLOCKED_BY_COLUMN.name in clusters.column_names:
             schema = schema.append(BLOCKED_BY_COLUMN)
         names = [name for name in schema.names if name != "id"] if self.annotate else []
 
         def rows(start: int, end: int) -> pa.RecordBatch:
-            assert clusters is not None
             part = clusters.slice(start, end - start).combine_chunks().to_batches()[0]
             columns = [part[name].cast(schema.field(name).type) for name in names]
             added = self.added.build_from_rows(part)

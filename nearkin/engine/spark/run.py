@@ -75,6 +75,7 @@ STEPS = {
     Stage.CANDIDATES: 2,
     Stage.VERIFY: 1,
     Stage.CLUSTER: 3,
+    Stage.CUT: 4,
     Stage.WRITE: 4,
 }
 """The number of tables that each stage writes in most runs, in which progress is counted."""

@@ -16,6 +16,17 @@ SPANS_AT_ONCE = 1 << 16
 KEEPERS = "keepers"
 
 
+class PlannedCuts(NamedTuple):
+    """The part of a plan that is about one document."""
+
+    spans: np.ndarray
+    """integers (m, 4): The rows of `CutPlan.spans` of the document."""
+    holds_passage: bool
+    """True if a passage stays in it that is cut from another place."""
+    is_removed: bool
+    """True if it is removed as a whole."""
+
+
 class CutPlan(NamedTuple):
     """The bytes that are cut from documents before boundaries are considered."""
 
@@ -27,6 +38,31 @@ class CutPlan(NamedTuple):
     """bool (n,): True for each document with a passage that is cut from another place."""
     removed: np.ndarray
     """bool (n,): True for each document that is removed as a whole."""
+
+    @property
+    def changed(self) -> np.ndarray:
+        """The documents from which something may be cut, ascending, int64 (m,)."""
+        return np.union1d(self.spans[:, 0], np.flatnonzero(self.removed)).astype(np.int64)
+
+    def of_documents(self, numbers: np.ndarray) -> list[PlannedCuts]:
+        """Returns what the plan says about some documents.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+        planned_documents = np.ascontiguousarray(self.spans[:, 0])
+        firsts = np.searchsorted(planned_documents, numbers)
+        ends = np.searchsorted(planned_documents, numbers, side="right")
+        return [
+            PlannedCuts(
+                spans=np.asarray(self.spans[first:end]),
+                holds_passage=bool(self.holds[number]),
+                is_removed=bool(self.removed[number]),
+            )
+            for number, first, end in zip(
+                numbers.tolist(), firsts.tolist(), ends.tolist(), strict=True
+            )
+        ]
 
 
 def plan_cuts(

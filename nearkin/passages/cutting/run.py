@@ -17,7 +17,7 @@ from nearkin.engine.local.documents import rank_ids, take_values
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.boundaries import TokenizedText, require_graphemes
-from nearkin.passages.cutting.plan import CutPlan, plan_cuts
+from nearkin.passages.cutting.plan import CutPlan, PlannedCuts, plan_cuts
 from nearkin.passages.cutting.request import CUT_SPANS, CutCounts, CutRequest
 from nearkin.passages.documents import BYTES, ID
 from nearkin.passages.run import DocumentRun, PassageRun
@@ -351,17 +351,20 @@ class CutRun(CutTexts):
         work = run.work
         plan = CutPlan(work.load(PLANNED), work.load(HOLDS), work.load(REMOVED))
         removed = np.array(plan.removed)
-        changed = np.union1d(plan.spans[:, 0], np.flatnonzero(removed)).astype(np.int64)
+        changed = plan.changed
 
         def cut_batch(batch: Batch) -> tuple[int, list[DocumentCuts]]:
-            numbers = changed[batch.first : batch.first + len(batch.rows)].tolist()
+            numbers = changed[batch.first : batch.first + len(batch.rows)]
+            planned = plan.of_documents(numbers)
             texts = batch.documents[run.columns.content]
-            return len(batch.rows), self._readers.use(
-                lambda reader: [
-                    self._cut_document(number, text, plan, reader)
-                    for number, text in zip(numbers, texts, strict=True)
+
+            def cut(reader: TokenReader) -> list[DocumentCuts]:
+                return [
+                    cut_planned_document(number, text.as_py(), about, self.request, reader)
+                    for number, text, about in zip(numbers.tolist(), texts, planned, strict=True)
                 ]
-            )
+
+            return len(batch.rows), self._readers.use(cut)
 
         batches = run.batches_of(changed)
         run.progress.stage("cut", len(changed))
@@ -377,25 +380,32 @@ class CutRun(CutTexts):
         work.save(REMOVED_AFTER, removed)
         return {}
 
-    def _cut_document(
-        self, number: int, text: pa.Scalar, plan: CutPlan, reader: TokenReader
-    ) -> DocumentCuts:
-        content = text.as_py().encode()
-        if plan.removed[number]:
-            return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
-        (piece,) = reader.read_documents(pa.array([text.as_py()], pa.large_string()), 0)
-        starts = piece.starts
-        ends = piece.ends
-        low, high = np.searchsorted(plan.spans[:, 0], [number, number + 1])
-        planned = np.asarray(plan.spans[low:high])
-        is_cut = are_inside(starts, planned)
-        spans = TokenizedText(content, starts, ends, is_cut).spans(self.request.unit)
-        left = len(starts) - int(are_inside(starts, rows_of(spans)).sum())
-        if spans and left < self.request.min_left and not plan.holds[number]:
-            return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
-        firsts = np.searchsorted(planned[:, 2], [start for start, _ in spans], side="right")
-        keepers = planned[np.minimum(firsts, len(planned) - 1), 3].tolist()
-        return DocumentCuts(number, content, spans, keepers, is_removed=False)
+
+def cut_planned_document(
+    number: int, text: str, planned: PlannedCuts, request: CutRequest, reader: TokenReader
+) -> DocumentCuts:
+    """Returns the parts of a document that are cut, at the boundaries of the chosen unit.
+
+    Args:
+        number: Number of the document.
+        text: Its text.
+        planned: What the plan says about it.
+        request: What is cut.
+        reader: Reader of words.
+    """
+    content = text.encode()
+    if planned.is_removed:
+        return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
+    (piece,) = reader.read_documents(pa.array([text], pa.large_string()), 0)
+    starts = piece.starts
+    is_cut = are_inside(starts, planned.spans)
+    spans = TokenizedText(content, starts, piece.ends, is_cut).spans(request.unit)
+    left = len(starts) - int(are_inside(starts, rows_of(spans)).sum())
+    if spans and left < request.min_left and not planned.holds_passage:
+        return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
+    firsts = np.searchsorted(planned.spans[:, 2], [start for start, _ in spans], side="right")
+    keepers = planned.spans[np.minimum(firsts, len(planned.spans) - 1), 3].tolist()
+    return DocumentCuts(number, content, spans, keepers, is_removed=False)
 
 
 def write_document_cuts(work: WorkFolder, parts: Iterable[list[DocumentCuts]]) -> None:

@@ -7,6 +7,7 @@ counted partition by partition. Documents with lines to cut are then read again.
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from nearkin.corpus import Batch, Columns
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.local.documents import take_values
 from nearkin.engine.local.work_folder import map_file
+from nearkin.keys import HashKey
 from nearkin.passages.cutting.boundaries import UNIT_ENDS
 from nearkin.passages.cutting.run import (
     BOUNDS_FILE,
@@ -38,6 +40,7 @@ from nearkin.passages.lines.request import LinesAction, LinesRequest
 from nearkin.passages.run import DocumentRun
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.shingle.shingler import Shingler, text_buffers
+from nearkin.spec import Spec
 
 LINES_FOLDER = "lines"
 COUNTING_STAGE = "line-frequencies"
@@ -104,12 +107,12 @@ class LineRun(DocumentRun):
         for path in folder.iterdir():
             path.unlink()
         writer = LineWriter(folder)
-        hashers = ObjectPool(self._make_hashers)
+        hashers = ObjectPool(self._make_hasher)
 
         def collect(batch: Batch) -> tuple[Batch, np.ndarray]:
             texts = self.texts_of(batch)
             return batch, hashers.use(
-                lambda both: _locate_lines(texts, batch.first, request, both[0], both[1])
+                lambda hasher: locate_lines(texts, batch.first, request, hasher)
             )
 
         self.progress.stage("lines", estimate_documents(self.corpus))
@@ -118,10 +121,8 @@ class LineRun(DocumentRun):
         writer.flush()
         return {**counts, "lines": writer.written}
 
-    def _make_hashers(self) -> tuple[Shingler, Shingler]:
-        spec = self.options.spec
-        other = replace(spec, hash_seed=spec.hash_seed ^ 1)
-        return Shingler(spec, self.key), Shingler(other, self.key)
+    def _make_hasher(self) -> "LineHasher":
+        return LineHasher.for_spec(self.options.spec, self.key)
 
     def _count_lines(self, request: LinesRequest, order: np.ndarray) -> dict[str, object]:
         """Writes the repeated lines, and what is cut."""
@@ -286,17 +287,40 @@ def count_lines(run: LineRun, request: LinesRequest) -> dict[str, int]:
     return counts
 
 
-def _locate_lines(
-    texts: pa.Array, first: int, request: LinesRequest, hasher: Shingler, checker: Shingler
+class LineHasher(NamedTuple):
+    """The hash functions of lines. Each thread needs its own."""
+
+    hashes: Shingler
+    """Computes the hashes of lines."""
+    checks: Shingler
+    """Computes the second hashes."""
+
+    @classmethod
+    def for_spec(cls, spec: Spec, key: HashKey | None = None) -> "LineHasher":
+        """Returns the hash functions of a Spec.
+
+        Args:
+            spec: Spec of the words of lines.
+            key: Hash key, if the Spec is keyed.
+        """
+        other = replace(spec, hash_seed=spec.hash_seed ^ 1)
+        return cls(Shingler(spec, key), Shingler(other, key))
+
+
+def locate_lines(
+    texts: pa.Array, first: int, request: LinesRequest, hasher: LineHasher
 ) -> np.ndarray:
-    """Returns the places of the lines of documents that have content, uint64 (m, 4).
+    """Returns the places of the lines of documents that have content, as `LineWriter` takes them.
 
     Args:
         texts: Texts of consecutive documents, large_string (n,).
         first: Number of the first document.
         request: What is found.
-        hasher: Computes the hashes of lines.
-        checker: Computes the second hashes.
+        hasher: Hash functions of lines.
+
+    Returns:
+        Rows of the hash, the second hash, the document in the upper half and the first byte in the
+        lower half, and the byte after the last one, uint64 (m, 4).
     """
     data, offsets = text_buffers(texts)
     pattern = UNIT_ENDS[request.unit]
@@ -311,13 +335,13 @@ def _locate_lines(
         numbers += [number] * (len(bounds) - before)
     edges = np.array(bounds, np.int64)
     edges.flags.writeable = False
-    hashes = hasher.hash_whole_texts(data, edges)
+    hashes = hasher.hashes.hash_whole_texts(data, edges)
     has_content = np.diff(hashes.offsets) > 0
     documents = np.array(numbers, np.int64)[has_content]
     begins = offsets[documents]
     places = np.empty((len(documents), 4), np.uint64)
     places[:, 0] = hashes.hashes
-    places[:, 1] = checker.hash_whole_texts(data, edges).hashes
+    places[:, 1] = hasher.checks.hash_whole_texts(data, edges).hashes
     places[:, 2] = (documents + first).astype(np.uint64) << HALF
     places[:, 2] |= (edges[:-1][has_content] - begins).astype(np.uint64)
     places[:, 3] = edges[1:][has_content] - begins

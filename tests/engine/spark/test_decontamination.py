@@ -1,6 +1,7 @@
 """Spark finds the same items of suites as the local engine, row for row."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ from pyspark.sql import SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
+from nearkin.corpus import Columns
+from nearkin.decontamination.suites import spec_of_words
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
+from nearkin.spark.contamination_search import TextReading
 from nearkin.spec import Spec
 from tests.cli.conftest import run
 
@@ -82,12 +87,11 @@ def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str, f
         assert all(row["label"] == f"l{row['name']}" for row in kept)
         added = {"annotate": "contamination", "cut": "cut_spans"}.get(action)
         expected = local.kept_documents.to_pylist()
-        if added is None:
-            assert [row["body"] for row in kept] == [row["text"] for row in expected]
-            return
-        assert [
-            {"id": str(row["name"]), "text": row["body"], added: row[added]} for row in kept
-        ] == [{name: row[name] for name in ("id", "text", added)} for row in expected]
+        rows = [{"id": str(row["name"]), "text": row["body"]} for row in kept]
+        if added is not None:
+            rows = [{**row, added: of[added]} for row, of in zip(rows, kept, strict=True)]
+        assert rows == expected
+        assert set(kept[0]) == {"name", "body", "label"} | ({added} - {None})
 
 
 def test_clean_rows_have_empty_tables(spark: SparkSession) -> None:
@@ -103,10 +107,43 @@ def test_clean_rows_have_empty_tables(spark: SparkSession) -> None:
         assert sorted(to_rows(result.kept), key=lambda row: str(row["the.name"])) == kept
 
 
-def test_a_hash_key_is_refused(spark: SparkSession) -> None:
+@pytest.mark.full
+def test_keyed_suites_are_found_in_frames(spark: SparkSession, tmp_path: Path) -> None:
+    write_inputs(tmp_path / "docs")
+    key = HashKey.read(str(write_keyed_suites(tmp_path / "suites")))
+    ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: str(row["name"])))
+    same = {"id": "name", "text": "body", "action": "cut", "key": key}
+    suites = tmp_path / "suites" / "keyed.arrow"
+    local = nk.decontaminate(ordered, suites, **same)
+    assert len(local) == 3
+    frame = spark.createDataFrame(ROWS, SCHEMA)
+    with nks.decontaminate(frame, suites, **same) as result:
+        assert dict(result.statistics) == dict(local.statistics)
+        for name in ("hits", "cuts"):
+            assert to_rows(getattr(result, name)) == getattr(local, name).to_pylist(), name
+
+
+def test_tasks_read_the_key_themselves(tmp_path: Path) -> None:
+    key_file = tmp_path / "key.txt"
+    key_file.write_text("0" * 31 + "1")
+    key = HashKey.read(str(key_file))
+    options = RunOptions(spec_of_words(key.id))
+    reading = TextReading.of(Columns("text"), options, key, "quarantine")
+    sent = pickle.dumps(reading)
+    assert key_file.read_bytes() not in sent
+    assert bytes.fromhex(key_file.read_text()) not in sent
+    received: TextReading = pickle.loads(sent)
+    assert received.key is not None
+    assert received.key.read() == key
+    key_file.write_text("0" * 31 + "2")
+    with pytest.raises(UsageError, match="give all machines the same key"):
+        received.make_reader(1)
+
+
+def test_a_hash_key_that_tasks_cannot_read_is_refused(spark: SparkSession) -> None:
     key = HashKey(bytes(16))
     frame = spark.createDataFrame(ROWS, SCHEMA)
-    with pytest.raises(UsageError, match="a hash key is not sent to the tasks of Spark"):
+    with pytest.raises(UsageError, match="they cannot read this `key`; read it with"):
         nks.decontaminate(frame, SUITES, id="name", text="body", key=key)
     with pytest.raises(UsageError, match="a hash key is not sent to the tasks of Spark"):
         nks.passages(
@@ -144,6 +181,16 @@ def write_inputs(folder: Path) -> None:
         (suites / f"{name}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
 
 
+def write_keyed_suites(folder: Path) -> Path:
+    """Saves the suites of a folder in it without words, and returns the file of their key."""
+    key_file = folder / "key.txt"
+    key_file.write_text("0" * 31 + "1")
+    suites = [folder / f"{name}.jsonl" for name in SUITES]
+    options = ("--build", folder / "keyed.arrow", "--keyed", "--key-file", key_file)
+    assert run("decontaminate", *suites, *options) == 0
+    return key_file
+
+
 def read_output(out: Path) -> dict[str, Any]:
     """Returns the tables, the copies and the facts of an output."""
     names = ("hits", "items", "suites", "documents")
@@ -162,15 +209,19 @@ def read_output(out: Path) -> dict[str, Any]:
 def test_output_of_files_is_that_of_the_local_engine(
     spark: SparkSession, tmp_path: Path, action: str
 ) -> None:
+    """The suites of which documents are dropped are keyed."""
     write_inputs(tmp_path / "docs")
-    options = ("--text", "body", "--against", tmp_path / "suites", "--action", action)
+    suites = tmp_path / "suites"
+    options: tuple[object, ...] = ("--text", "body", "--action", action, "--against", suites)
+    if action == "drop":
+        options = (*options[:-1], suites / "keyed.arrow", "--key-file", write_keyed_suites(suites))
     for engine in ("local", "spark"):
         out = tmp_path / engine
         assert (
             run("decontaminate", tmp_path / "docs", *options, "--engine", engine, "--out", out) == 0
         )
     local = read_output(tmp_path / "local")
-    assert len(local["documents"]) == 4
+    assert len(local["documents"]) == (3 if action == "drop" else 4)
     distributed = read_output(tmp_path / "spark")
     for name, value in local.items():
         assert distributed[name] == value, name

@@ -274,9 +274,7 @@ def test_keywords_of_spark_are_those_of_the_local_engine() -> None:
     local = inspect.signature(nk.dedup).parameters
     spark = inspect.signature(nks.dedup).parameters
     common = set(local) & set(spark)
-    lines = {"lines_action", "repeated_lines", "repeated_paragraphs"}
-    needs_local_engine = {"cut_unit", "min_left", "passages", "scope", *lines}
-    assert set(local) - common == {"data", *needs_local_engine}
+    assert set(local) - common == {"data", "scope"}
     assert set(spark) - common == {"frame", "merge_parts", "extend", "before"}
     assert all(spark[name].default == local[name].default for name in common - {"id"})
     assert "shingle: Shingle" in (nks.dedup.__doc__ or "")

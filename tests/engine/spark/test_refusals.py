@@ -23,16 +23,12 @@ GIVEN: dict[str, Any] = {
     "follow_links": True,
     "include": ["*.txt"],
     "exclude": ["*.txt"],
-    "min_left": 5,
 }
 FLAGS: dict[str, tuple[list[str], str]] = {
     "--second-measure": (["cosine:vector:0.9"], "run it there over the kept documents"),
     "--save-signatures": ([], "nearkin.spark.save saves signatures and band keys"),
     "--codec": (["zstd"], "copies of Parquet files have the codec of their inputs"),
     "--key-file": (["KEY"], "a hash key is not sent to the tasks of Spark"),
-    "--passages": (["50"], "cut the kept documents with nearkin passages"),
-    "--repeated-lines": (["2"], "cut the kept documents with nearkin passages"),
-    "--repeated-paragraphs": (["2"], "cut the kept documents with nearkin passages"),
 }
 
 

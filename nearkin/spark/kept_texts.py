@@ -1,0 +1,66 @@
+"""The texts of the documents that a deduplication over Spark keeps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.engine.spark.run import SparkRun
+from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sources import FileSource
+from nearkin.passages.documents import BYTES
+from nearkin.spark.numbered_rows import number_rows
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """The whole texts of documents: `doc` and `text`."""
+
+    request: TaskRequest
+
+    @property
+    def schema(self) -> str:
+        """The schema of the rows."""
+        return "doc long,text string"
+
+    def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
+        """Returns a function of document numbers, int64 (n,), and their content, for one task."""
+
+        def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
+            columns = [pa.array(docs), content.cast(pa.string())]
+            return pa.record_batch(columns, ["doc", "text"])
+
+        return make
+
+
+def store_kept_texts(run: SparkRun) -> DataFrame:
+    """Reads the kept documents of a run again, and returns an intermediate table of their texts.
+
+    Args:
+        run: Run whose clusters are known.
+
+    Returns:
+        (number, doc, id, rank, bytes, text) of each document: its position in the corpus, its id
+        in the inputs, its position in keep order, and its size. There is also `source` if the run
+        has one.
+    """
+    documents = run.documents
+    kept = run.clusters.where("kept").select("doc")
+    if isinstance(run.source, FileSource):
+        # Repeated ids have their places appended in the other tables, and not in the inputs.
+        sketched = run.document_tables.table.where("reason IS NULL AND facts IS NULL")
+        numbers = number_rows(sketched, "doc", "doc", "id")
+    else:
+        numbers = number_rows(documents, "id", "doc", "id")
+    ranks = number_rows(documents.join(kept, "doc", "left_semi"), "sort", "doc")
+    ranks = ranks.withColumnRenamed("number", "rank")
+    texts = run.document_tables.read_again(kept, TextRows(run.request))
+    rows = texts.join(numbers, "doc").join(ranks, "doc")
+    columns = ["number", "doc", "id", "rank", f.octet_length("text").cast("long").alias(BYTES)]
+    if run.options.source is not None:
+        rows = rows.join(documents.select("doc", "source"), "doc")
+        columns.append("source")
+    return run.tables.keep(rows.select(*columns, "text"), "kept-texts")

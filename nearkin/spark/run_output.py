@@ -1,0 +1,91 @@
+"""The output folder of a run over files with Spark, and the session of the run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from nearkin.corpus import FileCorpus, describe_inputs
+from nearkin.corpus.input_manifest import InputRecord
+from nearkin.engine.spark.materialized import IntermediateTables
+from nearkin.engine.spark.session import open_session, translate_spark_errors
+from nearkin.errors import UsageError
+from nearkin.runs.job import Job
+from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.outputs import RESULT, Claim, claimed
+from nearkin.setting_names import name_flag
+
+
+class SparkOutput(NamedTuple):
+    """The output of a run that is under way."""
+
+    claim: Claim
+    spark: SparkSession
+    memory: PeakMemory
+    """Measures the memory of the driver."""
+    folder: Path
+    """The folder of the result, which is published at the end."""
+    inputs: Sequence[InputRecord]
+    """The files that the run reads."""
+    tables: IntermediateTables
+
+
+@contextmanager
+def open_output(
+    master: str | None, conf: dict[str, str], job: Job, corpus: FileCorpus, command: str
+) -> Iterator[SparkOutput]:
+    """Claims the output of a job, and yields it with a session.
+
+    The work folder is deleted after a failure too, because a run cannot be resumed from it.
+
+    Args:
+        master: Master of the session, or None for all cores of this machine.
+        conf: Settings of the session.
+        job: The job, whose output is not complete.
+        corpus: Its files.
+        command: Name of the command.
+
+    Raises:
+        UsageError: If the job resumes an interrupted run.
+    """
+    if job.resume:
+        raise UsageError(
+            f"a run with Spark cannot be resumed; start it again with {name_flag('overwrite')}"
+        )
+    with (
+        claimed(job.out, f"nearkin {command} --engine spark", replaces=job.overwrite) as claim,
+        running_session(master, conf) as spark,
+        PeakMemory() as memory,
+        translate_spark_errors(),
+    ):
+        # Workers that run as another user need --readable-by.
+        claim.path.chmod(job.readers.folder_mode)
+        folder = claim.path / RESULT
+        folder.mkdir()
+        yield SparkOutput(
+            claim=claim,
+            spark=spark,
+            memory=memory,
+            folder=folder,
+            inputs=describe_inputs(corpus, job.hash_inputs),
+            tables=IntermediateTables(spark, str((claim.path / "tables").absolute())),
+        )
+
+
+@contextmanager
+def running_session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
+    """Yields a session. It is stopped at the end, unless it was active before.
+
+    Args:
+        master: Master of the session, or None for all cores of this machine.
+        conf: Settings of the session.
+    """
+    active = SparkSession.getActiveSession()
+    spark = open_session(master, conf)
+    try:
+        yield spark
+    finally:
+        if active is None:
+            spark.stop()
