@@ -51,7 +51,7 @@ class Blocklist:
         resources: The hash key and the data that the Spec refers to.
 
     Raises:
-        UsageError: If the Spec is one of vectors.
+        UsageError: If the Spec is one of vectors or fingerprints.
 
     Examples:
         >>> from nearkin import Blocklist
@@ -65,10 +65,10 @@ class Blocklist:
     @check_arguments
     def __init__(self, spec: Spec | None = None, resources: SpecResources = NO_RESOURCES) -> None:
         self._spec = Spec() if spec is None else spec
-        if self._spec.unit == "vector":
+        if not self._spec.has_shingles:
             raise UsageError(
-                "a blocklist holds hashes of texts, and the Spec is one of vectors; give a Spec of "
-                "texts"
+                f"a blocklist holds hashes of texts, and the Spec is one of {self._spec.unit}s; "
+                "give a Spec of texts"
             )
         self._resources = resources
         self._measure = measure_of(self._spec, resources)

@@ -1,4 +1,7 @@
-"""Documents with several fields that others are compared with, in place of a blocklist."""
+"""Documents without shingles that others are compared with, in place of a blocklist.
+
+They have several fields, fingerprints or vectors.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,22 +15,19 @@ from nearkin.blocklist.search import EntrySearch
 from nearkin.errors import UsageError
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload, concatenate_payloads
-from nearkin.measures.fields import FieldsMeasure
-
-NO_DOCUMENTS = Payload(np.empty(0, np.int64), (np.empty(0, np.uint64),))
 
 
 class NamedDocuments(NamedTuple):
     """A batch of documents with their ids."""
 
     documents: pa.Array
-    """The documents: a struct of their fields."""
+    """The documents: a struct of their fields, fingerprints or vectors."""
     ids: list[str]
 
 
 @dataclass(frozen=True)
 class GivenDocuments:
-    """Documents with several fields. A blocklist holds documents of one column only.
+    """Documents with several fields, fingerprints or vectors. A blocklist holds texts only.
 
     Attributes:
         ids: Ids of the documents.
@@ -40,7 +40,7 @@ class GivenDocuments:
     fingerprint: str
 
     @classmethod
-    def read(cls, batches: Iterable[NamedDocuments], measure: FieldsMeasure) -> Self:
+    def read(cls, batches: Iterable[NamedDocuments], measure: Measure) -> Self:
         """Reads documents.
 
         Args:
@@ -55,7 +55,7 @@ class GivenDocuments:
         sketcher = measure.sketcher()
         digest = hashlib.sha256()
         ids: list[str] = []
-        payloads = [NO_DOCUMENTS]
+        payloads = [_no_documents(measure)]
         for batch in batches:
             sketches = sketcher.sketch(batch.documents)
             is_empty = np.flatnonzero(sketches.shingles == 0)
@@ -82,3 +82,11 @@ class GivenDocuments:
             truncates_hashes: Has no effect, because runs compare whole hashes of several fields.
         """
         return EntrySearch(measure, self.payload)
+
+
+def _no_documents(measure: Measure) -> Payload:
+    """Returns the payload of no documents."""
+    columns = (
+        np.empty(0 if width is None else (0, width), kind) for kind, width in measure.column_types
+    )
+    return Payload(np.empty(0, np.int64), tuple(columns))

@@ -2,8 +2,8 @@
 
 The entries are looked up by each of their shingles, and not by bands of signatures: a document that
 shares no shingle with an entry has a similarity of 0 to it. So every entry that a document may be
-similar to is compared with it exactly, and the result does not depend on chance. Fingerprints and
-documents with several fields are compared with all entries.
+similar to is compared with it exactly, and the result does not depend on chance. Fingerprints,
+vectors and documents with several fields are compared with all entries.
 """
 
 from collections.abc import Iterator
@@ -66,8 +66,9 @@ class EntrySearch:
     def __init__(self, measure: Measure, payload: Payload) -> None:
         self._measure = measure
         self._payload = payload
-        # Fingerprints have no shingles, and documents with several fields need not share one.
+        # Fingerprints and vectors have no shingles, and several fields need not share one.
         self._compares_all = isinstance(measure, Hamming | FieldsMeasure)
+        self._compares_all |= not measure.spec.has_shingles
         if self._compares_all:
             return
         hashes = payload.columns[0]

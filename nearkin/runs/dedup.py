@@ -17,7 +17,6 @@ from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.measures.fields import FieldsMeasure
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import LinesReport, PassageReport, Provenance
@@ -39,6 +38,7 @@ from nearkin.runs.output import (
     require_output_free,
     write_result_tables,
 )
+from nearkin.runs.purge_request import has_given_documents
 from nearkin.runs.reference import (
     DEFAULT_SCOPE,
     OpenedReferences,
@@ -257,15 +257,14 @@ def open_blocklist_of(job: Job) -> Blocklist | GivenDocuments | None:
     """Opens the blocklist of a job, and checks that the run can use it.
 
     Returns:
-        The list, with the given documents of a purge. Of a run over several fields, it is these
+        The list, with the given documents of a purge. Of a run without shingles, it is these
         documents alone. None if the job has neither.
     """
     if job.blocklist is None and job.purge is None:
         return None
-    if job.blocklist is None and job.purge is not None and job.settings.fields:
+    if job.blocklist is None and job.purge is not None and has_given_documents(job.settings):
         measure = job.settings.create_measure(job.resources)
-        assert isinstance(measure, FieldsMeasure)
-        return job.purge.like.read_fields(job.columns, measure)
+        return job.purge.like.read_documents(job.columns, measure)
     if job.blocklist is None:
         blocklist = Blocklist(job.settings.spec, job.resources)
     else:

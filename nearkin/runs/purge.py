@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.decisions import read_decisions
-from nearkin.engine.local.blocking import require_blockable
+from nearkin.engine.local.blocking import require_blockable, require_one_measure
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
@@ -26,7 +26,7 @@ from nearkin.passages.lines.request import Counted, LinesAction, LinesRequest
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
 from nearkin.runs.job import Job
-from nearkin.runs.purge_request import PurgeRequest
+from nearkin.runs.purge_request import PurgeRequest, has_given_documents
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.files import Readers
@@ -238,11 +238,11 @@ def _require_repeatable(folder: Path, record: RunRecord, files: FileRun) -> None
 
 def _require_blockable(folder: Path, settings: RunOptions, resources: SpecResources) -> None:
     """Requires that the documents of a run can be compared with given ones."""
-    if settings.fields:
-        # The given documents have the same fields.
-        return
     try:
-        require_blockable(settings, Blocklist(settings.spec, resources))
+        if has_given_documents(settings):
+            require_one_measure(settings)
+        else:
+            require_blockable(settings, Blocklist(settings.spec, resources))
     except IncompatibleError:
         raise
     except UsageError as error:

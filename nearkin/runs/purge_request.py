@@ -9,8 +9,9 @@ from nearkin.blocklist.given_documents import GivenDocuments, NamedDocuments
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.measures.fields import FieldsMeasure
+from nearkin.measures import Measure
 from nearkin.setting_names import name_setting
 
 
@@ -54,11 +55,12 @@ class LikeFiles:
                 _require_other_ids(batch.ids, added)
             blocklist.add_documents(batch.documents, batch.ids)
 
-    def read_fields(self, columns: Columns, measure: FieldsMeasure) -> GivenDocuments:
-        """Returns documents with several fields.
+    def read_documents(self, columns: Columns, measure: Measure) -> GivenDocuments:
+        """Returns documents without shingles.
 
         Args:
-            columns: Columns of the run, whose fields the documents have too.
+            columns: Columns of the run, which the documents have too. A column of vectors can have
+                another name.
             measure: Measure of the run.
 
         Raises:
@@ -67,15 +69,19 @@ class LikeFiles:
             RunError: If a row cannot be read.
         """
         default = Columns()
-        names = [field.name for field in columns.fields]
-        for name in ("text", "tokens", "vector", "fingerprint"):
-            given = getattr(self.columns, name)
-            if given != getattr(default, name):
-                raise UsageError(
-                    f"{name_setting(name, given)} has no effect on the purge of a run over the "
-                    f"fields {', '.join(names)}; leave it out, and give files with these columns"
-                )
         own = replace(columns, id=self.columns.id, carried_columns=())
+        if columns.vector is not None and self.columns.vector is not None:
+            own = replace(own, vector=self.columns.vector)
+        for name in ("text", "tokens", "vector"):
+            given = getattr(self.columns, name)
+            if given not in (None, getattr(default, name), getattr(own, name)):
+                compared = [field.name for field in columns.fields]
+                compared = compared or [str(columns.fingerprint or columns.vector)]
+                raise UsageError(
+                    f"{name_setting(name, given)} has no effect on the purge of a run over "
+                    f"{', '.join(compared)}; leave it out, and give files with the columns of the "
+                    "run"
+                )
         return GivenDocuments.read(self._read(own), measure)
 
     def _read(self, columns: Columns) -> Iterator[NamedDocuments]:
@@ -92,6 +98,15 @@ class LikeFiles:
         # A document that cannot be read would stay, so that such rows cannot be skipped.
         corpus.row_remedy = "Correct the row, or delete it from the file"
         return corpus
+
+
+def has_given_documents(options: RunOptions) -> bool:
+    """Returns whether a run is purged by the given documents themselves, and not by hashes of them.
+
+    Args:
+        options: Options of the run.
+    """
+    return bool(options.fields) or not options.spec.has_shingles
 
 
 def _require_other_ids(ids: Sequence[str], added: set[str]) -> None:

@@ -112,6 +112,8 @@ def test_texts_and_names_that_cannot_be_stored_are_refused(
 
 
 def test_a_list_of_vectors_and_a_threshold_out_of_range_are_refused() -> None:
+    with pytest.raises(nk.UsageError, match="one of fingerprints"):
+        nk.Blocklist(nk.Spec(measure="hamming", unit="fingerprint", n=64))
     with pytest.raises(nk.UsageError, match="one of vectors"):
         nk.Blocklist(nk.Spec(measure="cosine", unit="vector", n=3))
     with pytest.raises(nk.UsageError, match="outside"):

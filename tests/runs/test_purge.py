@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -282,6 +283,39 @@ def test_a_run_over_fields_is_repeated_without_documents_like_given_ones(
     Path("given.jsonl").write_text(json.dumps({**given[0], "text": None, "code": None}) + "\n")
     assert command([*purge, "--id", "request", "--overwrite"]) == 2
     assert "no document can be like 'r0', which lacks fields" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("kind", ["fingerprint", "vector"])
+def test_a_run_over_fingerprints_or_vectors_is_repeated(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(7)
+    codes = rng.integers(0, 2**63, 30, dtype=np.uint64)
+    codes[20:] = codes[:10] ^ (np.uint64(1) << np.arange(10, dtype=np.uint64))
+    vectors = rng.normal(size=(30, 8))
+    vectors[20:] = vectors[:10] + 0.02
+    ids = [f"d{number}" for number in range(30)]
+    rows = pa.table({"id": ids, "code": codes, "vector": vectors.tolist()})
+    pq.write_table(rows, "rows.parquet")
+    pq.write_table(
+        rows.take([2, 5, 14, 27]).rename_columns(["id", "code", "given"]), "given.parquet"
+    )
+    line = ["--fingerprint", "code", "--distance", "1"]
+    column = []
+    if kind == "vector":
+        line = ["--vector", "vector", "--threshold", "0.99"]
+        column = ["--vector", "given"]
+    assert command(["dedup", "rows.parquet", "--id", "id", *line, "--out", "run", "--quiet"]) == 0
+    capsys.readouterr()
+    purge = ["purge", "run", "--like", "given.parquet", "--id", "id", "--out", "purged", "--quiet"]
+    assert command([*purge, "--text", "id"]) == 2
+    assert f"has no effect on the purge of a run over {line[1]}" in capsys.readouterr().err
+    assert command([*purge, *column, "--json"]) == 0
+    purged = {row["id"] for row in json.loads(capsys.readouterr().out)["purged"]}
+    assert purged == {"d2", "d22", "d5", "d25", "d14", "d7", "d27"}
+    kept = {row["id"] for row in read_clusters("purged") if row["kept"]}
+    assert len(kept) == 20 - len({"d2", "d5", "d7", "d14"})
 
 
 @pytest.mark.usefixtures("folder")

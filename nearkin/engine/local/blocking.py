@@ -28,16 +28,12 @@ def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
         IncompatibleError: If the list has another Spec.
         UsageError: If an option contradicts the list.
     """
+    require_one_measure(options)
     option = name_setting("blocklist")
     if options.fields:
         raise UsageError(
             f"{name_setting('fields', list(options.fields))} cannot be combined with {option}, "
             "whose entries are documents of one column; run twice, first with the blocklist"
-        )
-    if options.second_measure is not None:
-        raise UsageError(
-            f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
-            f"{option}; run twice, first with the blocklist"
         )
     blocklist.require_spec(
         options.spec,
@@ -46,12 +42,28 @@ def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
     )
 
 
+def require_one_measure(options: RunOptions) -> None:
+    """Requires that a run has no second measure, by which blocked documents are not compared.
+
+    Args:
+        options: Options of the run.
+
+    Raises:
+        UsageError: If it has one.
+    """
+    if options.second_measure is not None:
+        raise UsageError(
+            f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
+            f"{name_setting('blocklist')}; run twice, first with the blocklist"
+        )
+
+
 @dataclass(frozen=True)
 class BlocklistMatcher:
     """A comparison of the documents of a run with the entries of a blocklist. It misses none.
 
     Attributes:
-        blocklist: The blocklist, of the Spec of the run, or given documents with its fields.
+        blocklist: The blocklist, of the Spec of the run, or given documents.
     """
 
     blocklist: Blocklist | GivenDocuments
