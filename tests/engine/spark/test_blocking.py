@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
-from nearkin.decisions import Decision, Decisions, Verdict
 from nearkin.errors import IncompatibleError, UsageError
 from tests.engine.reference_oracle import make_texts, share_texts
 from tests.engine.spark.conftest import rows_of
@@ -33,6 +32,7 @@ def make_blocked(spec: nk.Spec | None = None) -> tuple[pa.Table, nk.Blocklist]:
     [
         pytest.param({"threshold": 0.5, "bands": 20, "rows": 2}, marks=pytest.mark.full),
         pytest.param({"threshold": 0.5, "related": 0.3}, marks=pytest.mark.full),
+        pytest.param({"threshold": 0.5, "max_lost": 0.2, "related": 0.3}, marks=pytest.mark.full),
         pytest.param({"distance": 8, "spec": nk.Spec(measure="simhash")}, marks=pytest.mark.full),
         pytest.param(
             {"threshold": 0.6, "spec": nk.Spec(measure="weighted-jaccard")}, marks=pytest.mark.full
@@ -82,41 +82,6 @@ def test_a_reference_and_a_blocklist_are_followed_together(spark: SparkSession) 
     rows = local.clusters.to_pylist()
     assert kept == {row["id"] for row in rows if row["kept"]}
     assert {row["matched_in"] for row in rows} == {"reference", "this run", None}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"same": "key"},
-        pytest.param({"cluster": "components", "url": "key"}, marks=pytest.mark.full),
-        pytest.param({"max_lost": 0.2, "related": 0.3}, marks=pytest.mark.full),
-    ],
-    ids=str,
-)
-def test_decisions_and_a_blocklist_are_followed_together(
-    options: dict[str, Any], spark: SparkSession
-) -> None:
-    table, blocklist = make_blocked()
-    keys = [str(number % 19) if number % 3 else None for number in range(len(table))]
-    table = table.append_column("key", pa.array(keys))
-    ids = table["id"].to_pylist()
-    decisions = Decisions.resolve(
-        Decision(ids[number], ids[number + 7], Verdict.SAME if number % 2 else Verdict.DIFFERENT)
-        for number in range(0, 90, 3)
-    )
-    parameters: dict[str, Any] = {"id": "id", "threshold": 0.5, "decisions": decisions, **options}
-    if "max_lost" in options:
-        del parameters["decisions"]
-    local = nk.dedup(table, blocklist=blocklist, **parameters)
-    frame = spark.createDataFrame(table.to_pandas()).repartition(3)
-    with nks.dedup(frame, blocklist=blocklist, **parameters) as result:
-        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
-        assert result.statistics == local.statistics
-        assert result.stages["blocklist"]["blocked"] == local.statistics["removed_blocked"] > 3
-        if "decisions" in parameters:
-            counts = result.stages["collapse"]["decisions"]
-            assert counts == local.stages["collapse"]["decisions"]
-            assert counts["absent"] > 0
 
 
 # the quick form blocks documents in the files of test_reference.py

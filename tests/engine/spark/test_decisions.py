@@ -56,7 +56,9 @@ def make_decided(seed: int, documents: int) -> tuple[pa.Table, Decisions]:
     ("seed", "options"),
     [
         pytest.param(1, {"cluster": "leaders"}, marks=pytest.mark.full),
-        (2, {"cluster": "components", "same": "key"}),
+        pytest.param(2, {"cluster": "components", "same": "key"}, marks=pytest.mark.full),
+        (2, {"cluster": "components", "same": "key", "blocks": True}),
+        pytest.param(3, {"url": "key", "blocks": True}, marks=pytest.mark.full),
         pytest.param(
             3, {"cluster": "leaders", "same": "key", "empty": "drop"}, marks=pytest.mark.full
         ),
@@ -69,6 +71,10 @@ def test_decided_frames_are_clustered_as_by_the_local_engine(
 ) -> None:
     table, decisions = make_decided(seed, 90)
     parameters = {**OPTIONS, **options}
+    blocks = parameters.pop("blocks", False)
+    if blocks:
+        parameters["blocklist"] = nk.Blocklist()
+        parameters["blocklist"].add(table["text"].to_pylist()[6:20:3])
     if "related" in options:
         parameters["floor"] = None
     local = nk.dedup(table, id="id", decisions=decisions, **parameters)
@@ -79,7 +85,7 @@ def test_decided_frames_are_clustered_as_by_the_local_engine(
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
         counts = result.stages["collapse"]["decisions"]
         assert counts == local.stages["collapse"]["decisions"]
-        assert counts["absent"] == 1
+        assert counts["absent"] > 4 if blocks else counts["absent"] == 1
         for name in ("exact", "same"):
             assert result.stages["collapse"][name] == local.stages["collapse"][name]
         assert result.statistics == local.statistics
@@ -89,6 +95,26 @@ def test_decided_frames_are_clustered_as_by_the_local_engine(
     rows = {row["id"]: row["cluster"] for row in local.clusters.to_pylist()}
     for a, b in decisions.different:
         assert {a, b} - rows.keys() or rows[a] != rows[b]
+
+
+@pytest.mark.full
+def test_decided_fingerprints_are_clustered_as_by_the_local_engine(spark: SparkSession) -> None:
+    rng = np.random.default_rng(9)
+    codes = rng.integers(0, 2**62, 60)
+    codes[30:] = codes[:30] ^ (1 << rng.integers(0, 60, 30))
+    table = make_decided(9, 60)[0].append_column("code", pa.array(codes))
+    ids = table["id"].to_pylist()
+    different = [(ids[number], ids[number + 30]) for number in range(0, 30, 3)]
+    decisions = decide([(ids[1], ids[2]), (ids[4], ids[50])], different)
+    options: dict[str, Any] = {"id": "id", "fingerprint": "code", "distance": 2, "same": "key"}
+    local = nk.dedup(table, decisions=decisions, **options)
+    frame = spark.createDataFrame(table.to_pandas()).repartition(3)
+    with nks.dedup(frame, decisions=decisions, **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert result.statistics == local.statistics
+    rows = {row["id"]: row["cluster"] for row in local.clusters.to_pylist()}
+    assert all(rows[a] != rows[b] for a, b in different)
+    assert rows[ids[4]] == rows[ids[50]]
 
 
 def test_decided_files_are_written_as_by_the_local_engine(

@@ -173,6 +173,7 @@ def test_merged_parts_are_compared_across_sources_like_whole_documents(
     assert all(shops[row["id"]] != shops[row["cluster"]] for row in removed)
 
 
+@pytest.mark.full
 def test_parts_of_blocked_documents_are_purged_like_whole_documents(
     spark: SparkSession,
     code: pa.Table,
