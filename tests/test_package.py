@@ -95,6 +95,7 @@ INTERNAL = {
     "Banding",
     "EntrySearch",
     "IndexHeader",
+    "KeyReference",
     "Measure",
     "Payload",
     "Phase",

@@ -89,7 +89,8 @@ def decontaminate_files(
     finished = find_finished_decontamination(job, prepared)
     if finished is not None:
         return finished
-    with open_output(master, conf, job, corpus, "decontaminate") as output:
+    command = "nearkin decontaminate --engine spark"
+    with open_output(master, conf, job, corpus, command) as output:
         folder = output.folder
         search = _FileSearch(output.spark, output.tables, corpus, reading, request, suites)
         progress.stage("scan", None)

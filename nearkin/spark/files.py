@@ -122,7 +122,7 @@ def dedup_files(
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
-    with open_output(master, conf, job, corpus, "dedup") as output:
+    with open_output(master, conf, job, corpus, "nearkin dedup --engine spark") as output:
         described = [] if references is None else references.describe(job.hash_inputs)
         source = FileSource(output.spark, corpus, request)
         matcher = None if references is None else _match_files(references)

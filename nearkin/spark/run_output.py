@@ -45,7 +45,7 @@ def open_output(
         conf: Settings of the session.
         job: The job, whose output is not complete.
         corpus: Its files.
-        command: Name of the command.
+        command: Command line that claims the output, without its arguments.
 
     Raises:
         UsageError: If the job resumes an interrupted run.
@@ -55,7 +55,7 @@ def open_output(
             f"a run with Spark cannot be resumed; start it again with {name_flag('overwrite')}"
         )
     with (
-        claimed(job.out, f"nearkin {command} --engine spark", replaces=job.overwrite) as claim,
+        claimed(job.out, command, replaces=job.overwrite) as claim,
         running_session(master, conf) as spark,
         PeakMemory() as memory,
         translate_spark_errors(),

@@ -247,3 +247,12 @@ def test_invalid_cut_is_an_error_with_the_value(options: dict[str, object], mess
     rows = [{"text": "a b c", "other": "d"}]
     with pytest.raises(UsageError, match=message):
         nearkin.passages(rows, **options)  # type: ignore[arg-type]
+
+
+def test_all_copies_in_one_document_are_cut_but_one() -> None:
+    passage = "the pump of the north hall stopped twice and was started by hand"
+    text = " ".join(f"{passage} w{number}" for number in range(300))
+    found = nearkin.passages([text, passage], min_tokens=6, cut_unit="passage")
+    texts = found.kept_documents["text"].to_pylist()
+    assert sum(left.count("north hall") for left in texts) == 1
+    assert all(f"w{number}" in texts[0].split() for number in range(300))
