@@ -47,7 +47,10 @@ def test_a_server_uses_a_changed_list_and_keeps_the_previous_one_if_it_is_broken
     save(path, FIRST, SECOND)
     wait_until(lambda: metric(client, "nearkin_blocklist_entries") == 2, "the list is read", 30)
     assert kind_of(client, SECOND) == "blocked"
-    path.write_bytes(b"broken")
+    # at once, as `save` does: the server would also count a file that is still empty
+    broken = tmp_path / "broken.list"
+    broken.write_bytes(b"broken")
+    broken.replace(path)
     failures = "nearkin_blocklist_failures_total"
     wait_until(lambda: metric(client, failures) == 1, "the broken list is refused", 30)
     assert "cannot reload the blocklist" in caplog.text
