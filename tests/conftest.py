@@ -1,16 +1,19 @@
 """Fixtures of all suites: the option `--full`, and a browser."""
 
 import gc
+import logging
+import os
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from playwright.sync_api import Browser, sync_playwright
 
+from nearkin.runtime.compilation import COMPILATION
 from tests.services import log_tails, program
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from xdist.scheduler import LoadFileScheduling
 
 # A kernel compiles at its first call, so the first example of a property takes as long as it takes.
@@ -89,10 +92,31 @@ def full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--full"))
 
 
+@pytest.fixture
+def restored_process() -> Iterator[None]:
+    """Restores the logging and the umask, which `nearkin serve` sets for its whole process.
+
+    Its log handler would write to a stream of this test during later tests.
+    """
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    level = root.level
+    listener = COMPILATION.listener
+    umask = os.umask(0o077)
+    os.umask(umask)
+    yield
+    os.umask(umask)
+    COMPILATION.listener = listener
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
 # of a module: as long as it runs, its thread has an event loop, which others could not have
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator["Browser"]:
     """Chromium without a window."""
+    from playwright.sync_api import sync_playwright
+
     path = program("chromium", "chromium-browser", "google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

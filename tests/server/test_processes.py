@@ -94,6 +94,7 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         assert {client.get(f"/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {200}
 
 
+@pytest.mark.usefixtures("restored_process")
 def test_key_file_is_private_and_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +111,7 @@ def test_key_file_is_private_and_required(
     assert "Traceback" not in errors
 
 
+@pytest.mark.usefixtures("restored_process")
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [

@@ -33,6 +33,7 @@ def test_server_refuses_to_start_if_tokens_file_is_lost(serve: Serve, tmp_path: 
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
 
 
+@pytest.mark.usefixtures("restored_process")
 def test_server_in_another_folder_requires_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
