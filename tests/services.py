@@ -13,7 +13,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -25,7 +24,10 @@ from typing import Any
 
 import pytest
 
+from tests.prepared_process import PreparedProcess, start_nearkin
+
 REQUIRE = "NEARKIN_REQUIRE_SERVICES"
+Process = subprocess.Popen[Any] | PreparedProcess
 KEY = "00112233445566778899aabbccddeeff\n"
 """Of servers: with a key of chance, a pair at the threshold is found by chance."""
 
@@ -86,7 +88,7 @@ def wait_until(
     condition: Callable[[], object],
     what: str,
     seconds: float = 60.0,
-    process: "subprocess.Popen[Any] | None" = None,
+    process: Process | None = None,
 ) -> None:
     """Waits until a condition holds.
 
@@ -136,7 +138,7 @@ def start_process(
         return subprocess.Popen(line, stdout=out, stderr=out, cwd=cwd, env=env, **(owner or {}))
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]", seconds: float = 60.0) -> None:
+def wait_for(port: int, process: Process, seconds: float = 60.0) -> None:
     """Waits until something listens on a port; raises if the process ends before."""
 
     def listens() -> bool:
@@ -187,21 +189,14 @@ def write_key(path: Path) -> None:
 
 def start_serving(
     folder: Path, port: int, *options: str, seconds: float = 120.0, scheme: str = "http"
-) -> "subprocess.Popen[bytes]":
+) -> Process:
     """`nearkin serve` in a folder, ready; its log is the file `log` there."""
     write_key(folder / "nearkin.key")
-    line = [
-        sys.executable,
-        "-m",
-        "nearkin",
-        "serve",
-        "--port",
-        str(port),
-        "--log-level",
-        "warning",
-        *options,
-    ]
-    process = start_process(line, folder / "log", cwd=folder)
+    arguments = ["serve", "--port", str(port), "--log-level", "warning", *options]
+    log = folder / "log"
+    LOGS[log] = "nearkin serve"
+    with log.open("ab") as out:
+        process = start_nearkin(arguments, out, cwd=folder)
     try:
         wait_for(port, process, seconds)
         wait_until(

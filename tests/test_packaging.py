@@ -46,7 +46,9 @@ def test_hints_name_extras_that_exist() -> None:
 def test_no_hint_installs_an_unpublished_package(folder: str) -> None:
     paths = [ROOT / folder] if (ROOT / folder).is_file() else (ROOT / folder).rglob("*.*")
     for path in paths:
-        if path.suffix in {".py", ".md", ".html", ".yaml", ".sh"}:
+        # the site may be built while the tests run
+        is_source = {"_build", "_generated"}.isdisjoint(path.parts)
+        if is_source and path.suffix in {".py", ".md", ".html", ".yaml", ".sh"}:
             assert not re.search(r"pip install [\"']?nearkin", path.read_text()), path
 
 

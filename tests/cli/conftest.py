@@ -4,13 +4,13 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nearkin.cli import app
+from tests.prepared_process import prepared_line
 
 SECRET = "xylophone"
 """A word of every text of `documents`."""
@@ -26,7 +26,7 @@ def nearkin(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[st
     Returns:
         The process that has ended, with its output.
     """
-    line = [sys.executable, "-m", "nearkin", *map(str, arguments)]
+    line = prepared_line("nearkin", *map(str, arguments))
     ended = subprocess.run(line, capture_output=True, text=True, check=False)
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr

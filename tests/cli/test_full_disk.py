@@ -5,7 +5,6 @@ They end with one sentence, leave no incomplete output, and succeed when there i
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from nearkin.index.index import Index
 from tests.disks import enlarge, fill, small_disk
+from tests.prepared_process import prepared_line
 
 PATIENCE = 300.0
 """Seconds after which a test stops waiting for a command. It does not decide a result."""
@@ -25,7 +25,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def nearkin(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    line = [sys.executable, "-m", "nearkin", *arguments]
+    line = prepared_line("nearkin", *arguments)
     return subprocess.run(
         line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )

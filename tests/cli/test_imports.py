@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,21 @@ from nearkin.runtime.loading import PANDAS
 from tests.cli.conftest import run
 
 LOADED = """
+import shlex
 import sys
-from nearkin.cli.app import main
 
-try:
-    main()
-except SystemExit as ended:
-    assert not ended.code, ended.code
-finally:
+for line in sys.argv[1:]:
+    from nearkin.cli.app import main
+
+    sys.argv = ["nearkin", *shlex.split(line)]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+    print()
     print("LOADED", *sys.modules)
 """
-"""A command line as `nearkin` runs it. It prints the names of the loaded modules last."""
+"""Command lines as `nearkin` runs them. After each, it prints the names of the loaded modules."""
 NEVER = {
     "IPython",
     "aiohttp",
@@ -70,6 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert run("dedup", folder / "docs.jsonl", "--id", "id", "--out", folder / "run", "-q") == 0
     assert run("pairs", folder / "docs.jsonl", "--out", folder / "first.parquet", "-q") == 0
+    assert run("sketch", folder / "docs.jsonl", "--out", folder / "first.arrow", "-q") == 0
     return folder
 
 
@@ -81,32 +87,39 @@ def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str
     return ended
 
 
-def loaded_modules(*arguments: object) -> set[str]:
-    """Returns the names of the modules that the process of a command has loaded at its end."""
-    output = run_python(LOADED, *arguments).stdout
-    return set(output.rpartition("LOADED")[2].split())
+def loaded_modules(lines: Sequence[str]) -> list[set[str]]:
+    """Returns the names of the modules that a process has loaded at the end of each command."""
+    output = run_python(LOADED, *lines).stdout.splitlines()
+    return [set(line.split()[1:]) for line in output if line.startswith("LOADED ")]
 
 
+# A process runs several commands. Each may load what those before it have loaded, and more.
 @pytest.mark.parametrize(
-    ("line", "unused"),
+    "commands",
     [
-        ("pairs DOCS --out F/pairs.parquet", REPORT | TERMINAL | SERVICE | COMPILER),
-        ("dedup DOCS --id id --out F/out", SERVICE | COMPILER),
-        ("sketch DOCS --out F/new.arrow", REPORT | TERMINAL | SERVICE),
-        ("info F/run", REPORT | SERVICE | COMPILER),
-        ("explain d0 d1 --run F/run", SERVICE - {"nearkin.index.index"}),
-        ("audit F/run", SERVICE),
-        ("index build DOCS --id id --store sqlite:///F/new.db", REPORT | {"nearkin.server"}),
+        {
+            "pairs DOCS --out F/pairs.parquet": REPORT | TERMINAL | SERVICE | COMPILER,
+            "sketch DOCS --out F/new.arrow": REPORT | TERMINAL | SERVICE | COMPILER,
+            "info F/run": REPORT | SERVICE | COMPILER,
+            "dedup DOCS --id id --out F/out": SERVICE | COMPILER,
+            "audit F/run": SERVICE,
+            "explain d0 d1 --run F/run": SERVICE - {"nearkin.index.index"},
+        },
+        {"index build DOCS --id id --store sqlite:///F/new.db": REPORT | {"nearkin.server"}},
     ],
-    ids=lambda value: " ".join(value.split()[:2]) if isinstance(value, str) else "",
+    ids=["runs", "index"],
 )
-def test_command_loads_no_library_that_it_does_not_use(
-    folder: Path, line: str, unused: set[str]
+def test_commands_load_no_library_that_they_do_not_use(
+    folder: Path, commands: dict[str, set[str]]
 ) -> None:
-    words = line.replace("DOCS", str(folder / "docs.jsonl")).replace("F/", f"{folder}/").split()
-    loaded = loaded_modules(*words)
-    assert "nearkin.cli.app" in loaded
-    assert loaded & (NEVER | unused) == set()
+    lines = [
+        line.replace("DOCS", str(folder / "docs.jsonl")).replace("F/", f"{folder}/")
+        for line in commands
+    ]
+    loaded = loaded_modules(lines)
+    for line, unused, modules in zip(lines, commands.values(), loaded, strict=True):
+        assert "nearkin.cli.app" in modules
+        assert (line, modules & (NEVER | unused)) == (line, set())
 
 
 def test_arrow_makes_data_frames_after_a_command_of_a_library(folder: Path) -> None:

@@ -12,6 +12,8 @@ from threading import Thread
 
 import pytest
 
+from tests.prepared_process import prepared_line
+
 URL = "gs://kin-bucket/docs.jsonl"
 MESSAGES = {
     401: "no permission to list gs://kin-bucket/docs.jsonl",
@@ -52,7 +54,7 @@ def test_refusal_of_google_storage_is_one_sentence(
 ) -> None:
     status, address = storage
     environment = {**os.environ, "STORAGE_EMULATOR_HOST": address, "HOME": str(tmp_path)}
-    line = [sys.executable, "-m", "nearkin", "dedup", URL, "--out", str(tmp_path / "out")]
+    line = prepared_line("nearkin", "dedup", URL, "--out", str(tmp_path / "out"))
     ended = subprocess.run(
         line, capture_output=True, text=True, check=False, env=environment, timeout=300
     )

@@ -6,7 +6,6 @@ The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.index.stores import postgres
+from tests.prepared_process import prepared_line
 from tests.services import free_port
 
 
@@ -43,7 +43,7 @@ def test_other_unreachable_stores_are_one_sentence_without_the_password(
     port = free_port()
     path = "0" if scheme == "redis" else "test"
     url = f"{scheme}://user:s3cret@127.0.0.1:{port}/{path}"
-    line = [sys.executable, "-m", "nearkin", "index", "info", "--store", url]
+    line = prepared_line("nearkin", "index", "info", "--store", url)
     ended = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1

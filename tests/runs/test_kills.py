@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nearkin.cli.app import run
+
 BANDED = ["--bands", "16", "--rows", "4"]
 CASES: dict[str, list[str]] = {
     "dedup": ["dedup", "DOCS", "--out", "OUT", "--id", "id", *BANDED],
@@ -192,16 +194,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ]
     lines = "".join(json.dumps(decision) + "\n" for decision in decisions)
     Path(names["DECISIONS"]).write_text(lines)
-    nearkin("dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED)
-    nearkin("sketch", names["DOCS"], "--out", names["SKETCH"])
+    saved = ["dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED]
+    assert run([*saved, "--quiet"]) == 0
+    assert run(["sketch", names["DOCS"], "--out", names["SKETCH"], "--quiet"]) == 0
     return names
-
-
-def nearkin(*line: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="module")

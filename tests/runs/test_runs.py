@@ -27,6 +27,7 @@ from nearkin.runs.pairs import run_pairs
 from nearkin.runtime.progress import Silent
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.spec import Spec
+from tests.prepared_process import prepared_line
 
 COLUMNS = Columns(id="id", carried_columns=("source",))
 
@@ -271,7 +272,8 @@ def kill_runs(inputs: Path, *moments: tuple[Path, str, int]) -> None:
         *moments: The output of each run, the stage in which it is killed, and after how many steps.
     """
     given = [f"{out}:{stage}:{advances}" for out, stage, advances in moments]
-    subprocess.run([sys.executable, "-c", KILLED, str(inputs), *given], check=True)
+    line = prepared_line("python", "-c", KILLED, str(inputs), *given)
+    subprocess.run(line, check=True)
 
 
 @pytest.fixture(scope="module")

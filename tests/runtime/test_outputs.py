@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from nearkin.runtime.outputs import (
 )
 from nearkin.runtime.progress import Silent
 from nearkin.spec import Spec
+from tests.prepared_process import prepared_line
 
 TEXTS = [
     "one two three four five",
@@ -272,7 +272,7 @@ def test_a_failed_count_of_shingles_leaves_nothing(docs: Path, tmp_path: Path) -
     for name, *wrong in commands:
         line = [name, str(docs), "--max-df", "0.5", "--out", str(tmp_path / "deep/out"), *wrong]
         ended = subprocess.run(
-            [sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False
+            prepared_line("nearkin", *line), capture_output=True, text=True, check=False
         )
         assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
         assert everything_below(tmp_path) == before
@@ -333,7 +333,7 @@ def held(tmp_path: Path) -> Iterator[Path]:
         "Claim.take(Path(sys.argv[1]), 'nearkin dedup'); print('held', flush=True); "
         "sys.stdin.read()"
     )
-    line = [sys.executable, "-c", code, str(out)]
+    line = prepared_line("python", "-c", code, str(out))
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
@@ -618,7 +618,8 @@ def test_a_killed_synth_leaves_nothing_at_the_name_of_its_corpus(tmp_path: Path)
         "synth._write_truth = kill\n"
         f"synth.synth({str(out)!r}, synth.SynthSettings(documents=50))\n"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    line = prepared_line("python", "-c", program)
+    assert subprocess.run(line, check=False).returncode == 9
     assert sorted(path.name for path in tmp_path.iterdir()) == ["synth.partial"]
     synth(out, SynthSettings(documents=50))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["synth"]
@@ -662,7 +663,8 @@ def test_an_audit_that_is_killed_between_its_files_does_no_harm(renames: int, sa
         "Path.replace = replace\n"
         f"audit_run(Path({str(saved)!r}), Silent())\n"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    line = prepared_line("python", "-c", program)
+    assert subprocess.run(line, check=False).returncode == 9
     assert read_run_record(saved / "run.json").counts["read"] > 0
     assert (read_report(saved).audit is None) == (renames == 0)
     require_replaceable_folder(saved)
