@@ -57,7 +57,7 @@ readme: $(DEV) services  ## the examples of README and docs run, and print what 
 notebooks: $(DEV)  ## the example notebooks run, and show what is stored in them
 	$(BIN)/python scripts/run_notebooks.py
 
-readme-clone: $(DEV)  ## the commands of the README, literally, from a clone with its own environment
+readme-clone: $(RUNTIME) demo  ## the commands of the README, literally, from a clone with its own environment
 	$(BIN)/python scripts/run_readme.py --clone README.md
 
 docs-output: $(DEV)  ## writes what the examples print into the pages
