@@ -161,7 +161,8 @@ def request_command(path: str, name: str, arguments: list[str]) -> NoReturn:
         signal.signal(number, lambda received, _: os.kill(int(started), received))
     code = int(connection.recv(LONGEST_MESSAGE))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 

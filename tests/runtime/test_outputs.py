@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -333,7 +334,7 @@ def held(tmp_path: Path) -> Iterator[Path]:
         "Claim.take(Path(sys.argv[1]), 'nearkin dedup'); print('held', flush=True); "
         "sys.stdin.read()"
     )
-    line = prepared_line("python", "-c", code, str(out))
+    line = [sys.executable, "-c", code, str(out)]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
