@@ -7,9 +7,11 @@ environment and standard streams of its own. See scripts/prepared_commands.py.
 Run: python -m tests.prepared_process SOCKET        the server that the commands are forked from
 """
 
+import atexit
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,7 +86,9 @@ class PreparedProcess:
 @cache
 def prepared_socket() -> str:
     """Returns the path of the socket of a server, which ends with this process."""
-    path = f"{tempfile.mkdtemp(prefix='nearkin-prepared-')}/socket"
+    folder = tempfile.mkdtemp(prefix="nearkin-prepared-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/socket"
     line = [sys.executable, "-m", __spec__.name, path]
     server = subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     SERVERS.append(server)
