@@ -1,3 +1,6 @@
-"""The version of nearkin."""
+"""The version of nearkin, which the build derives from the tags of Git."""
 
-VERSION = "0.1.0"
+try:
+    from nearkin._version import VERSION
+except ImportError:  # sources that were not built
+    VERSION = "0+unknown"

@@ -40,7 +40,8 @@ BLOCK = re.compile(
     r"(?:\n+```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-NUMBER = re.compile(r"\d[\d.,]*")
+NUMBER = re.compile(r"\d[\d.,]*(?:dev\d+)?(?:\+(?:g[0-9a-f]|unknown)[\w.]*)?[.,]*")
+"""A number or a version, also of a commit after a release."""
 RULED = re.compile(r"[\s━─█]+")
 ELISION = "…"
 COMPILATION = re.compile(r"^(nearkin: Compiling kernels, |kernels compiled in ).*\n", re.MULTILINE)

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -12,12 +13,14 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
+import setuptools_scm
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DATED = r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d"
 """The heading of a release in the changelog: its version and its date."""
@@ -138,7 +141,7 @@ def test_source_distribution_has_tests_and_docs(tmp_path: Path) -> None:
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as files:
         packed = {name.partition("/")[2] for name in files.getnames()}
-    ignored = (".github/", ".gitignore", "MANIFEST.in")
+    ignored = (".git", "MANIFEST.in")
     missing = {name for name in listed.stdout.splitlines() if not name.startswith(ignored)} - packed
     assert missing == set()
     assert not [name for name in packed if name.endswith((".pyc", ".key", ".db"))]
@@ -180,7 +183,9 @@ def test_releases_in_the_changelog_are_dated() -> None:
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased" or re.search(DATED, headings[0])
     assert all(re.fullmatch(DATED, heading) for heading in headings[1:])
-    assert f"{PROJECT['version']} - " in " ".join(headings)
+    released, _, rest = SETTINGS["tool"]["setuptools_scm"]["fallback_version"].partition("+")
+    assert rest == "unknown"
+    assert f"{released} - " in " ".join(headings)
 
 
 def test_image_has_a_version_of_python_that_the_tests_run_with() -> None:
@@ -195,3 +200,52 @@ def test_make_demo_says_how_to_use_what_it_installed() -> None:
     command = ["make", "--no-print-directory", "--dry-run", "demo"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "source .venv/bin/activate" in shown.splitlines()[-1]
+
+
+def describe(source: Path) -> str:
+    """Returns the version that the build gives to sources."""
+    version: str = setuptools_scm.get_version(
+        relative_to=source / "pyproject.toml", **SETTINGS["tool"]["setuptools_scm"]
+    )
+    assert f'VERSION = "{version}"' in (source / "nearkin" / "_version.py").read_text()
+    return version
+
+
+@pytest.mark.filterwarnings("ignore:.*git archiv")
+def test_version_is_that_of_the_tag_or_counted_from_it(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "nearkin").mkdir(parents=True)
+    for name in (".gitignore", ".gitattributes", ".git_archival.txt"):
+        shutil.copyfile(ROOT / name, source / name)
+    assert describe(source) == "0.1.0+unknown"
+
+    def git(*arguments: str) -> None:
+        options = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "core.autocrlf=0"]
+        subprocess.run(["git", *options, *arguments], cwd=source, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "One")
+    assert re.fullmatch(r"0\.1\.1\.dev1\+unknown\.g[0-9a-f]+", describe(source))
+    git("tag", "v0.2.0")
+    assert describe(source) == "0.2.0"
+    git("archive", "--output", str(tmp_path / "a.tar"), "v0.2.0")
+    git("commit", "--allow-empty", "-m", "Two")
+    assert re.fullmatch(r"0\.2\.1\.dev1\+g[0-9a-f]+", describe(source))
+    archive = tmp_path / "archive"
+    (archive / "nearkin").mkdir(parents=True)
+    with tarfile.open(tmp_path / "a.tar") as files:
+        files.extractall(archive, filter="data")
+    assert describe(archive) == "0.2.0"
+
+
+def test_image_has_what_builds_the_package() -> None:
+    assert SETTINGS["dependency-groups"]["build"] == SETTINGS["build-system"]["requires"]
+    pinned = (ROOT / "deploy" / "requirements.txt").read_text()
+    for requirement in SETTINGS["build-system"]["requires"]:
+        assert f"\n{Requirement(requirement).name}==" in pinned
+
+
+def test_sources_that_were_not_built_have_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nearkin._version", None)
+    assert runpy.run_path(str(ROOT / "nearkin" / "version.py"))["VERSION"] == "0+unknown"

@@ -58,7 +58,8 @@ def test_image_runs_without_root_and_has_no_secrets() -> None:
     stages = [rest for step, rest in every if step == "FROM"]
     assert len(stages) == 2
     assert all(re.match(r"\$\{PYTHON_IMAGE\}( AS \w+)?$", stage) for stage in stages)
-    (base,) = [rest for step, rest in every if step == "ARG"]
+    base, version = [rest for step, rest in every if step == "ARG"]
+    assert version == "NEARKIN_VERSION="
     assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+-slim", base), (
         "an image that can be pinned by --build-arg"
     )
