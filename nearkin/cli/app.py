@@ -158,7 +158,11 @@ def run(arguments: list[str]) -> int:
         restrict_new_files(os.environ.get(READABLE_BY) or Readers.OWNER.value)
         with settings_named_as(SettingForm.OPTION):
             check_numba_settings()
-            return run_typer(app, arguments, "nearkin") or DONE
+            code = run_typer(app, arguments, "nearkin") or DONE
+            # Help pages, versions and commands with an exit code of their own end before the flush
+            # of `with_clean_ending`.
+            sys.stdout.flush()
+            return code
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else DONE
     except UsageError as error:

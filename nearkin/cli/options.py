@@ -20,6 +20,7 @@ from nearkin.cli.option_groups import (
     VERIFICATION,
     GivenOptions,
 )
+from nearkin.cli.standard_streams import require_open_stdout
 from nearkin.runtime.files import READABLE_BY, restrict_new_files
 
 if TYPE_CHECKING:
@@ -518,11 +519,28 @@ ReadableBy = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+
+
+def require_stdout_for_json(as_json: bool) -> bool:  # noqa: FBT001 - typer passes the value
+    """Requires that standard output is open if a command prints JSON, and returns the value.
+
+    Args:
+        as_json: Whether it does.
+
+    Raises:
+        RunError: If standard output was closed when the process began.
+    """
+    if as_json:
+        require_open_stdout()
+    return as_json
+
+
 Json = Annotated[
     bool,
     typer.Option(
         "--json",
         help="Print the summary as JSON, with nothing else on standard output.",
+        callback=require_stdout_for_json,
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -7,6 +7,9 @@ from typing import Any, TextIO, cast
 
 from nearkin.errors import RunError
 
+CLOSED = "it is closed; open it, or redirect it to a file"
+"""What messages say of a standard output that was closed when the process began."""
+
 
 class StandardStream:
     """A standard stream whose output is dropped if no process reads it any more.
@@ -17,7 +20,8 @@ class StandardStream:
         stream: The stream.
         needed: Whether a failure to write is an error. It is not an error for standard error, where
             it could not be reported.
-        was_closed: Whether the null device replaces a stream that the caller had closed.
+        was_closed: Whether the caller had closed the stream, so that a file to which nothing can be
+            written replaces it.
     """
 
     def __init__(self, stream: TextIO, *, needed: bool, was_closed: bool = False) -> None:
@@ -52,7 +56,8 @@ class StandardStream:
         os.dup2(null, self._stream.fileno())
         os.close(null)
         if self._needed and not isinstance(error, BrokenPipeError):
-            raise RunError(f"cannot write to standard output: {error.strerror or error}") from error
+            reason = CLOSED if self.was_closed else error.strerror or error
+            raise RunError(f"cannot write to standard output: {reason}") from error
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -65,9 +70,7 @@ def require_open_stdout() -> None:
         RunError: If it was closed, so that a result on it would be lost.
     """
     if isinstance(sys.stdout, StandardStream) and sys.stdout.was_closed:
-        raise RunError(
-            "cannot write to standard output: it is closed; open it, or give a file with --out"
-        )
+        raise RunError(f"cannot write to standard output: {CLOSED}")
 
 
 def write_to_stdout(data: bytes) -> None:
@@ -90,7 +93,8 @@ def prepare_streams() -> None:
     """Makes the standard streams safe to use.
 
     The null device replaces a closed stream. Otherwise a file that is opened later would get its
-    number.
+    number. In place of standard output it can only be read, so that a result is not lost without an
+    error.
     """
     closed: set[int] = set()
     for number in range(3):
@@ -99,7 +103,7 @@ def prepare_streams() -> None:
         except OSError:
             closed.add(number)
             # The system assigns the lowest free number.
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)
     if sys.stdout is None:

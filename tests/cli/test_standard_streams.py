@@ -1,14 +1,18 @@
 """Standard streams that are closed, full or not read."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nearkin.cli import app
+from nearkin.cli.standard_streams import StandardStream
 from nearkin.runtime.compilation import ANNOUNCEMENT
+from tests.cli.conftest import run
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,7 @@ def test_run_completes_if_its_output_is_not_read(
     redirected: str, documents: Path, tmp_path: Path
 ) -> None:
     line = f"{sys.executable} -m nearkin dedup {documents} --out {tmp_path}/out --json"
-    if "2>&1" in redirected:
+    if redirected.startswith(">&-") or "2>&1" in redirected:
         line = line.removesuffix("--json")
     script = f"set -o pipefail; {line} {redirected}"
     ended = subprocess.run(
@@ -55,6 +59,51 @@ def test_result_for_a_closed_standard_output_is_refused(documents: Path) -> None
     ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert ended.returncode == app.FAILED
     assert ended.stderr == (
-        "nearkin: cannot write to standard output: it is closed; open it, or give a file with "
-        "--out\n"
+        "nearkin: cannot write to standard output: it is closed; open it, or redirect it to a "
+        "file\n"
     )
+
+
+@pytest.fixture
+def closed_stdout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Replaces standard output as `prepare_streams` does if the caller has closed it."""
+    with os.fdopen(os.open(os.devnull, os.O_RDONLY), "w") as stream:
+        monkeypatch.setattr(sys, "stdout", StandardStream(stream, needed=True, was_closed=True))
+        yield
+
+
+@pytest.mark.usefixtures("closed_stdout")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--help",
+        "--version",
+        "config show --help",
+        "config show",
+        "explain one two",
+        "explain one two --json",
+        "plan --docs 1M",
+        "tune --json",
+        "dedup {documents} --out {out} --json",
+        "pairs {documents} --out {out} --json",
+        "sketch {documents} --out {out} --json",
+    ],
+)
+def test_command_fails_if_the_output_that_it_prints_on_is_closed(
+    line: str, documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = [word.format(documents=documents, out=out) for word in line.split()]
+    assert run(*words) == app.FAILED
+    assert capsys.readouterr().err == (
+        "nearkin: cannot write to standard output: it is closed; open it, or redirect it to a "
+        "file\n"
+    )
+    assert not out.exists()
+
+
+def test_closed_standard_output_of_a_process_is_an_error() -> None:
+    line = f"{sys.executable} -m nearkin explain one two >&-"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert ended.returncode == app.FAILED
+    assert "cannot write to standard output: it is closed" in ended.stderr
