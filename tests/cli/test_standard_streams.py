@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,21 +65,21 @@ def test_result_for_a_closed_standard_output_is_refused(documents: Path) -> None
     )
 
 
-@pytest.fixture
+@contextmanager
 def closed_stdout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Replaces standard output as `prepare_streams` does if the caller has closed it."""
-    with os.fdopen(os.open(os.devnull, os.O_RDONLY), "w") as stream:
-        monkeypatch.setattr(sys, "stdout", StandardStream(stream, needed=True, was_closed=True))
+    """Replaces standard output as `prepare_streams` does if it is closed."""
+    with (
+        os.fdopen(os.open(os.devnull, os.O_RDONLY), "w") as stream,
+        monkeypatch.context() as patched,
+    ):
+        patched.setattr(sys, "stdout", StandardStream(stream, needed=True, was_closed=True))
         yield
 
 
-@pytest.mark.usefixtures("closed_stdout")
 @pytest.mark.parametrize(
     "line",
     [
-        "--help",
         "--version",
-        "config show --help",
         "config show",
         "explain one two",
         "explain one two --json",
@@ -90,11 +91,16 @@ def closed_stdout(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_command_fails_if_the_output_that_it_prints_on_is_closed(
-    line: str, documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    line: str,
+    documents: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     words = [word.format(documents=documents, out=out) for word in line.split()]
-    assert run(*words) == app.FAILED
+    with closed_stdout(monkeypatch):
+        assert run(*words) == app.FAILED
     assert capsys.readouterr().err == (
         "nearkin: cannot write to standard output: it is closed; open it, or redirect it to a "
         "file\n"
@@ -102,8 +108,9 @@ def test_command_fails_if_the_output_that_it_prints_on_is_closed(
     assert not out.exists()
 
 
-def test_closed_standard_output_of_a_process_is_an_error() -> None:
-    line = f"{sys.executable} -m nearkin explain one two >&-"
+@pytest.mark.parametrize("words", ["--help", "explain one two"])
+def test_closed_standard_output_of_a_process_is_an_error(words: str) -> None:
+    line = f"{sys.executable} -m nearkin {words} >&-"
     ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert ended.returncode == app.FAILED
     assert "cannot write to standard output: it is closed" in ended.stderr
