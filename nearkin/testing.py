@@ -119,12 +119,16 @@ class StoreContract(ABC):
         store.close()
 
     def test_reserved_numbers_are_given_once(self) -> None:
-        """No number is given twice, and later ones are larger."""
+        """No number is given twice, later ones are larger, and none exceeds the last number."""
         store = self.open_store()
         first = store.reserve(3)
+        assert store.last_number() >= first[-1]
         stored = self.add(store, make_entry("one"), make_entry("two", "one"))
         second = store.reserve(2)
+        assert store.last_number() >= second[-1]
         (last,) = self.add(store, make_entry("three"))
+        last_number = store.last_number()
+        assert last.ref <= last_number == store.last_number()
         numbers = [*first, *(entry.ref for entry in stored), *second, last.ref]
         assert numbers == sorted(set(numbers))
         store.close()

@@ -293,8 +293,7 @@ class _Evictions:
 
     @cached_property
     def _last_number(self) -> int:
-        # No other function of a store says which numbers were given.
-        return self._store.reserve(1)[0] - 1
+        return self._store.last_number()
 
     def may_be_evicted(self, ref: int, postings: int) -> bool:
         """Returns True if a missing fingerprint may have been evicted.

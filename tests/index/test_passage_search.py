@@ -298,8 +298,10 @@ def test_fingerprints_that_left_a_full_bucket_are_missing_and_no_damage(
     assert (len(found.documents), found.complete) == (2, False)
     if not index.url.startswith("aerospike:"):
         assert index.passages("s", "other words that no full bucket has").complete
+    last_number = store_of(index).last_number()
     report = check_index(index)
     assert report.sound, report
+    assert store_of(index).last_number() == last_number, "a check takes no number"
 
 
 def test_a_lost_fingerprint_is_damage_although_others_were_evicted() -> None:

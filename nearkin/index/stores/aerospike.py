@@ -354,6 +354,10 @@ class AerospikeStore:
         last = answer.bins["v"]
         return list(range(last - count + 1, last + 1))
 
+    def last_number(self) -> int:
+        (numbers,) = self._records.read(META, ["numbers"])
+        return 0 if numbers is None else int(numbers.bins["v"])
+
     def apply(self, changes: Changes) -> list[int]:
         until, attempt = time.monotonic() + WAIT, 0
         while True:

@@ -213,6 +213,9 @@ class PostingStore(Protocol):
     def reserve(self, count: int) -> list[int]:
         """Returns document numbers, ascending, that no other call returns."""
 
+    def last_number(self) -> int:
+        """Returns the last document number that was given, or a larger one. Nothing is written."""
+
     def apply(self, changes: Changes) -> list[int]:
         """Writes one atomic step.
 

@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import count, islice
+from itertools import islice
 from threading import RLock
 from typing import Any, TypeAlias
 
@@ -66,7 +66,7 @@ class MemoryStore:
         self._header: dict[str, object] | None = None
         self._events: deque[Event] = deque()
         self._dropped_events = 0
-        self._numbers = count(1)
+        self._last_number = 0
         self._lock = RLock()
         self._leaders = 0
         self._state = StoreState(MigrationState(), 0)
@@ -132,7 +132,15 @@ class MemoryStore:
 
     def reserve(self, count: int) -> list[int]:
         with self._lock:
-            return list(islice(self._numbers, count))
+            return self._take_numbers(count)
+
+    def last_number(self) -> int:
+        return self._last_number
+
+    def _take_numbers(self, count: int) -> list[int]:
+        first = self._last_number + 1
+        self._last_number += count
+        return list(range(first, first + count))
 
     def apply(self, changes: Changes) -> list[int]:
         with self._lock:
@@ -170,7 +178,7 @@ class MemoryStore:
             numbers = [self._add(entry).ref for entry, _ in new]
             enter_new(self.table, new, numbers)
             return numbers
-        numbers = list(islice(self._numbers, len(new)))
+        numbers = self._take_numbers(len(new))
         self._entries.add(numbers, new.scope, new.ids, pack_new(new))
         are_leaders = new.are_leaders
         self._leaders += sum(are_leaders)
@@ -186,7 +194,7 @@ class MemoryStore:
         return numbers
 
     def _add(self, entry: Entry) -> Entry:
-        stored = entry if entry.ref else entry._replace(ref=next(self._numbers))
+        stored = entry if entry.ref else entry._replace(ref=self._take_numbers(1)[0])
         self._put(stored)
         return stored
 

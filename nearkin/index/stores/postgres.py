@@ -422,6 +422,12 @@ class PostgresStore:
         with self._reading() as run:
             return self._take_numbers(run, count)
 
+    def last_number(self) -> int:
+        with self._reading() as run:
+            query = f"SELECT last_value, is_called FROM {self._s}.refs"
+            last, called = run.execute(query).fetchone()
+        return int(last) if called else 0
+
     def _take_numbers(self, run: Any, count: int) -> list[int]:
         if not count:
             return []

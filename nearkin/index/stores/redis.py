@@ -326,6 +326,10 @@ class RedisStore:
             last = self._client.incrby(self._key("ref"), count)
         return list(range(last - count + 1, last + 1))
 
+    def last_number(self) -> int:
+        with self._redis_errors():
+            return int(self._client.get(self._key("ref")) or 0)
+
     def apply(self, changes: Changes) -> list[int]:
         with self._redis_errors():
             fresh = iter(self.reserve(sum(not entry.ref for entry, _ in changes.new)))

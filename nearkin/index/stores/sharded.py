@@ -173,6 +173,10 @@ class ShardedStore:
     def reserve(self, count: int) -> list[int]:
         return self.shards[0].reserve(count)
 
+    def last_number(self) -> int:
+        # a number encodes the place of its shard
+        return (self.shards[0].last_number() + 1) * len(self.shards) - 1
+
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         places = [self._shard_of_id(scope, name) for name in ids]
         return self._read_entries(

@@ -573,6 +573,18 @@ class SqliteStore:
         with self._lock, self._converted_errors(), self._write_transaction():
             return self._take_numbers(self._number("reserved"), count)
 
+    def last_number(self) -> int:
+        with self._lock, self._converted_errors():
+            return self._last_number()
+
+    def _last_number(self) -> int:
+        """Returns the larger one of the last number that was recorded and the last one stored.
+
+        Older versions did not record the numbers that a step gave.
+        """
+        stored = self._fetch_rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        return max(self._number("reserved"), stored[0][0] if stored else 0)
+
     def _take_numbers(self, last: int, count: int) -> list[int]:
         """Returns document numbers that were not given before, and records that they are given.
 
@@ -587,9 +599,8 @@ class SqliteStore:
     def _number_documents(self, new: Sequence[KeyedEntry]) -> list[int]:
         """Returns the numbers of new documents. Those without a number get one.
 
-        The largest stored number says nothing about the last one that was given: shards encode
-        their place in the numbers that they reserve. It counts here because older versions did not
-        record the numbers that a step gave.
+        They follow the largest stored number, too. `reserve` does not count it, because shards
+        encode their place in the numbers that they reserve.
         """
         given = [0] * len(new)
         if not isinstance(new, NewDocuments):
@@ -597,9 +608,7 @@ class SqliteStore:
         count = given.count(0)
         if not count:
             return given
-        stored = self._fetch_rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-        last = max(self._number("reserved"), stored[0][0] if stored else 0)
-        fresh = iter(self._take_numbers(last, count))
+        fresh = iter(self._take_numbers(self._last_number(), count))
         return [ref or next(fresh) for ref in given]
 
     def apply(self, changes: Changes) -> list[int]:

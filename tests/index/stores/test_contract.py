@@ -53,6 +53,7 @@ def test_a_file_of_an_older_version_gives_no_number_again(tmp_path: Path) -> Non
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE meta SET value = '0' WHERE name = 'reserved'")
     with closing(SqliteStore(path, 100)) as store:
+        assert store.last_number() == max(numbers)
         (later,) = store.apply(Changes(new=[KeyedEntry(make_entry("three"), None)]))
         assert later > max(numbers)
         assert store.reserve(1) == [later + 1]
