@@ -1,5 +1,6 @@
 """The output folder of a run over files with Spark, and the session of the run."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from nearkin.engine.spark.session import open_session, translate_spark_errors
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import RESULT, Claim, claimed
+from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, claimed
 from nearkin.setting_names import name_flag
 
 
@@ -50,10 +51,7 @@ def open_output(
     Raises:
         UsageError: If the job resumes an interrupted run.
     """
-    if job.resume:
-        raise UsageError(
-            f"a run with Spark cannot be resumed; start it again with {name_flag('overwrite')}"
-        )
+    _require_not_resumed(job)
     with (
         claimed(job.out, command, replaces=job.overwrite) as claim,
         running_session(master, conf) as spark,
@@ -72,6 +70,20 @@ def open_output(
             inputs=describe_inputs(corpus, job.hash_inputs),
             tables=IntermediateTables(spark, str((claim.path / "tables").absolute())),
         )
+
+
+def _require_not_resumed(job: Job) -> None:
+    """Requires that a job whose output is not complete is not resumed.
+
+    Raises:
+        UsageError: If it is. The message says how to start the run again.
+    """
+    if not job.resume:
+        return
+    advice = f"leave {name_flag('resume')} out to start it"
+    if os.path.lexists(job.out) or os.path.lexists(job.work_folder / MANIFEST):
+        advice = f"start it again with {name_flag('overwrite')} in place of {name_flag('resume')}"
+    raise UsageError(f"a run with Spark cannot be resumed; {advice}")
 
 
 @contextmanager

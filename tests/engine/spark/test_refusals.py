@@ -13,6 +13,7 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
+from nearkin.runtime.outputs import LOCK, MANIFEST
 from nearkin.spark.frames import REFUSED_PARAMETERS
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "run-on-spark.md"
@@ -75,6 +76,30 @@ def test_options_of_files_that_need_the_local_engine_are_refused(
     assert run([*command, "-o", str(tmp_path / "out")]) == 2
     assert reason in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["dedup", "decontaminate"])
+def test_an_unfinished_run_is_not_resumed_but_started_again(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "texts.jsonl"
+    data.write_text('{"id": 1, "text": "a text of some words", "question": "How many words?"}\n')
+    line = [command, str(data), "--engine", "spark", "--resume", "-o", str(tmp_path / "out")]
+    if command == "decontaminate":
+        suite = tmp_path / "suite.jsonl"
+        suite.write_bytes(data.read_bytes())
+        line += ["--against", str(suite)]
+    assert run(line) == 2
+    errors = " ".join(capsys.readouterr().err.split())
+    assert "a run with Spark cannot be resumed; leave --resume out to start it" in errors
+    work_folder = tmp_path / "out.partial"
+    assert not work_folder.exists()
+    work_folder.mkdir()
+    for name in (LOCK, MANIFEST):
+        (work_folder / name).write_text("{}")
+    assert run(line) == 2
+    errors = " ".join(capsys.readouterr().err.split())
+    assert "start it again with --overwrite in place of --resume" in errors
 
 
 def test_the_guide_lists_all_refused_options_of_files() -> None:
