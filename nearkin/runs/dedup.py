@@ -159,6 +159,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         publish_output(
             job,
             claim,
+            staging,
             manifest["run"],
             record,
             report_data,

@@ -458,6 +458,7 @@ def build_run_record(
 def publish_output(
     job: Job,
     claim: Claim,
+    staging: Path,
     run_id: str,
     record: RunRecord,
     data: ReportData,
@@ -472,13 +473,13 @@ def publish_output(
     Args:
         job: The job.
         claim: Its work folder.
+        staging: The result, a folder inside the work folder.
         run_id: The id of the run.
         record: The run record.
         data: The content of the report.
         identity: The parameters that must be unchanged for a run to be resumed.
         replaces: Whether an existing output is replaced.
     """
-    staging = claim.path / RESULT
     with disk_errors(staging):
         write_report(staging, data)
         write_durably(staging / RUN, to_json(record.to_json()))

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -116,7 +115,9 @@ def decontaminate_files(
             }
             write_durably(folder / FACTS, to_json(facts))
             set_readers(folder, job.readers)
-        output.claim.publish_folder(folder, uuid4().hex, prepared.identity, replaces=job.overwrite)
+        output.claim.publish_folder(
+            folder, output.run_id, prepared.identity, replaces=job.overwrite
+        )
     return DecontaminationSummary(
         out=job.out,
         facts=facts,

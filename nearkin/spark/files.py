@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -169,7 +168,8 @@ def dedup_files(
         publish_output(
             job,
             output.claim,
-            uuid4().hex,
+            output.folder,
+            output.run_id,
             record,
             report_data,
             identity=identity,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,7 @@ from nearkin.setting_names import name_flag
 class SparkOutput(NamedTuple):
     """The output of a run that is under way."""
 
+    run_id: str
     claim: Claim
     spark: SparkSession
     memory: PeakMemory
@@ -60,15 +62,19 @@ def open_output(
     ):
         # Workers that run as another user need --readable-by.
         claim.path.chmod(job.readers.folder_mode)
-        folder = claim.path / RESULT
-        folder.mkdir()
+        # If a driver is killed, its tasks may write for some time after it. Each run has a folder
+        # of its own, so that a later run for the same output does not read their files.
+        run_id = uuid4().hex
+        folder = claim.path / run_id / RESULT
+        folder.mkdir(parents=True)
         yield SparkOutput(
+            run_id=run_id,
             claim=claim,
             spark=spark,
             memory=memory,
             folder=folder,
             inputs=describe_inputs(corpus, job.hash_inputs),
-            tables=IntermediateTables(spark, str((claim.path / "tables").absolute())),
+            tables=IntermediateTables(spark, str((claim.path / run_id / "tables").absolute())),
         )
 
 
