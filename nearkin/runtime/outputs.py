@@ -554,10 +554,11 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
     Args:
         out: The output folder or file.
         command: The name of the command.
-        replaces: Whether a run that can still be resumed in the work folder is deleted.
+        replaces: Whether a run that can still be resumed in the work folder is deleted, and an
+            existing output may be replaced.
 
     Raises:
-        UsageError: If the folder holds such a run and it must not be deleted.
+        UsageError: If the folder holds such a run, or the output exists, and must not be replaced.
     """
     claim = Claim.take(out, command)
     if not replaces and (claim.path / MANIFEST).exists():
@@ -568,6 +569,12 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
             "or choose another output"
         )
     try:
+        if not replaces and os.path.lexists(claim.out):
+            # It was moved back, or another process has just published it.
+            raise UsageError(
+                f"{out} exists; replace it with {name_flag('overwrite')}, or choose another "
+                f"{name_setting('out')}"
+            )
         with disk_errors(claim.path):
             claim.clear()
         yield claim

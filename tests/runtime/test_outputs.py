@@ -30,6 +30,7 @@ from nearkin.runtime.outputs import (
     LOCK,
     MARKER,
     Claim,
+    claimed,
     is_output,
     is_work_folder,
     require_apart,
@@ -397,6 +398,16 @@ def test_an_old_result_that_was_moved_aside_comes_back(docs: Path, tmp_path: Pat
     claim.release()
     Claim.take(out, "another").remove()
     assert everything_below(out) == before
+    claim = Claim.take(out, "killed")
+    out.rename(claim.path / "previous")
+    claim.release()
+    with (
+        pytest.raises(UsageError, match="out exists; replace it with overwrite=True"),
+        claimed(out, "another", replaces=False),
+    ):
+        pytest.fail("the old result is there again, so a run would fail at its end")
+    assert everything_below(out) == before
+    assert not work_folder_of(out).exists()
 
 
 @pytest.fixture
