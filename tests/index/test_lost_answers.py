@@ -262,3 +262,22 @@ def test_counters_of_every_store_pass_53_bits(opened: Any) -> None:
     assert index.remove("a", "x")
     assert store_of(index).state().migration.epoch == 2**53 + 2
     assert store_of(index).apply(Changes()) == []
+
+
+def test_a_step_is_done_although_the_connection_is_lost_after_it(
+    postgres_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tallies of many steps are added up after one of them, in a transaction of its own."""
+    monkeypatch.setattr("nearkin.index.stores.postgres.MERGED_AFTER", 1)
+    url = url_of("postgres", postgres_port, f"lost{next(NUMBERS)}")
+    with nk.Index.open(url, threshold=0.7) as index:
+
+        def lose_connection(run: Any) -> None:
+            run.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store_of(index), "_merge_tallies", lose_connection)
+            assert index.upsert("a", TEXT, "x").kind == "new"
+            assert index.remove("a", "x")
+        assert index.upsert("a", TEXT, "y").kind == "new"
+        assert check_index(index).sound

@@ -4,6 +4,7 @@ Each step is one transaction of statements over sets of rows. Connections come f
 """
 
 import json
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,6 +130,7 @@ CREATE TABLE {s}.overflowed (key bigint PRIMARY KEY);
 UPDATE {s}.meta SET value = '4' WHERE name = 'schema';
 """
 """The statements that convert schema 3. They add the keys of buckets that have lost postings."""
+log = logging.getLogger("nearkin.postgres")
 MERGED_AFTER = 1000
 """The number of steps of this process after which the tallies are added up."""
 RESOLVED_TO = "scope = %(scope)s AND leader = %(leader)s AND leader <> id"
@@ -445,8 +447,7 @@ class PostgresStore:
                 raise
         self._applied += 1
         if self._applied % MERGED_AFTER == 0:
-            with self._transaction() as run:
-                self._merge_tallies(run)
+            self._try_to_merge_tallies()
         return numbers
 
     def _tally_changes(
@@ -467,6 +468,17 @@ class PostgresStore:
         tally = (len(changes.new) - len(changes.dropped), gained, postings)
         if any(tally):
             run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", tally)
+
+    def _try_to_merge_tallies(self) -> None:
+        """Adds up the tallies. The step before it is written, so a failure must not look like its.
+
+        Tallies that are not added up now are added up after later steps.
+        """
+        try:
+            with self._transaction() as run:
+                self._merge_tallies(run)
+        except StoreError as error:
+            log.warning("tallies could not be added up", extra={"error": str(error)})
 
     def _merge_tallies(self, run: Any) -> None:
         """Adds up the tallies. If two processes do so at once, the second finds no rows."""
