@@ -797,6 +797,8 @@ def mark_common_keys(
     ordered: np.ndarray,
     first: np.ndarray,
     shift: np.uint64,
+    filter_words: np.ndarray,
+    filter_shift: np.uint64,
     is_seen: np.ndarray,
     is_matched: np.ndarray,
 ) -> None:
@@ -807,12 +809,18 @@ def mark_common_keys(
         ordered: Keys of the set, sorted and distinct, uint64 (m,).
         first: Position of the first key of each prefix, and the end, int64. See `PrefixIndex`.
         shift: Number of bits by which a key is shifted to give its prefix.
+        filter_words: A bit for each prefix of `filter_shift`, which is set if a key of the set has
+            it, uint64.
+        filter_shift: Number of bits by which a key is shifted to give its bit in the filter.
         is_seen: Marks of the keys of the set, which are added to, bool (m,).
         is_matched: Marks of the documents, which are added to, bool (n,).
     """
     for i in range(U64(keys.shape[0])):
         for j in range(U64(keys.shape[1])):
-            at = find_sorted(keys[i, j], ordered, first, shift)
-            if at >= 0:
-                is_seen[at] = True
-                is_matched[i] = True
+            key = keys[i, j]
+            bit = key >> filter_shift
+            if (filter_words[bit >> U64(6)] >> (bit & U64(63))) & U64(1):
+                at = find_sorted(key, ordered, first, shift)
+                if at >= 0:
+                    is_seen[at] = True
+                    is_matched[i] = True

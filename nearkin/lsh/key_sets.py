@@ -1,6 +1,7 @@
 """Sets of band keys, in which the keys of other documents are looked up."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,9 +9,37 @@ from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh import kernels
 from nearkin.packed_pairs import sorted_unique
 
-BYTES_PER_KEY = 20
+BYTES_PER_KEY = 24
 """Anonymous memory of a key of a set, in bytes: the key, its copy while it is sorted, its share of
-the prefixes, and its mark."""
+the prefixes and of the filter, and its mark."""
+FILTER_BITS = 4
+"""The binary logarithm of the least number of bits of the filter for each key."""
+
+
+class KeyFilter(NamedTuple):
+    """A bit for each prefix of 64-bit keys, which is set if a key of a set has this prefix."""
+
+    words: np.ndarray
+    """uint64 (2^bits / 64,)"""
+    shift: np.uint64
+    """The number of bits by which a key is shifted to give its prefix, 64 − bits."""
+
+    @classmethod
+    def of(cls, keys: np.ndarray) -> "KeyFilter":
+        """Returns the filter of sorted distinct keys.
+
+        Args:
+            keys: Sorted distinct keys, uint64 (m,).
+
+        Examples:
+            >>> KeyFilter.of(np.array([1, 3 << 58], np.uint64)).words.tolist()
+            [9]
+        """
+        bits = max(6, len(keys).bit_length() + FILTER_BITS)
+        shift = np.uint64(64 - bits)
+        is_set = np.zeros(1 << bits, np.uint8)
+        is_set[keys >> shift] = 1
+        return cls(np.packbits(is_set, bitorder="little").view(np.dtype("<u8")), shift)
 
 
 @dataclass(frozen=True)
@@ -20,6 +49,8 @@ class KeySet:
     Attributes:
         keys: Distinct keys, ascending, uint64 (m,).
         prefixes: Positions of the first key of each prefix.
+        filter: Bits of the keys. Most keys that are not in the set are rejected by their bit, which
+            is in the cache of the processor more often than the keys are.
         is_seen: Whether a document that was looked up has the key, bool (m,).
 
     Examples:
@@ -33,6 +64,7 @@ class KeySet:
 
     keys: np.ndarray
     prefixes: PrefixIndex
+    filter: "KeyFilter"
     is_seen: np.ndarray
 
     @classmethod
@@ -43,7 +75,8 @@ class KeySet:
             keys: Keys, uint64 of any shape.
         """
         distinct = sorted_unique(keys.ravel())
-        return cls(distinct, PrefixIndex.of(distinct), np.zeros(len(distinct), bool))
+        prefixes = PrefixIndex.of(distinct)
+        return cls(distinct, prefixes, KeyFilter.of(distinct), np.zeros(len(distinct), bool))
 
     def mark(self, keys: np.ndarray, is_matched: np.ndarray) -> None:
         """Marks the documents that have a key of the set, and the keys that they have.
@@ -56,7 +89,14 @@ class KeySet:
         """
         first, shift = self.prefixes
         kernels.mark_common_keys(
-            np.ascontiguousarray(keys), self.keys, first, shift, self.is_seen, is_matched
+            np.ascontiguousarray(keys),
+            self.keys,
+            first,
+            shift,
+            self.filter.words,
+            self.filter.shift,
+            self.is_seen,
+            is_matched,
         )
 
     def seen(self) -> "KeySet":
