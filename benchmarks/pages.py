@@ -187,8 +187,7 @@ run](../how-to/deduplicate-against-a-reference.md#sketch-the-reference-once), by
 three runs. Without saved hashes, the texts of the reference are read again for the exact
 comparison. The pass over the keys is measured with 100 new documents that resemble no other. The
 goal is 1.5 times the new documents alone plus that pass, for 1,000,000 against 10,000,000
-documents; the table has at most a tenth of that size, because the machine was busy (load average up
-to {load:.0f}).
+documents. Other programs ran beside the measurements (load average up to {load:.0f}).
 
 {describe(first["machine"])}
 {table}
