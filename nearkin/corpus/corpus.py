@@ -11,7 +11,6 @@ import pyarrow as pa
 from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
-from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.avro import Avro
 from nearkin.corpus.formats.base import (
@@ -309,7 +308,7 @@ class FileCorpus:
             if form is TEXT or isinstance(form, Warc | TarSamples):
                 kind = "is a text" if form is TEXT else "has records"
                 raise UsageError(
-                    f"column {names[0]!r} cannot be added to {format_path(file.path)}, which "
+                    f"column {names[0]!r} cannot be added to {file.shown_path}, which "
                     f"{kind} without columns; write another format, or leave out the option"
                 )
             try:
@@ -319,7 +318,7 @@ class FileCorpus:
             for name in names:
                 if name in existing:
                     raise UsageError(
-                        f"column {name!r} cannot be added, because {format_path(file.path)} has a "
+                        f"column {name!r} cannot be added, because {file.shown_path} has a "
                         "column of this name; rename that column"
                     )
 
@@ -339,7 +338,7 @@ class FileCorpus:
         if isinstance(form, RecordFormat):
             if columns.vector and not isinstance(form, Avro):
                 raise UsageError(
-                    f"{format_path(file.path)} cannot hold vectors; they are read from parquet, "
+                    f"{file.shown_path} cannot hold vectors; they are read from parquet, "
                     "Arrow, Avro and JSON"
                 )
             return form.columns(file, columns)
@@ -352,17 +351,17 @@ class FileCorpus:
                 content = find_foreign_content(file, whole_text=form is TEXT)
             if content:
                 raise UsageError(
-                    f"cannot read {format_path(file.path)}: it holds {content}. "
+                    f"cannot read {file.shown_path}: it holds {content}. "
                     f"{READABLE}; remove the file from the inputs"
                 )
             if form is TEXT and (columns.fingerprint or columns.fields):
                 raise UsageError(
-                    f"{format_path(file.path)} is one text without columns; fingerprints and "
+                    f"{file.shown_path} is one text without columns; fingerprints and "
                     "fields are read from files with columns, such as parquet, CSV and JSON"
                 )
             if columns.vector and not isinstance(form, JsonLines):
                 raise UsageError(
-                    f"{format_path(file.path)} cannot hold vectors; they are read "
+                    f"{file.shown_path} cannot hold vectors; they are read "
                     "from parquet, Arrow and JSON"
                 )
         if isinstance(form, JsonLines):
@@ -493,17 +492,17 @@ class FileCorpus:
             self._refuse(file, rejected)
             yield FileSlice(np.empty(0, np.int64), make_empty_documents(columns), rejected, row + 1)
         except KeyError as error:
-            raise UsageError(f"{file.path} has no column {error}") from error
+            raise UsageError(f"{file.shown_path} has no column {error}") from error
         self.require_unchanged(number)
 
     def _refuse(self, file: InputFile, rejected: list[RejectedRow]) -> None:
         if rejected and self.on_error == "fail":
             first = rejected[0]
-            place = file.path
+            place = file.shown_path
             if first.line is not None:
-                place = f"{file.path}, line {first.line}"
+                place = f"{file.shown_path}, line {first.line}"
             elif first.row != WHOLE_FILE:
-                place = f"{file.path}, row {first.row} (counted from 0)"
+                place = f"{file.shown_path}, row {first.row} (counted from 0)"
             shown = f" ({first.raw[:60]!r})" if first.raw else ""
             raise RunError(f"{place}: {first.reason}{shown}. {self.row_remedy}")
 
@@ -524,12 +523,12 @@ class FileCorpus:
             status = file.status()
         except OSError as error:
             raise RunError(
-                f"cannot read {format_path(file.path)}: "
+                f"cannot read {file.shown_path}: "
                 f"{error.strerror or error}; restore it, then run again"
             ) from error
         if self.statuses.setdefault(file.path, status) != status:
             raise RunError(
-                f"{format_path(file.path)} has changed while the run was reading "
+                f"{file.shown_path} has changed while the run was reading "
                 f"it; run again with {name_flag('overwrite')}"
             )
         return status
@@ -583,10 +582,10 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
             raise UsageError(
-                f"{file.path} has no column {name!r} ({describe_columns(names)})"
+                f"{file.shown_path} has no column {name!r} ({describe_columns(names)})"
                 f"{did_you_mean(name, names) or way}"
             )
-        require_unique_column(name, names, file.path)
+        require_unique_column(name, names, file.shown_path)
 
 
 def require_unique_column(name: str, names: Sequence[str], place: str) -> None:

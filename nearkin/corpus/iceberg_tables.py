@@ -9,7 +9,12 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.table_folders import ICEBERG_METADATA, TableFolder, list_names
-from nearkin.corpus.table_versions import TableVersion, locate_file, table_library_errors
+from nearkin.corpus.table_versions import (
+    UNREADABLE_TABLE,
+    TableVersion,
+    locate_file,
+    table_library_errors,
+)
 from nearkin.errors import UsageError
 
 READER = "nk.dedup(pyiceberg.table.StaticTable.from_metadata({path!r}))"
@@ -37,6 +42,11 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
 
         try:
             iceberg = StaticTable.from_metadata(path)
+        except (ValidationError, *UNREADABLE_TABLE) as error:
+            reason = _describe_invalid_metadata(error)
+            name = format_path(os.path.basename(path))  # noqa: PTH119
+            raise ValueError(f"its metadata {name} cannot be read: {reason}") from error
+        try:
             snapshot = iceberg.current_snapshot()
             _require_local(table, iceberg)
             files = {} if snapshot is None else _list_data_files(table, iceberg, path)
@@ -46,6 +56,18 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
         _require_same_columns(table, iceberg, file, path)
     number = None if snapshot is None else int(snapshot.snapshot_id)
     return TableVersion(table, number, tuple(sorted(files)), is_newest=metadata is None)
+
+
+def _describe_invalid_metadata(error: Exception) -> str:
+    """Returns why metadata cannot be read: if fields are not valid, the first one and its fault."""
+    from pydantic import ValidationError
+
+    if not isinstance(error.__cause__, ValidationError):
+        return str(error)
+    first = error.__cause__.errors(include_url=False, include_context=False, include_input=False)[0]
+    # The place of a field begins with the version of the format.
+    field = ".".join(map(str, first["loc"][1:]))
+    return f"{field}: {first['msg']}" if field else first["msg"]
 
 
 def _find_newest_metadata(table: TableFolder) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.file_names import format_path
 from nearkin.corpus.remote import (
     RemoteStream,
     open_filesystem,
@@ -48,6 +49,13 @@ class InputFile:
     def remote(self) -> bool:
         """True if the path is a URL."""
         return "://" in self.path
+
+    @property
+    def shown_path(self) -> str:
+        """The path for messages. Of a Lance table, it is the folder and not the manifest."""
+        folder, _, name = self.path.rpartition("/_versions/")
+        is_manifest = bool(folder) and name.endswith(".manifest")
+        return format_path(folder if is_manifest else self.path)
 
     @property
     def compression(self) -> str | None:

@@ -116,7 +116,7 @@ def _describe_input(corpus: FileCorpus, number: int, part: HashedPart) -> InputR
             digest = _hash_content(file)
     except OSError as error:
         raise RunError(
-            f"cannot read {format_path(file.path)}: {error.strerror or error}; "
+            f"cannot read {file.shown_path}: {error.strerror or error}; "
             "correct the problem, or leave the file out"
         ) from error
     corpus.require_unchanged(number)

@@ -150,7 +150,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             manifest["stages"],
             report_data,
             corpus,
-            against=record_references(job, manifest.get("against", [])),
+            against=record_references(job, references, manifest.get("against", [])),
             decisions=record_decisions(job, decisions),
             blocklist=record_blocklist(job, blocklist),
         )
@@ -292,18 +292,23 @@ def record_blocklist(
     return record
 
 
-def record_references(job: Job, files: Sequence[Sequence[InputRecord]]) -> ReferenceRecord | None:
+def record_references(
+    job: Job, references: OpenedReferences | None, files: Sequence[Sequence[InputRecord]]
+) -> ReferenceRecord | None:
     """Returns the reference of a job as run.json describes it, or None if it has none.
 
     Args:
         job: The job.
+        references: The opened references of the job, or None if it names none.
         files: The files of each reference, as `OpenedReferences.describe` lists them.
     """
-    if not job.against:
+    if references is None:
         return None
     record = ReferenceRecord(
         paths=[hide_password(path) for path in job.against], only=job.only_against, files=files
     )
+    if references.tables:
+        record["tables"] = references.tables
     if find_store_urls(job.against):
         record["scope"] = job.scope or DEFAULT_SCOPE
     return record

@@ -289,8 +289,8 @@ class _FileJoin:
         for file_slice in form.read(file, self.columns, 0, whole=True):
             if file_slice.rejected:
                 raise RunError(
-                    f"cannot read {file.path} again: {file_slice.rejected[0].reason}; run again "
-                    f"with {name_flag('overwrite')}"
+                    f"cannot read {file.shown_path} again: {file_slice.rejected[0].reason}; run "
+                    f"again with {name_flag('overwrite')}"
                 )
             yield file_slice.complete_rows
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
-from nearkin.corpus.file_names import format_path, hide_password
+from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.corpus.inputs import Selection
+from nearkin.corpus.table_versions import TableRecord
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.options import ClusterMethod, RunOptions
@@ -76,6 +77,11 @@ class OpenedReferences:
     texts: tuple[FileCorpus, ...]
     indexes: "tuple[IndexReference, ...]" = ()
 
+    @property
+    def tables(self) -> list[TableRecord]:
+        """The versions of the tables among the references, for run.json."""
+        return [table for files in self.files for table in files.tables]
+
     def identify_indexes(self) -> dict[str, object]:
         """Returns what identifies the indexes of a run that is resumed. An index may change."""
         if not self.indexes:
@@ -124,7 +130,7 @@ class OpenedReferences:
             for file in texts.files:
                 if identify_file(file.path) in inputs:
                     raise UsageError(
-                        f"{format_path(file.path)} is both an input and a part of the reference, "
+                        f"{file.shown_path} is both an input and a part of the reference, "
                         f"so that each of its documents would be removed; leave it out of the "
                         f"inputs or of {name_setting('against')}"
                     )

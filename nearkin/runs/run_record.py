@@ -77,6 +77,8 @@ class ReferenceRecord(TypedDict):
     """True if the documents of the inputs were not compared with each other."""
     files: Sequence[Sequence[InputRecord]]
     """The files of each reference. Of a run whose signatures were used, its record and clusters."""
+    tables: NotRequired[Sequence[TableRecord]]
+    """The versions of the tables that these files belong to, if there are any."""
     scope: NotRequired[str]
     """The scope that was searched, if the reference has an index."""
 

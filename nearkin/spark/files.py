@@ -161,7 +161,7 @@ def dedup_files(
             corpus,
             engine="spark",
             master=output.spark.sparkContext.master,
-            against=record_references(job, described),
+            against=record_references(job, references, described),
             decisions=record_decisions(job, decisions),
             blocklist=record_blocklist(job, blocklist),
         )

@@ -1,5 +1,6 @@
 """Tests of Iceberg tables among the inputs."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,19 @@ def test_damaged_table_is_a_usage_error(catalog: Any) -> None:
                 with pytest.raises(UsageError, match="cannot read the Iceberg table"):
                     find_inputs([str(folder_of(table))])
                 path.write_bytes(content)
+
+
+def test_message_names_the_invalid_field_of_metadata(catalog: Any) -> None:
+    table = create(catalog, "t")
+    metadata = Path(metadata_of(table))
+    content = json.loads(metadata.read_text())
+    snapshot = {**content["snapshots"][0], "timestamp-ms": "soon"}
+    for change, reason in (
+        ({"last-updated-ms": "soon"}, "last-updated-ms: Input should be a valid integer"),
+        ({"snapshots": [snapshot]}, "snapshots.0.timestamp-ms: Input should be"),
+        ({"format-version": 9}, "Input tag '9' found using"),
+    ):
+        metadata.write_text(json.dumps({**content, **change}))
+        with pytest.raises(UsageError) as caught:
+            find_inputs([str(folder_of(table))])
+        assert f"its metadata {metadata.name} cannot be read: {reason}" in str(caught.value)

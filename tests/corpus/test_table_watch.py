@@ -13,7 +13,7 @@ from nearkin.corpus.table_folders import TableFolder, TableFormat
 from nearkin.corpus.table_versions import table_library_errors
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.progress import Silent
-from tests.corpus.samples import run_dedup_on, words_of
+from tests.corpus.samples import lines_of, run_dedup_on, words_of
 
 ROWS = pa.table({"text": [words_of(1), words_of(2)]})
 
@@ -82,10 +82,16 @@ def test_run_records_the_version(form: str, tmp_path: Path) -> None:
     TABLES[form](tmp_path / "t")
     (version,) = find_inputs([str(tmp_path / "t")]).tables
     record = run_dedup_on([str(tmp_path / "t")], tmp_path / "out")
-    assert record["tables"] == [
-        {"path": str(tmp_path / "t"), "format": form, "version": version.number}
-    ]
+    expected = [{"path": str(tmp_path / "t"), "format": form, "version": version.number}]
+    assert record["tables"] == expected
     assert isinstance(version.number, int)
+    (tmp_path / "new.jsonl").write_text(lines_of(1, 3))
+    record = run_dedup_on(
+        [str(tmp_path / "new.jsonl")], tmp_path / "new", against=(str(tmp_path / "t"),)
+    )
+    assert "tables" not in record
+    assert record["against"]["tables"] == expected
+    assert record["counts"]["removed_reference"] == 1
 
 
 class _Appending(Silent):

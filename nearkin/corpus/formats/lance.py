@@ -36,6 +36,8 @@ BUFFER_BYTES = 32 << 20
 
 SAMPLE_ROWS = 8
 """The number of rows of a fragment whose size is measured before it is read."""
+SMALL_BATCHES = 16
+"""The number of batches below a quarter of BATCH_BYTES after which batches get more rows."""
 
 
 class Lance(ColumnarFormat):
@@ -116,12 +118,20 @@ def _read_schema(dataset: Any) -> pa.Schema:
     """Returns the schema of the rows as they are read, in which blobs are bytes.
 
     Raises:
-        UsageError: If a nested column has blobs.
+        UsageError: If a nested column has blobs, or the name of a column has a backtick.
     """
     from lance.blob import BlobType
 
     schema = dataset.schema
     for field in schema:
+        if "`" in field.name:
+            quoted = "`" + field.name.replace("`", "``") + "`"
+            change = {"path": quoted, "name": "NAME"}
+            raise UsageError(
+                f"cannot read the Lance table {format_path(dataset.uri)}: its library does not "
+                f"read tables with a backtick in the name of a column ({field.name!r}); rename "
+                f"the column with lance.dataset(PATH).alter_columns({change})"
+            )
         if _contains_blobs(field.type) and not isinstance(field.type, BlobType):
             raise UsageError(
                 f"cannot read the Lance table {format_path(dataset.uri)}: the nested column "
@@ -155,6 +165,9 @@ def _encode_blobs(values: pa.Array, field: pa.Field) -> pa.Array:
 def _read_fragment(fragment: Any, names: list[str] | None) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a fragment that were not deleted.
 
+    Lance decodes the rows of a batch at once, even with a bound of its bytes. So the number of rows
+    of a batch follows the size of the previous ones.
+
     Args:
         fragment: The fragment.
         names: The columns to read, or None for all.
@@ -163,29 +176,73 @@ def _read_fragment(fragment: Any, names: list[str] | None) -> Iterator[pa.Record
         ValueError: If a part is damaged.
     """
     with _lance_errors():
-        # Lance decodes the rows of a batch at once, even with a bound of its bytes.
-        yield from fragment.scanner(
-            columns=names,
-            batch_size=_choose_batch_rows(fragment, names),
-            batch_readahead=2,
-            io_buffer_size=BUFFER_BYTES,
-            blob_handling="all_binary",
-        ).to_batches()
+        rows = fragment.count_rows()
+        batch_rows = _choose_batch_rows(fragment, names, rows)
+        first = 0
+        while first < rows:
+            small_batches = 0
+            for batch in _scan(fragment, names, first, batch_rows):
+                yield batch
+                first += len(batch)
+                small_batches = small_batches + 1 if batch.nbytes < BATCH_BYTES // 4 else 0
+                if batch.nbytes > 2 * BATCH_BYTES and batch_rows > 1:
+                    batch_rows = max(batch_rows * BATCH_BYTES // batch.nbytes, 1)
+                    break
+                if small_batches == SMALL_BATCHES and batch_rows < BATCH_ROWS:
+                    batch_rows = min(2 * batch_rows, BATCH_ROWS)
+                    break
+            else:
+                if first < rows:
+                    raise ValueError(f"{first:,} of {rows:,} rows of a fragment are found")
 
 
-def _choose_batch_rows(fragment: Any, names: list[str] | None) -> int:
-    """Returns the number of rows whose estimated size is that of a batch.
+def _scan(
+    fragment: Any,
+    names: list[str] | None,
+    first: int,
+    batch_rows: int,
+    limit: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a fragment from one row on, in batches of at most so many rows.
 
-    The estimate is the mean of the first rows or, for complete rows, that of the stored bytes if
-    it is larger.
+    Args:
+        fragment: The fragment.
+        names: The columns to read, or None for all.
+        first: The first row, without those that were deleted.
+        batch_rows: The largest number of rows of a batch.
+        limit: The largest number of rows, or None for all.
     """
-    first_rows = fragment.scanner(
-        columns=names, limit=SAMPLE_ROWS, batch_size=SAMPLE_ROWS, blob_handling="all_binary"
-    ).to_table()
-    row_bytes = first_rows.nbytes // max(len(first_rows), 1)
-    if names is None:
-        stored_bytes = sum(file.file_size_bytes or 0 for file in fragment.data_files())
-        row_bytes = max(row_bytes, stored_bytes // max(fragment.physical_rows, 1))
+    scanner = fragment.scanner(
+        columns=names,
+        offset=first,
+        limit=limit,
+        batch_size=batch_rows,
+        batch_readahead=2,
+        io_buffer_size=BUFFER_BYTES,
+        blob_handling="all_binary",
+    )
+    yield from scanner.to_batches()
+
+
+def _choose_batch_rows(fragment: Any, names: list[str] | None, rows: int) -> int:
+    """Returns the number of rows of the first batch, whose estimated size is that of a batch.
+
+    The estimate is the mean of single rows from all parts of the fragment, which are read one by
+    one, or that of the stored bytes if it is larger. Other columns count among the stored bytes.
+
+    Args:
+        fragment: The fragment.
+        names: The columns to read, or None for all.
+        rows: The number of rows that were not deleted.
+    """
+    sample = np.unique(np.linspace(0, rows - 1, SAMPLE_ROWS).astype(int)).tolist() if rows else []
+    sampled_bytes = sum(
+        batch.nbytes for row in sample for batch in _scan(fragment, names, row, 1, limit=1)
+    )
+    stored_bytes = sum(file.file_size_bytes or 0 for file in fragment.data_files())
+    row_bytes = max(
+        sampled_bytes // max(len(sample), 1), stored_bytes // max(fragment.physical_rows, 1)
+    )
     return min(max(BATCH_BYTES // max(row_bytes, 1), 1), BATCH_ROWS)
 
 

@@ -1,5 +1,6 @@
 """Lance tables."""
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.formats import lance as lance_format
+from nearkin.errors import UsageError
 from tests.cli.conftest import run
 from tests.corpus.formats.kept_copies import (
     deduplicate,
@@ -114,8 +116,46 @@ def test_batches_of_large_rows_have_few_rows(
     (file,) = FileCorpus.open([str(tmp_path / "a.lance")]).files
     slices = lance_format.Lance().read(file, Columns(), 0, whole=True)
     assert [len(part.documents) for part in slices] == [7] * 9 + [1]
-    slices = lance_format.Lance().read(file, Columns(), 0, whole=False)
-    assert [len(part.documents) for part in slices] == [64]
+
+
+@pytest.mark.parametrize("storage", ["2.0", "2.2"])
+@pytest.mark.parametrize("small", [9, 600])
+def test_batches_follow_the_size_of_rows(
+    storage: str, small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of one letter take no space in the file, so only reading shows their size."""
+    monkeypatch.setattr(lance_format, "BATCH_BYTES", 1 << 16)
+    texts = ["a"] * small + ["b" * (1 << 15)] * 60 + ["c"] * 900
+    lance.write_dataset(
+        pa.table({"text": texts}), tmp_path / "a.lance", data_storage_version=storage
+    )
+    (file,) = FileCorpus.open([str(tmp_path / "a.lance")]).files
+    slices = list(lance_format.Lance().read(file, Columns(), 0, whole=False))
+    assert [text for part in slices for text in part.documents["text"].to_pylist()] == texts
+    sizes = [part.documents["text"].nbytes for part in slices]
+    # of the batch at which the size of rows changes, and of those after it
+    too_large = [size for size in sizes if size > 1 << 18]
+    assert len(too_large) <= 1
+    assert len(slices) < 150
+
+
+def test_table_with_a_backtick_in_the_name_of_a_column_is_refused(tmp_path: Path) -> None:
+    """Lance writes such a table, but does not read it, even without that column."""
+    lance.write_dataset(pa.table({"a`b": ["x", "y"], "text": TEXTS[:2]}), tmp_path / "a.lance")
+    with pytest.raises(UsageError, match=r"a\.lance: .* backtick .*alter_columns") as caught:
+        FileCorpus.open([str(tmp_path / "a.lance")]).check(Columns())
+    change = ast.literal_eval(str(caught.value).partition("alter_columns(")[2].rstrip(")"))
+    lance.dataset(tmp_path / "a.lance").alter_columns(change)
+    assert read_texts(tmp_path / "a.lance", Columns(id="NAME")) == TEXTS[:2]
+
+
+def test_messages_name_the_table_and_not_its_manifest(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"text": TEXTS[:2]}), tmp_path / "a.lance")
+    corpus = FileCorpus.open([str(tmp_path / "a.lance")])
+    with pytest.raises(UsageError, match=r"a\.lance has no column 'body'"):
+        corpus.check(Columns(text="body"))
+    with pytest.raises(UsageError, match=r"because .*a\.lance has a column"):
+        corpus.require_new_columns(["text"], Columns())
 
 
 def test_library_writes_no_warnings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,7 @@ def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
     [
         ["--annotate", "--block-by", "block", "--blocklist", "blocked.list", "--related", "0.3"],
         pytest.param(["--annotate", "--block-by", "block"], marks=pytest.mark.full),
-        pytest.param(["--only-against"], marks=pytest.mark.full),
+        pytest.param(["--only-against", "--against", "table.lance"], marks=pytest.mark.full),
         pytest.param(
             ["--only-against", "--threshold", "0.9", "--related", "0.2"], marks=pytest.mark.full
         ),
@@ -120,6 +120,9 @@ def test_files_are_those_of_the_local_engine(
     blocklist = nk.Blocklist()
     blocklist.add(tables[0]["text"].to_pylist()[1:4], ["req-1", "req-2", "req-3"])
     blocklist.save("blocked.list")
+    if "table.lance" in options:
+        lance = pytest.importorskip("lance")
+        lance.write_dataset(tables[1].slice(10, 5), "table.lance")
     finished = ["dedup", str(tmp_path / "renamed.parquet"), "--id", "key", "--text", "body"]
     assert run([*finished, "--block-by", "block", "-o", str(tmp_path / "finished")]) == 0
     command = ["dedup", str(tmp_path / "new"), "--id", "id", "--threshold", "0.6", *options]
@@ -138,6 +141,7 @@ def test_files_are_those_of_the_local_engine(
         assert len({row["id_a"] for row in in_reference}) > 2
     local = json.loads((tmp_path / "local" / "run.json").read_bytes())
     assert facts["against"] == local["against"]
+    assert ("tables" in facts["against"]) == ("table.lance" in options)
     assert facts["counts"]["removed_reference"] > 0
     if "--blocklist" in options:
         assert facts["counts"]["removed_blocked"] > 0
