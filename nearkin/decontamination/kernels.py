@@ -335,15 +335,17 @@ def find_passages(
     counts: np.ndarray,
     longest: np.ndarray,
     reached: np.ndarray,
+    longest_reached: np.ndarray,
     out: np.ndarray,
 ) -> np.int64:
     """Writes the passages of at least `width` tokens that documents and texts of suites share.
 
-    After the first `most` passages of a document and a text, one counts if it is longer than all
-    before, or if at least half of it is after the ends of those before. After `most_further` such
-    passages of a document, these are the passages of all texts. So each part of a document that it
-    shares is in a passage, and the passages are fewer than 64 for each text and 2 / `width` for
-    each token, apart from the longer ones.
+    After the first `most` passages of a document and a text, one counts if it is longer than those
+    that it overlaps, directly or through others; if it is as long as the longest of them, and at
+    least half of it is after the last one of that length; or if at least half of it is after the
+    ends of all before. So a copy of a text counts, unless half of it is in another copy. After
+    `most_further` such passages of a document, those before are the passages of all texts, and only
+    longer ones count besides.
 
     Args:
         tokens: Token hashes, uint64.
@@ -360,6 +362,7 @@ def find_passages(
         counts: Buffer, int64 (texts,).
         longest: Buffer, int64 (texts,).
         reached: Buffer, int64 (texts,).
+        longest_reached: Buffer, int64 (texts,).
         out: Array for the position of the document, the number of the text, the first token in the
             document and in the text, and the number of tokens, int64 (m, 5).
 
@@ -371,7 +374,7 @@ def find_passages(
     texts = borrow(texts)
     seen_by = borrow(seen_by)
     counts, longest = borrow(counts), borrow(longest)
-    reached = borrow(reached)
+    reached, longest_reached = borrow(reached), borrow(longest_reached)
     shift = shift_of(texts.bits)
     found = I64(0)
     for d in range(offsets.shape[0] - 1):
@@ -417,16 +420,26 @@ def find_passages(
                     counts[text] = I64(0)
                     longest[text] = I64(0)
                     reached[text] = I64(0)
+                    longest_reached[text] = I64(0)
                 passage_end = I64(i - before) + length
-                if counts[text] >= I64(most) and length <= longest[text]:
+                has_many = further >= I64(most_further)
+                if not has_many and passage_end - length >= reached[text]:
+                    # It overlaps no passage before.
+                    longest[text] = I64(0)
+                if counts[text] >= I64(most):
                     end_before = reached[text]
-                    if further >= I64(most_further):
+                    if has_many:
                         end_before = reached_by_any
-                    if I64(2) * (passage_end - end_before) < length:
+                    elif length == longest[text]:
+                        end_before = longest_reached[text]
+                    is_longer = length > longest[text]
+                    if not is_longer and I64(2) * (passage_end - end_before) < length:
                         continue
                     further += I64(1)
                 counts[text] += I64(1)
-                longest[text] = max(longest[text], length)
+                if length >= longest[text]:
+                    longest[text] = length
+                    longest_reached[text] = passage_end
                 reached[text] = max(reached[text], passage_end)
                 reached_by_any = max(reached_by_any, passage_end)
                 if found < out.shape[0]:

@@ -92,6 +92,7 @@ class Matcher:
         self._counts = np.empty(index.texts, np.int64)
         self._longest = np.empty(index.texts, np.int64)
         self._reached = np.empty(index.texts, np.int64)
+        self._longest_reached = np.empty(index.texts, np.int64)
 
     def find(self, piece: TokenPiece) -> list[Hit]:
         """Returns the fields that documents hold, ordered by document, item and field.
@@ -182,6 +183,7 @@ class Matcher:
                     self._counts,
                     self._longest,
                     self._reached,
+                    self._longest_reached,
                     out,
                 )
             )

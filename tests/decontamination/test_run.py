@@ -369,6 +369,17 @@ def test_all_copies_of_an_item_are_cut() -> None:
     assert len(again.hits) == 0
 
 
+def test_copies_of_items_that_repeat_their_first_words_are_cut() -> None:
+    """The repeated words before a copy are shorter passages, which overlap most of the copy."""
+    item = "tick " * 16 + "then the clock stops at noon sharp"
+    copies = [f"tick tick tick {item} other{number}" for number in range(40)]
+    found = nearkin.decontaminate(
+        [" ".join(copies), "b"], {"s": [{"question": item}]}, action="cut"
+    )
+    (left, _) = found.kept_documents["text"].to_pylist()
+    assert left.split() == [f"other{number}" for number in range(40)]
+
+
 def test_several_suites_are_told_apart() -> None:
     other = "Which ship carried the first passengers over the frozen bay that winter, and why?"
     found = nearkin.decontaminate(
