@@ -342,14 +342,19 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         return column
     if not _is_column(values):
         raise UsageError(f"{type_name(values)} is not a column of texts; give {COLUMNS}")
-    if _is_matrix(values):
-        return pa.chunked_array(
-            [pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])]
-        )
+    if _is_matrix(values) and not values.shape[1]:
+        raise UsageError("the rows of the matrix have no columns; give one column or more")
     if isinstance(values, list | tuple):
         _require_shallow(values)
     try:
-        array = pa.array(values, from_pandas=True)
+        if isinstance(values, np.ndarray):
+            # Arrow has no other byte order than that of the machine.
+            values = values.astype(values.dtype.newbyteorder("="), copy=False)
+        if _is_matrix(values):
+            flat = pa.array(values.reshape(-1))
+            array = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+        else:
+            array = pa.array(values, from_pandas=True)
     except UnicodeEncodeError as error:
         raise _invalid_text(error) from error
     except (pa.ArrowException, TypeError, OverflowError) as error:

@@ -351,3 +351,13 @@ def test_an_iterable_dataset_is_read_in_batches_of_arrow() -> None:
     assert to_table(streamed.filter(lambda _: False)).num_rows == 0
     stored = rows.data.table["text"].chunk(0).buffers()[2]
     assert to_table(rows)["text"].chunk(0).buffers()[2].address == stored.address
+
+
+def test_matrices_of_another_byte_order_are_those_of_this_machine() -> None:
+    matrix = np.arange(6.0).reshape(2, 3)
+    assert to_table(matrix.astype(">f4")) == to_table(matrix.astype("<f4"))
+
+
+def test_matrices_without_columns_are_refused() -> None:
+    with pytest.raises(UsageError, match="the matrix have no columns"):
+        to_table(np.zeros((3, 0)))
