@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from nearkin.argument_types import check_arguments
 from nearkin.cluster.kernels import flatten, unite
-from nearkin.corpus.arrow_conversion import to_chunked, to_documents
+from nearkin.corpus.arrow_conversion import to_chunked, to_documents, type_name
+from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.corpus.table_folders import TableFolder, TableFormat
 from nearkin.corpus.table_versions import table_library_errors
 from nearkin.errors import MissingExtraError, UsageError
@@ -31,7 +32,7 @@ from nearkin.packed_pairs import (
     sorted_unique,
     unpack_pairs,
 )
-from nearkin.runtime.arrow_types import is_list
+from nearkin.runtime.arrow_types import is_encoded, is_list, replace_views_in_type
 from nearkin.sketch.kernels import compressed_minhash
 from nearkin.sketch.minhash import splitmix64
 
@@ -256,6 +257,11 @@ def read_signatures(dataset: Any, index: str | None = None) -> pa.Table:
             import lance
 
             dataset = lance.dataset(str(dataset))
+    if not hasattr(dataset, "describe_indices"):
+        raise UsageError(
+            f"{type_name(dataset)} is not a Lance table; give a lance.LanceDataset, or the path of "
+            "a local folder"
+        )
     table = TableFolder(str(dataset.uri), TableFormat.LANCE)
     with table_library_errors(table):
         return _read_index(dataset, table, index)
@@ -388,10 +394,14 @@ def _replace_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns a column of texts or of lists, in which nulls are empty. Rows keep their numbers."""
     if pa.types.is_null(column.type):
         column = column.cast(pa.large_string())
+    if is_encoded(column.type) and column.num_chunks:
+        column = pa.chunked_array([remove_encoding(chunk) for chunk in column.chunks])
     if not column.null_count:
         return column
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    # Arrow has no function that replaces nulls in arrays of these types.
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.large_list(column.type.value_field))
+    column = column.cast(replace_views_in_type(column.type))
     empty = pa.scalar([] if is_list(column.type) else "", column.type)
     return pc.coalesce(column, empty)
 
@@ -446,12 +456,13 @@ def _hash_shingles(token_lists: pa.Array, shingle_size: int) -> tuple[np.ndarray
     sizes = pc.binary_length(tokens).to_numpy().astype(np.int64)
     token_ends = np.cumsum(sizes + 1) - 1
     token_starts = token_ends - sizes
-    shingle_counts = np.maximum(counts - shingle_size + 1, 1)
+    window = np.minimum(counts, min(shingle_size, len(tokens)))
+    shingle_counts = counts - window + 1
     offsets = np.concatenate([[0], np.cumsum(shingle_counts)])
     first_tokens = np.cumsum(counts) - counts
     document = np.repeat(np.arange(len(counts)), shingle_counts)
     starts = first_tokens[document] + np.arange(len(document)) - offsets[document]
-    ends = starts + np.minimum(counts, shingle_size)[document] - 1
+    ends = starts + window[document] - 1
     data = np.frombuffer(content or b"\0", np.uint8).copy()
     return _hash_slices(data, token_starts[starts], token_ends[ends]), offsets
 
@@ -471,7 +482,8 @@ def _to_slots(signatures: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     column = to_chunked(signatures)
     kind = column.type
-    if not (pa.types.is_fixed_size_list(kind) and pa.types.is_uint16(kind.value_type)):
+    is_signature = pa.types.is_fixed_size_list(kind) and pa.types.is_uint16(kind.value_type)
+    if not is_signature or kind.list_size == 0:
         raise UsageError(
             f"values of type {kind} are not signatures of Lance, which are "
             "fixed_size_list<uint16>; make them with nearkin.lance.minhash"

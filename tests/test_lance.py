@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import xxhash
 
@@ -76,6 +77,24 @@ def test_signatures_and_band_keys_are_those_of_the_specification(documents: list
 @pytest.mark.parametrize("empty", [["", "  \n", None], [[], [], None], [None]])
 def test_documents_without_tokens_have_no_signature(empty: list[Any]) -> None:
     assert nk.lance.minhash(empty).to_pylist() == [None] * len(empty)
+
+
+TOKEN_LISTS = [["a", "b"], None, ["a", "c"]]
+COLUMNS = [
+    pa.array(["A b", None, "A c"], pa.string_view()),
+    pa.array(["A b", None, "A c"], pa.binary_view()),
+    pa.array(["A b", None, "A c"]).dictionary_encode(),
+    pc.run_end_encode(pa.array(["A b", None, "A c"])),
+    pa.array(TOKEN_LISTS, pa.list_(pa.string(), 2)),
+    pa.array(TOKEN_LISTS, pa.large_list(pa.string_view())),
+    pa.array(TOKEN_LISTS, pa.list_view(pa.string())),
+]
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: str(column.type))
+def test_columns_of_each_type_can_contain_nulls(column: pa.Array) -> None:
+    signatures = nk.lance.minhash(column, num_hashes=4, shingle_size=2**64)
+    assert signatures.to_pylist() == [oracle(["a", "b"], 4, 2), None, oracle(["a", "c"], 4, 2)]
 
 
 def test_signatures_are_those_of_the_oracle() -> None:
@@ -172,6 +191,12 @@ def test_many_copies_take_no_more_pairs_than_rows() -> None:
     assert nk.lance.cluster_ids(signatures).to_pylist() == [0] * 3000 + [None, 3001]
 
 
+def test_matrices_of_another_byte_order_are_signatures() -> None:
+    matrix = np.arange(32).reshape(2, 16)
+    keys = nk.lance.band_keys(matrix.astype(">u2"))
+    assert keys == nk.lance.band_keys(matrix.astype("<u2"))
+
+
 def test_no_signatures_have_no_pairs() -> None:
     empty = nk.lance.minhash([])
     assert len(empty) == 0
@@ -187,6 +212,12 @@ def test_no_signatures_have_no_pairs() -> None:
         (lambda: nk.lance.minhash([1]), "is int64, not text"),
         (lambda: nk.lance.minhash([None, ["a"], [None]]), "row 2"),
         (lambda: nk.lance.band_keys([[1]]), r"list<item: int64> are not signatures of Lance"),
+        (
+            lambda: nk.lance.pairs(pa.nulls(2, pa.list_(pa.uint16(), 0))),
+            r"\[0\] are not signatures",
+        ),
+        (lambda: nk.lance.pairs(np.zeros((2, 0), np.uint16)), "no columns"),
+        (lambda: nk.lance.read_signatures(None), "NoneType is not a Lance table"),
         (lambda: nk.lance.pairs(np.zeros((2, 8), np.uint16)), "num_bands=16 does not divide the 8"),
         (lambda: nk.lance.cluster_ids(np.zeros((1, 16), np.uint16), 0.0), "threshold 0.0"),
         (
