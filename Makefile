@@ -7,7 +7,7 @@ BIN := .venv/bin
 # of Python often forbid it to keep what it compiled, and then each process of the tests compiles
 # all that it imports: a `nearkin` command takes a second more.
 unexport PYTHONDONTWRITEBYTECODE
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+PIP := DIST_EXTRA_CONFIG="$(CURDIR)/scripts/uncompressed_wheels.cfg" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: demo services test test-full coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality clean
 
