@@ -227,16 +227,18 @@ def test_version_is_that_of_the_tag_or_counted_from_it(tmp_path: Path) -> None:
     git("add", ".")
     git("commit", "-m", "One")
     assert re.fullmatch(r"0\.1\.1\.dev1\+unknown\.g[0-9a-f]+", describe(source))
+    git("archive", "--output", str(tmp_path / "untagged.tar"), "HEAD")
     git("tag", "v0.2.0")
     assert describe(source) == "0.2.0"
     git("archive", "--output", str(tmp_path / "a.tar"), "v0.2.0")
     git("commit", "--allow-empty", "-m", "Two")
     assert re.fullmatch(r"0\.2\.1\.dev1\+g[0-9a-f]+", describe(source))
-    archive = tmp_path / "archive"
-    (archive / "nearkin").mkdir(parents=True)
-    with tarfile.open(tmp_path / "a.tar") as files:
-        files.extractall(archive, filter="data")
-    assert describe(archive) == "0.2.0"
+    for name, expected in (("a", "0.2.0"), ("untagged", "0.1.0+unknown")):
+        archive = tmp_path / name
+        (archive / "nearkin").mkdir(parents=True)
+        with tarfile.open(tmp_path / f"{name}.tar") as files:
+            files.extractall(archive, filter="data")
+        assert describe(archive) == expected
 
 
 def test_image_has_what_builds_the_package() -> None:
