@@ -52,12 +52,15 @@ def make_decided(seed: int, documents: int) -> tuple[pa.Table, Decisions]:
     return table, decide(same, [*different, *absent])
 
 
+# the quick form follows decisions in the test of files
 @pytest.mark.parametrize(
     ("seed", "options"),
     [
         pytest.param(1, {"cluster": "leaders"}, marks=pytest.mark.full),
         pytest.param(2, {"cluster": "components", "same": "key"}, marks=pytest.mark.full),
-        (2, {"cluster": "components", "same": "key", "blocks": True}),
+        pytest.param(
+            2, {"cluster": "components", "same": "key", "blocks": True}, marks=pytest.mark.full
+        ),
         pytest.param(3, {"url": "key", "blocks": True}, marks=pytest.mark.full),
         pytest.param(
             3, {"cluster": "leaders", "same": "key", "empty": "drop"}, marks=pytest.mark.full
@@ -129,6 +132,11 @@ def test_decided_files_are_written_as_by_the_local_engine(
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["dedup", str(tmp_path / "in"), "--id", "id", "--threshold", "0.5", "--quiet"]
     command += ["--bands", "24", "--rows", "2", "--decisions", str(file)]
+    blocklist = nk.Blocklist()
+    blocklist.add([table["text"][30].as_py()])
+    blocklist.save(tmp_path / "blocked.list")
+    command += ["--cluster", "components", "--same", "key"]
+    command += ["--blocklist", str(tmp_path / "blocked.list")]
     for engine in ("local", "spark"):
         assert run([*command, "--engine", engine, "--out", str(tmp_path / engine)]) == 0
     outputs = [
@@ -142,7 +150,16 @@ def test_decided_files_are_written_as_by_the_local_engine(
     records = [
         json.loads((tmp_path / engine / "run.json").read_text()) for engine in ("local", "spark")
     ]
-    assert records[0]["decisions"] == records[1]["decisions"]
+    for name in ("decisions", "counts"):
+        assert records[0][name] == records[1][name], name
+    steps = [record["stages"]["collapse"] for record in records]
+    for name in ("decisions", "exact", "same"):
+        assert steps[0][name] == steps[1][name], name
+    assert steps[0]["decisions"]["absent"] > 4
+    assert records[0]["counts"]["removed_blocked"] > 4
+    clusters = {row["id"]: row["cluster"] for row in outputs[0][0]}
+    for a, b in decisions.different:
+        assert {a, b} - clusters.keys() or clusters[a] != clusters[b]
 
 
 def test_options_that_exclude_decisions_are_refused(spark: SparkSession) -> None:

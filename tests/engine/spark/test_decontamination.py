@@ -66,10 +66,16 @@ def to_rows(table: Any) -> list[dict[str, Any]]:
     return pa.Table.to_pylist(table.toArrow())
 
 
-@pytest.mark.parametrize("action", ["annotate", "cut", "drop"])
-def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str, full: bool) -> None:
-    if action == "drop" and not full:
-        pytest.skip("the test of files drops documents too")
+# the quick form cuts documents in the test of files
+@pytest.mark.parametrize(
+    "action",
+    [
+        "annotate",
+        pytest.param("cut", marks=pytest.mark.full),
+        pytest.param("drop", marks=pytest.mark.full),
+    ],
+)
+def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str) -> None:
     ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: str(row["name"])))
     local = nk.decontaminate(ordered, SUITES, id="name", text="body", action=action)
     assert len(local) == 4
@@ -205,15 +211,22 @@ def read_output(out: Path) -> dict[str, Any]:
     return {**tables, **copies, "b": rows, "counts": facts["counts"], "r": rejected, "page": page}
 
 
-@pytest.mark.parametrize("action", ["annotate", "cut", "drop"])
+@pytest.mark.parametrize(
+    ("action", "keyed"),
+    [
+        ("cut", True),
+        pytest.param("annotate", False, marks=pytest.mark.full),
+        pytest.param("cut", False, marks=pytest.mark.full),
+        pytest.param("drop", True, marks=pytest.mark.full),
+    ],
+)
 def test_output_of_files_is_that_of_the_local_engine(
-    spark: SparkSession, tmp_path: Path, action: str
+    spark: SparkSession, tmp_path: Path, action: str, keyed: bool
 ) -> None:
-    """The suites of which documents are dropped are keyed."""
     write_inputs(tmp_path / "docs")
     suites = tmp_path / "suites"
     options: tuple[object, ...] = ("--text", "body", "--action", action, "--against", suites)
-    if action == "drop":
+    if keyed:
         options = (*options[:-1], suites / "keyed.arrow", "--key-file", write_keyed_suites(suites))
     for engine in ("local", "spark"):
         out = tmp_path / engine
@@ -221,7 +234,7 @@ def test_output_of_files_is_that_of_the_local_engine(
             run("decontaminate", tmp_path / "docs", *options, "--engine", engine, "--out", out) == 0
         )
     local = read_output(tmp_path / "local")
-    assert len(local["documents"]) == (3 if action == "drop" else 4)
+    assert len(local["documents"]) == (3 if keyed else 4)
     distributed = read_output(tmp_path / "spark")
     for name, value in local.items():
         assert distributed[name] == value, name

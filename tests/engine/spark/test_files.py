@@ -288,6 +288,10 @@ def test_empty_frame_gives_empty_results(
 ) -> None:
     with nks.dedup(frame.limit(0), id="id", **options) as result:
         assert result.clusters.count() == result.pairs.count() == result.statistics["read"] == 0
+        with pytest.raises(UsageError, match="nothing was cut; deduplicate again with passages=50"):
+            _ = result.cuts
+        with pytest.raises(UsageError, match="repeated lines were not searched for"):
+            _ = result.repeated_lines
 
 
 @dataclass(frozen=True)
