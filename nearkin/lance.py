@@ -522,4 +522,4 @@ def _rows_of_band(slots: np.ndarray, num_bands: int) -> int:
 
 def _require_in_range(name: str, value: int, largest: int) -> None:
     if not 1 <= value <= largest:
-        raise UsageError(f"{name}={value} is outside 1 to {largest}")
+        raise UsageError(f"{name} must be from 1 to {largest}, not {value}")

@@ -207,7 +207,7 @@ def test_no_signatures_have_no_pairs() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nk.lance.minhash(["a"], num_hashes=0), "num_hashes=0 is outside 1 to 4096"),
+        (lambda: nk.lance.minhash(["a"], num_hashes=0), "num_hashes must be from 1 to 4096, not 0"),
         (lambda: nk.lance.minhash([["a"]], shingle_size=0), "shingle_size=0 is less than 1"),
         (lambda: nk.lance.minhash([1]), "is int64, not text"),
         (lambda: nk.lance.minhash([None, ["a"], [None]]), "row 2"),
