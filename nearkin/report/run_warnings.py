@@ -378,6 +378,6 @@ def _describe_empty_files(files: Sequence[InputFile]) -> list[str]:
         return [f"{name} has no rows, so that it contributes no document"]
     others = len(files) - 1
     return [
-        f"{name} and {others:,} other {'file has' if others == 1 else 'files have'} no rows, so "
+        f"{name} and {others:,} other {'file' if others == 1 else 'files'} have no rows, so "
         "that they contribute no documents"
     ]

@@ -140,7 +140,7 @@ def test_batches_follow_the_size_of_rows(
 
 
 def test_table_with_a_backtick_in_the_name_of_a_column_is_refused(tmp_path: Path) -> None:
-    """Lance writes such a table, but does not read it, even without that column."""
+    """Lance writes such a table, but cannot read all of its columns."""
     lance.write_dataset(pa.table({"a`b": ["x", "y"], "text": TEXTS[:2]}), tmp_path / "a.lance")
     with pytest.raises(UsageError, match=r"a\.lance: .* backtick .*alter_columns") as caught:
         FileCorpus.open([str(tmp_path / "a.lance")]).check(Columns())
