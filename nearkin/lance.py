@@ -1,8 +1,8 @@
 """Signatures of the MinHash index of Lance: made, read from a table, compared, and clustered.
 
 They are defined by version 0 of the signatures in Lance's specification of the index
-(docs/src/format/index/scalar/minhash_lsh.md of lance-format/lance). They are not comparable with
-those of `nearkin.sketch`, which have other hashes and 32-bit slots.
+(the page `minhash_lsh.md` of lance-format/lance). They are not comparable with those of
+`nearkin.sketch`, which have other hashes and 32-bit slots.
 """
 
 from collections.abc import Iterator

@@ -14,6 +14,8 @@ ROOT: Any = get_command(app.app)
 MOST_MODULES = {"--help": 21, "--version": 23}
 """The number of modules of nearkin that its help page and its versions need. The versions include
 the state of the cache of compiled kernels."""
+WRITTEN_BY_BUILDS = {"nearkin._version"}
+"""Sources that were not built lack this module."""
 IMPORTED = """
 import sys
 from nearkin.cli.app import run
@@ -55,7 +57,7 @@ def test_command_has_its_name(entry: CommandEntry) -> None:
 def test_help_and_version_import_no_module_of_a_command(option: str) -> None:
     modules = modules_after(option)
     assert modules_of_commands(modules) == set()
-    assert len(modules) <= MOST_MODULES[option]
+    assert len(modules - WRITTEN_BY_BUILDS) <= MOST_MODULES[option]
 
 
 @pytest.mark.parametrize("command", ["dedup", "merge", "index info", "serve"])
