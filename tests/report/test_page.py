@@ -14,11 +14,14 @@ import pytest
 
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
 from nearkin.evaluate.intervals import Proportion
+from nearkin.passages.cutting.request import CutCounts
 from nearkin.report import charts, page
 from nearkin.report.model import (
     BorderlinePair,
     ClusterExcerpt,
     Counts,
+    LinesReport,
+    PassageReport,
     Provenance,
     QuotedBucket,
     ReasonCount,
@@ -118,6 +121,15 @@ def test_sources_come_after_clusters(data: ReportData) -> None:
     text = render_page(data)
     assert text.index('<section id="clusters"') < text.index('<section id="sources"')
     assert text.index('href="#clusters"') < text.index('href="#sources"')
+
+
+def test_navigation_lists_all_sections_in_their_order(data: ReportData) -> None:
+    lines = LinesReport("line", 2, "documents", "keep", 1, 3, None)
+    cuts = PassageReport(50, "words", "sentence", 3, CutCounts(1, 300, 1, 0, 0))
+    text = render_page(replace(data, lines=lines, passages=cuts))
+    sections = re.findall(r'<section id="([^"]+)"', text)
+    assert {"lines", "passages"} <= set(sections)
+    assert re.findall(r'<li><a href="#([^"]+)"', text) == sections
 
 
 def test_random_clusters_are_shown_besides_the_largest(data: ReportData) -> None:
