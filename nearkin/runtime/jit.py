@@ -7,6 +7,8 @@ empty folder.
 """
 
 import hashlib
+import itertools
+import os
 import platform
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +19,7 @@ import llvmlite
 import numba
 from numba import njit
 from numba.core import caching, config, event
+from numba.core.bytecode import FunctionIdentity
 from numba.core.runtime import rtsys
 
 from nearkin.runtime.cache_folder import find_cache_folder
@@ -119,6 +122,21 @@ class _CompilationEvents(event.Listener):  # type: ignore[misc]
 
 
 event.register("numba:compile", _CompilationEvents())
+
+
+def _number_functions_anew() -> None:
+    """Lets the numbers of functions that Numba compiles begin at a random one.
+
+    Numba names machine code by the name, the types and the number of a function. The closures of
+    `numpy.sort` and `numpy.argsort` differ in the number alone. If every process began at 1, two
+    processes could give it to one closure each, and a third one that loads the machine code of both
+    from the cache would run one for the other.
+    """
+    FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(7), "little"))
+
+
+_number_functions_anew()
+os.register_at_fork(after_in_child=_number_functions_anew)
 
 
 def kernel(function: Function) -> Function:

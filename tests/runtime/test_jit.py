@@ -42,6 +42,24 @@ print(loaded > 0, jit.COMPILATION.compiled, "numba.core.typing.cffi_utils" in sy
 """Code that loads all machine code in the cache. It ends with a crash if a symbol is missing."""
 
 
+NUMBERS = """
+import os
+from numba.core.bytecode import FunctionIdentity
+import nearkin.runtime.jit
+
+def number():
+    return FunctionIdentity.from_function(number).unique_id
+
+for _ in range(2):
+    if os.fork() == 0:
+        print(number(), flush=True)
+        os._exit(0)
+    os.wait()
+print(number())
+"""
+"""Code that prints the numbers of one function in a process and in two forks of it."""
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A copy of the package, as in site-packages."""
@@ -81,6 +99,12 @@ def test_changed_callee_takes_effect_in_callers(installed: Path, tmp_path: Path)
     after = python(DRAW, installed, HOME=home)
     assert after != before
     assert len(list((tmp_path / "home/.cache/nearkin").iterdir())) == 2
+
+
+def test_machine_code_of_two_processes_has_different_names(installed: Path) -> None:
+    """Equal names would let a kernel sort by the code of another one, from the cache."""
+    numbers = [line for _ in range(2) for line in python(NUMBERS, installed).split()]
+    assert len(set(numbers)) == len(numbers) == 6
 
 
 def test_read_only_installation_without_home_works(installed: Path, tmp_path: Path) -> None:
