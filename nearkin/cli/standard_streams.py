@@ -8,7 +8,7 @@ from typing import Any, TextIO, cast
 from nearkin.errors import RunError
 
 CLOSED = "it is closed; open it, or redirect it to a file"
-"""What messages say of a standard output that was closed when the process began."""
+"""The reason in messages about a standard output that was closed when the process began."""
 
 
 class StandardStream:

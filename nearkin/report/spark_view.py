@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR
 from nearkin.engine.spark.arrow_columns import to_numbers
-from nearkin.engine.spark.rereading import ExcerptRows
+from nearkin.engine.spark.rereading import TextRows, to_excerpts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sketching import FILE_SHIFT
 from nearkin.engine.spark.sources import FileSource
@@ -166,7 +166,7 @@ class SparkRunView(RunView):
             return None
         size = sample_size(total.bytes / total.documents)
         drawn = short.select("doc").orderBy(*_random_order("doc")).limit(size)
-        texts = run.document_tables.read_again(drawn, ExcerptRows(request))
+        texts = run.document_tables.read_again(drawn, TextRows(request, to_excerpts))
         clusters = run.clusters.select("doc", f.coalesce("cluster", "id").alias("cluster"))
         examined = texts.join(clusters, "doc").orderBy("doc").select("text", "cluster").collect()
         _, numbers = np.unique([row.cluster for row in examined], return_inverse=True)
@@ -215,7 +215,7 @@ class SparkRunView(RunView):
             return {}
         run = self._spark_run
         frame = run.spark.createDataFrame([(ordinal,) for ordinal in chosen], "doc long")
-        excerpts = run.document_tables.read_again(frame, ExcerptRows(run.request))
+        excerpts = run.document_tables.read_again(frame, TextRows(run.request, to_excerpts))
         return {row.doc: row.text for row in excerpts.collect()}
 
 

@@ -242,5 +242,5 @@ def _apply_action(
     # Locally, documents that hold nothing have an empty list.
     empty = f.array().cast(annotated.schema[CONTAMINATION].dataType)
     own_columns = [f.col(quote_column(name)) for name in documents.columns]
-    joined = documents.join(annotated, is_changed, "left")
-    return joined.select(*own_columns, f.coalesce(CONTAMINATION, empty).alias(CONTAMINATION))
+    contamination = f.coalesce(CONTAMINATION, empty).alias(CONTAMINATION)
+    return documents.join(annotated, is_changed, "left").select([*own_columns, contamination])

@@ -1,39 +1,13 @@
 """The texts of the documents that a deduplication over Spark keeps."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.engine.spark.rereading import TextRows, to_texts
 from nearkin.engine.spark.run import SparkRun
-from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FileSource
 from nearkin.passages.documents import BYTES
 from nearkin.spark.numbered_rows import number_rows
-
-
-@dataclass(frozen=True)
-class TextRows:
-    """The whole texts of documents: `doc` and `text`."""
-
-    request: TaskRequest
-
-    @property
-    def schema(self) -> str:
-        """The schema of the rows."""
-        return "doc long,text string"
-
-    def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
-        """Returns a function of document numbers, int64 (n,), and their content, for one task."""
-
-        def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
-            columns = [pa.array(docs), content.cast(pa.string())]
-            return pa.record_batch(columns, ["doc", "text"])
-
-        return make
 
 
 def store_kept_texts(run: SparkRun) -> DataFrame:
@@ -57,7 +31,7 @@ def store_kept_texts(run: SparkRun) -> DataFrame:
         numbers = number_rows(documents, "id", "doc", "id")
     ranks = number_rows(documents.join(kept, "doc", "left_semi"), "sort", "doc")
     ranks = ranks.withColumnRenamed("number", "rank")
-    texts = run.document_tables.read_again(kept, TextRows(run.request))
+    texts = run.document_tables.read_again(kept, TextRows(run.request, to_texts))
     rows = texts.join(numbers, "doc").join(ranks, "doc")
     columns = ["number", "doc", "id", "rank", f.octet_length("text").cast("long").alias(BYTES)]
     if run.options.source is not None:

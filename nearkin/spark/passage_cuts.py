@@ -66,7 +66,7 @@ def _plan_cuts(
     numbers = spark.createDataFrame(pa.table({"number": windows.numbers}))
     facts = texts.join(numbers, "number", "left_semi").select("number", "rank", BYTES)
     parts = [np.empty((3, 0), np.int64), *read_packed(facts.orderBy("number"))]
-    _, ranks, sizes = np.concatenate(parts, axis=1)
+    ranks, sizes = np.concatenate(parts, axis=1)[1:]
     order = np.argsort(ranks).astype(np.uint32)
     return plan_cuts(windows.files, order, request.least, sizes, request.cut, folder)
 

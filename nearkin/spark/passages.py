@@ -181,7 +181,7 @@ def _to_table(parts: list[Passages], numbers: np.ndarray) -> pa.Table:
     nothing = np.empty(0, np.int64)
     table = {name: pa.array(np.concatenate([nothing, *arrays])) for name, arrays in columns.items()}
     contents = np.concatenate([np.empty(0, np.uint64), *(part.contents for part in parts)])
-    _, positions, counts = np.unique(contents, return_inverse=True, return_counts=True)
+    positions, counts = np.unique(contents, return_inverse=True, return_counts=True)[1:]
     return pa.table({**table, "places": pa.array(counts[positions].astype(np.int64))})
 
 

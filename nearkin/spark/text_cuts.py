@@ -170,8 +170,8 @@ def replace_texts(rows: DataFrame, own_id: Column, text: str, texts: DataFrame) 
         (new_text if name == text else f.col(quote_column(name))).alias(name)
         for name in rows.columns
     ]
-    joined = rows.join(changes, own_id == f.col(changed_id), "left")
-    return joined.select(*columns, f.coalesce(CUT_SPANS, empty).alias(CUT_SPANS))
+    columns.append(f.coalesce(CUT_SPANS, empty).alias(CUT_SPANS))
+    return rows.join(changes, own_id == f.col(changed_id), "left").select(columns)
 
 
 def flatten_cuts(lists: pa.ChunkedArray) -> np.ndarray:

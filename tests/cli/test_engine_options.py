@@ -19,8 +19,9 @@ def test_libraries_are_not_hidden_from_spark(
     missing = tmp_path / "missing.jsonl"
     owner = OWNS_PROCESS.set(True)
     try:
-        for command in (("dedup",), ("decontaminate", "--against", missing)):
-            assert run(*command, missing, "--engine", engine, "--out", tmp_path / "out") == 2
+        options = ("--engine", engine, "--out", tmp_path / "out")
+        assert run("dedup", missing, *options) == 2
+        assert run("decontaminate", missing, "--against", missing, *options) == 2
     finally:
         OWNS_PROCESS.reset(owner)
     assert hidden == (["scipy", "pandas"] * 2 if engine == "local" else [])

@@ -109,10 +109,12 @@ def payload_names(request: TaskRequest) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ExcerptRows:
-    """The first characters of documents: `doc` and `text`."""
+class TextRows:
+    """The texts of documents, or their beginnings: `doc` and `text`."""
 
     request: TaskRequest
+    convert: Callable[[pa.Array], pa.Array]
+    """Returns the texts of some contents: `to_texts` or `to_excerpts`."""
 
     @property
     def schema(self) -> str:
@@ -120,10 +122,19 @@ class ExcerptRows:
 
     def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
         def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
-            texts = [excerpt(value) for value in content.to_pylist()]
-            return pa.record_batch([pa.array(docs), pa.array(texts, pa.string())], ["doc", "text"])
+            return pa.record_batch([pa.array(docs), self.convert(content)], ["doc", "text"])
 
         return make
+
+
+def to_texts(content: pa.Array) -> pa.Array:
+    """Returns the texts of documents."""
+    return content.cast(pa.string())
+
+
+def to_excerpts(content: pa.Array) -> pa.Array:
+    """Returns the first characters of texts or of fields, or the first items of lists."""
+    return pa.array([excerpt(value) for value in content.to_pylist()], pa.string())
 
 
 def excerpt(value: Any) -> str:

@@ -16,7 +16,7 @@ from nearkin.server.routes.documents import counted_response, ready_service
 
 router = APIRouter(prefix="/v1/scopes/{scope}", tags=["decisions"])
 VIA = " via "
-"""What is between the name of who decided and that of the token."""
+"""The separator of the name of the person who decided and that of the token."""
 
 
 @router.post(
@@ -67,7 +67,7 @@ def _to_decision(new: m.NewDecision, who: Principal) -> Decision:
     by = who.name
     if new.by is not None:
         # A decision that was listed before names a token already: this one takes its place.
-        person, _, _ = validate_name(new.by, "by").partition(VIA)
+        person = validate_name(new.by, "by").partition(VIA)[0]
         if person and person != who.name:
             by = f"{person}{VIA}{who.name}"
     return Decision(new.id_a, new.id_b, new.decision, by, new.at)
