@@ -20,7 +20,7 @@ DEFAULT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 TEXT_SUFFIXES = frozenset({".md", ".html", ".js", ".css", ".toml", ".yaml", ".yml", ".sh"})
 SKIPPED_FILES = frozenset({"check_text.py", "test_check_text.py"})
 """Files that quote what is looked for."""
-SKIPPED_FOLDERS = frozenset({"_build", "_generated", "__pycache__", "node_modules"})
+SKIPPED_FOLDERS = frozenset({"_build", "_generated", "__pycache__", "node_modules", "work"})
 MAX_TARGETS = 2
 """The largest number of targets of one assignment."""
 
