@@ -1,8 +1,9 @@
 """A run that finds the passages of a corpus. Its stages leave their results in a work folder.
 
-The corpus is read twice. The first reading finds which anchors occur twice, in a table of fixed
-size. The second one writes the windows with such anchors to files, which are divided by hash. So
-only counts of documents and passages grow in memory, and the result does not depend on the bound.
+The corpus is read twice. The first reading finds which anchors occur twice, in a Bloom filter of
+fixed size. The second one writes the windows with such anchors to files, which are divided by hash.
+So only counts of documents and passages grow in memory, and the result does not depend on the
+bound.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +39,7 @@ from nearkin.setting_names import name_setting
 from nearkin.shingle.shingler import Shingler, require_located_tokens
 from nearkin.spec import Spec
 from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS, TOKEN_NAMES
-from nearkin.winnowing.fingerprints import AnchorTable, Buffers, collect_anchors
+from nearkin.winnowing.fingerprints import AnchorFilter, Buffers, collect_anchors
 from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
 Result = TypeVar("Result")
@@ -346,8 +347,8 @@ class PassageRun(DocumentRun):
                     record.update(stage())
 
     def _collect_fingerprints(self) -> dict[str, object]:
-        """Reads the corpus, and writes the table of the anchors that occur twice."""
-        table = AnchorTable.for_corpus(self._text_bytes(), self.options.memory)
+        """Reads the corpus, and writes the filter of the anchors that occur twice."""
+        anchors_seen = AnchorFilter.for_corpus(self._text_bytes(), self.options.memory)
         least = self.options.least
 
         def collect(piece: TokenPiece, buffers: Buffers) -> np.ndarray:
@@ -355,15 +356,15 @@ class PassageRun(DocumentRun):
 
         def add(anchors: Iterable[np.ndarray]) -> None:
             for hashes in anchors:
-                table.add(hashes)
+                anchors_seen.add(hashes)
 
         self.progress.stage("fingerprints", estimate_documents(self.corpus))
         counts = self.write_facts(self._pieces.map(collect), add)
-        self.work.save(TWICE, table.twice)
+        self.work.save(TWICE, anchors_seen.twice)
         return counts
 
     def _text_bytes(self) -> int:
-        """Returns the size of the corpus, from which the size of the table follows."""
+        """Returns the size of the corpus, from which the size of the filter follows."""
         if isinstance(self.corpus, FileCorpus):
             return sum(file.status().size for file in self.corpus.files)
         if isinstance(self.corpus, TableCorpus):

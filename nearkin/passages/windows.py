@@ -44,7 +44,7 @@ def collect_windows(piece: TokenPiece, least: int, twice: np.ndarray, buffers: B
     Args:
         piece: Tokens of the documents.
         least: Number of tokens of a window.
-        twice: Table of the anchors that may occur twice.
+        twice: Filter of the anchors that may occur twice.
         buffers: Buffers of the thread.
     """
     total, longest = len(piece.hashes), piece.longest

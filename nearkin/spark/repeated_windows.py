@@ -14,15 +14,15 @@ from nearkin.passages.windows import WindowFiles, Windows, WindowWriter, collect
 from nearkin.shingle.shingler import Shingler
 from nearkin.spark.driver_tables import read_packed
 from nearkin.spec import Spec
-from nearkin.winnowing.fingerprints import LEAST_WORDS, AnchorTable, Buffers, collect_anchors
+from nearkin.winnowing.fingerprints import LEAST_WORDS, AnchorFilter, Buffers, collect_anchors
 from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
 T = TypeVar("T")
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 WINDOWS = "number long,token long,start long,end long,hash long,check long"
 WINDOW_COLUMNS = [column.split()[0] for column in WINDOWS.split(",")]
-MOST_TABLE_WORDS = 1 << 26
-"""The largest number of words of the table of repeated fingerprints, which each task reads."""
+MOST_FILTER_WORDS = 1 << 26
+"""The largest number of words of the filter of repeated anchors, which each task reads."""
 NUMBER_BITS = np.uint64(32)
 
 
@@ -50,7 +50,7 @@ class PassageTasks:
         """Returns a function that yields the windows whose anchors may occur twice.
 
         Args:
-            twice: Table of the anchors that may occur twice, uint64.
+            twice: Filter of the anchors that may occur twice, uint64.
         """
         least = self.least
 
@@ -118,13 +118,13 @@ def collect_repeated_windows(
     texts = documents.select("number", "text")
     anchors = texts.mapInArrow(tasks.anchors, "anchor long").groupBy("anchor").count()
     repeated, counts = tables.counted(anchors.where("count > 1").select("anchor"), "anchors")
-    words = max(LEAST_WORDS, min(MOST_TABLE_WORDS, counts["rows"]))
-    table = AnchorTable(1 << (words - 1).bit_length())
+    words = max(LEAST_WORDS, min(MOST_FILTER_WORDS, counts["rows"]))
+    anchors_twice = AnchorFilter(1 << (words - 1).bit_length())
     for (hashes,) in read_packed(repeated):
         # an anchor that is added twice occurs twice
-        table.add(hashes.view(np.uint64))
-        table.add(hashes.view(np.uint64))
-    twice = spark.sparkContext.broadcast(table.twice)
+        anchors_twice.add(hashes.view(np.uint64))
+        anchors_twice.add(hashes.view(np.uint64))
+    twice = spark.sparkContext.broadcast(anchors_twice.twice)
 
     def collect(batches: Batches) -> Batches:
         yield from tasks.windows(twice.value)(batches)

@@ -1,4 +1,4 @@
-"""Fingerprints of passages: which anchors may occur twice in a corpus, in a table of fixed size."""
+"""Fingerprints of passages: which anchors may occur twice in a corpus, in filters of fixed size."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from nearkin.winnowing.tokens import TokenPiece
 
 LEAST_WORDS = 1 << 10
 BITS_PER_BYTE = 2
-"""The bits of a table for each byte of input. A byte of text has about 0.01 anchors of windows of
-50 words, so that one in 200 bits is set."""
+"""The bits of a filter for each byte of input. A byte of text has about 0.01 anchors of windows of
+50 words, so that one in 70 bits is set, and one word in three has an anchor."""
 MEMORY_SHARE = 4
-"""Both tables together take at most one part in so many of the memory bound."""
+"""Both filters together take at most one part in so many of the memory bound."""
 
 
 class Buffers:
@@ -69,10 +69,10 @@ def collect_anchors(piece: TokenPiece, least: int, buffers: Buffers) -> np.ndarr
     return out[: int(count)].copy()
 
 
-class AnchorTable:
-    """A table of the anchors that occur twice, and of a few that do not.
+class AnchorFilter:
+    """A Bloom filter of the anchors that occur twice, and of a few that do not.
 
-    A hash that meets the bit of another one counts as seen. So the table never misses an anchor
+    A hash whose bits were all set by others counts as seen. So the filter never misses an anchor
     that occurs twice, and its size decides only how many others it contains.
 
     Args:
@@ -84,8 +84,8 @@ class AnchorTable:
         self.twice = np.zeros(words, np.uint64)
 
     @classmethod
-    def for_corpus(cls, text_bytes: int, memory: int) -> "AnchorTable":
-        """Returns an empty table.
+    def for_corpus(cls, text_bytes: int, memory: int) -> "AnchorFilter":
+        """Returns an empty filter.
 
         Args:
             text_bytes: Number of bytes of the texts, approximately.

@@ -24,6 +24,9 @@ CHECK_BASE = U64(0x14D2E6A08F537B1D)
 NONE = U64(0xFFFFFFFFFFFFFFFF)
 """The place of a window that occurs once."""
 EMPTY = U32(0xFFFFFFFF)
+WORD_SHIFT = U64(18)
+"""The shift of a mixed hash that leaves the word of an anchor in a filter. `bits_of` uses the bits
+below."""
 
 
 @inlined
@@ -194,22 +197,39 @@ def collect_anchors(
     return found
 
 
+@inlined
+def bits_of(mixed: np.uint64) -> np.uint64:
+    """Returns the three bits of an anchor in its word of a filter. Some may coincide.
+
+    A Bloom filter whose hashes stay in one word (Putze, Sanders, Singler, WEA 2007): with three
+    anchors in a word, one in 220 others has its bits set, and one in 22 with a single bit each.
+
+    Args:
+        mixed: Mixed hash of the anchor.
+    """
+    first = U64(1) << (mixed & U64(63))
+    second = U64(1) << (mixed >> U64(6) & U64(63))
+    third = U64(1) << (mixed >> U64(12) & U64(63))
+    return first | second | third
+
+
 @kernel
 def count_anchors(hashes: np.ndarray, once: np.ndarray, twice: np.ndarray) -> None:
-    """Sets the bits of hashes in a table, and in a second table if they are set already.
+    """Sets the bits of hashes in a filter, and in a second one if all of them are set already.
 
     Args:
         hashes: Hashes of anchors, uint64 (m,).
         once: Bits of the hashes that were seen, uint64, a power of two of words.
         twice: Bits of the hashes that were seen twice, of the same size.
     """
-    mask = U64(once.shape[0]) * U64(64) - U64(1)
+    last_word = U64(once.shape[0]) - U64(1)
     for i in range(hashes.shape[0]):
-        at = mix64(hashes[i]) & mask
-        bit = U64(1) << (at & U64(63))
-        word = at >> U64(6)
-        twice[word] |= once[word] & bit
-        once[word] |= bit
+        mixed = mix64(hashes[i])
+        word = (mixed >> WORD_SHIFT) & last_word
+        bits = bits_of(mixed)
+        if once[word] & bits == bits:
+            twice[word] |= bits
+        once[word] |= bits
 
 
 @kernel
@@ -256,7 +276,7 @@ def collect_windows(
     Returns:
         The number of windows.
     """
-    mask = U64(twice.shape[0]) * U64(64) - U64(1)
+    last_word = U64(twice.shape[0]) - U64(1)
     found = U64(0)
     for d in range(offsets.shape[0] - 1):
         first = U64(offsets[d])
@@ -272,8 +292,9 @@ def collect_windows(
         for i in range(windows):
             if U64(anchors[i]) != last:
                 last = U64(anchors[i])
-                at = mix64(hashes[last]) & mask
-                is_wanted = (twice[at >> U64(6)] >> (at & U64(63))) & U64(1) != U64(0)
+                mixed = mix64(hashes[last])
+                bits = bits_of(mixed)
+                is_wanted = twice[(mixed >> WORD_SHIFT) & last_word] & bits == bits
             if is_wanted:
                 out_places[found] = places[d] + i
                 out_spans[found, U64(0)] = starts[first + i]

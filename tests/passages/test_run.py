@@ -74,13 +74,13 @@ def test_result_does_not_depend_on_pieces_partitions_table_size_and_threads(
 
 def test_the_table_of_anchors_is_as_small_as_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
-    real = fingerprints.AnchorTable.for_corpus
+    real = fingerprints.AnchorFilter.for_corpus
 
-    def record_size(text_bytes: int, memory: int) -> fingerprints.AnchorTable:
+    def record_size(text_bytes: int, memory: int) -> fingerprints.AnchorFilter:
         sizes.append(text_bytes)
         return real(text_bytes, memory)
 
-    monkeypatch.setattr(fingerprints.AnchorTable, "for_corpus", record_size)
+    monkeypatch.setattr(fingerprints.AnchorFilter, "for_corpus", record_size)
     rows = pa.table({"text": ["one two three"] * 20, "other": [b"x" * 10_000] * 20})
     nearkin.passages(rows, min_tokens=2)
     assert 20 * len("one two three") <= sizes[0] < 1000
