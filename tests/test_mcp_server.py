@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import uvicorn
 from mcp import Client, StdioServerParameters
 
 import nearkin as nk
 from nearkin.mcp_server import MAX_TEXT, AgentAccess, make_server
 from tests.cli.conftest import nearkin
+from tests.services import free_port
 
 TEXT = "the council approved the new budget on tuesday evening after a long debate about schools"
 OTHER = "a dog ran over the hill and far away from the town where it had lived with two cats"
@@ -162,13 +165,40 @@ def test_command_serves_a_run_over_standard_input_and_output(run: Path) -> None:
     assert asyncio.run(summarize())["counts"]["read"] == 3
 
 
+def test_server_answers_over_http_but_not_to_pages_of_other_sites(run: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+
+    async def summarize() -> tuple[Any, list[int]]:
+        app = make_server(AgentAccess(run=run)).streamable_http_app(host="127.0.0.1")
+        server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        async with Client(url) as client:
+            answer = await client.call_tool("summarize_run", {})
+        async with httpx.AsyncClient() as browser:
+            refused = [
+                (await browser.post(url, headers=headers, json={})).status_code
+                for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"})
+            ]
+        server.should_exit = True
+        await serving
+        return content_of(answer), refused
+
+    summary, refused = asyncio.run(summarize())
+    assert summary["counts"]["read"] == 3
+    assert refused == [421, 403]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ((), "there is nothing to serve"),
         (("--store", "sqlite:///none.db"), "none.db"),
         (("--run", "none"), "none"),
-        (("--run", "none", "--http", "8081", "--host", "0.0.0.0"), "can be reached by other"),
+        (("--run", "none", "--http", "8081", "--host", "0.0.0.0"), "asks nobody for a token"),
+        (("--run", "none", "--http", "8081", "--host", "127.0.0.2"), "--host 127.0.0.2 is not"),
         (("--run", "none", "--http", "0"), "--http"),
     ],
 )

@@ -1,6 +1,5 @@
 """`nearkin mcp`."""
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,9 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import INPUT, RUN, with_option_groups
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""The addresses at which the MCP SDK compares the headers Host and Origin of each request."""
 
 
 @with_option_groups
@@ -93,15 +95,15 @@ def mcp(
 
 
 def _require_loopback(host: str) -> None:
-    """Requires an address of this machine, because the server has no tokens."""
+    """Requires an address of this machine, because the server has no tokens.
+
+    Pages of other sites in a local browser are refused at these addresses alone.
+    """
     from nearkin.errors import UsageError
 
-    try:
-        is_loopback = ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
+    if host not in LOOPBACK:
         raise UsageError(
-            f"--host {host} can be reached by other machines, and this server asks nobody for a "
-            "token; use 127.0.0.1, behind a proxy with authentication if others need it"
+            f"--host {host} is not {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}, and this server "
+            "asks nobody for a token; use 127.0.0.1, behind a proxy with authentication if other "
+            "machines need it"
         )
