@@ -3,7 +3,8 @@
 from typing import Any
 from urllib.parse import unquote
 
-from nearkin.corpus.file_names import format_path
+from nearkin.corpus.delta_logs import copy_log
+from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.table_folders import TableFolder
 from nearkin.corpus.table_versions import TableVersion, locate_file, table_library_errors
 from nearkin.errors import UsageError
@@ -17,7 +18,7 @@ FULL_READER = (
 
 
 def open_delta_table(table: TableFolder) -> TableVersion:
-    """Returns the newest version of a local Delta table.
+    """Returns the newest version of a Delta table.
 
     Args:
         table: The table.
@@ -27,26 +28,45 @@ def open_delta_table(table: TableFolder) -> TableVersion:
             hold the rows as they are.
         MissingExtraError: If deltalake is not installed.
     """
-    if unquote(table.path) != table.path or "\\" in table.path:
-        # The library decodes such a path, and would read the log of another folder.
-        raise UsageError(
-            f"cannot read {table.description}: deltalake does not support a path with a "
-            "backslash or with % and two hexadecimal digits; rename the folder"
-        )
+    with table_library_errors(table):
+        import deltalake  # noqa: F401 (a missing library is found before the log is copied)
+
+    if table.is_remote:
+        with copy_log(table.path) as folder:
+            number, entries = _read_log(table, folder)
+    else:
+        if unquote(table.path) != table.path or "\\" in table.path:
+            # The library decodes such a path, and would read the log of another folder.
+            raise UsageError(
+                f"cannot read {table.description}: deltalake does not support a path with a "
+                "backslash or with % and two hexadecimal digits; rename the folder"
+            )
+        number, entries = _read_log(table, table.path)
+    # A name with :// or an encoded .. is refused after it is decoded.
+    files = tuple(locate_file(table, unquote(entry)) for entry in entries)
+    return TableVersion(table, number, files)
+
+
+def _read_log(table: TableFolder, folder: str) -> tuple[int, list[str]]:
+    """Returns the number of the newest version, and the paths of its files as the log has them.
+
+    Args:
+        table: The table.
+        folder: The folder with the log.
+
+    Raises:
+        UsageError: If the log cannot be read, or the files do not hold the rows as they are.
+    """
     with table_library_errors(table):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
         try:
-            delta = DeltaTable(table.path)
+            delta = DeltaTable(folder)
             _require_plain_files(table, delta)
-            # The log has relative paths, which are encoded as in URLs.
-            entries = _read_paths(delta)
+            return delta.version(), _read_paths(delta)
         except DeltaError as error:
             raise ValueError(str(error)) from error
-    # A name with :// or an encoded .. is refused after it is decoded.
-    files = tuple(locate_file(table, unquote(entry)) for entry in entries)
-    return TableVersion(table, delta.version(), files)
 
 
 def _require_plain_files(table: TableFolder, delta: Any) -> None:
@@ -56,17 +76,29 @@ def _require_plain_files(table: TableFolder, delta: Any) -> None:
     reason = ""
     if mode != "none":
         reason = f"column mapping (delta.columnMapping.mode = {mode})"
-    elif "deletionVectors" in features and any(
-        batch.num_rows for batch in delta.deletion_vectors()
-    ):
+    elif "deletionVectors" in features and _has_deletion_vectors(table, delta):
         reason = "deletion vectors, which remove rows of its data files"
     elif others := features - SIMPLE_READER_FEATURES - {"deletionVectors", "columnMapping"}:
         reason = f"the features {', '.join(sorted(others))}"
     if reason:
+        path = format_path(hide_password(table.path))
         raise UsageError(
             f"{table.description} has {reason}; load it with "
-            f"table = deltalake.DeltaTable({format_path(table.path)!r}) and read {FULL_READER}"
+            f"table = deltalake.DeltaTable({path!r}) and read {FULL_READER}"
         )
+
+
+def _has_deletion_vectors(table: TableFolder, delta: Any) -> bool:
+    """Returns whether rows of the data files were removed by deletion vectors."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return any(batch.num_rows for batch in delta.deletion_vectors())
+    except DeltaError:
+        if table.is_remote:
+            # The files of the vectors are not in the copy of the log.
+            return True
+        raise
 
 
 def _read_paths(delta: Any) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nearkin.corpus.file_names import COMPRESSION_SUFFIXES
 from nearkin.corpus.remote import HUB, loaded_driver_errors, make_listing_error
-from nearkin.corpus.table_folders import TableFolder, find_remote_table
+from nearkin.corpus.table_folders import TableFolder, find_remote_tables
 from nearkin.errors import MissingExtraError, UsageError
 
 try:
@@ -179,8 +179,7 @@ def _expand_pattern(filesystem: HfFileSystem, pattern: str) -> list[str]:
 def _find_all_data_files(filesystem: HfFileSystem, root: str) -> list[str]:
     """Returns the data files of the first kind that a dataset without configurations has."""
     listed = filesystem.find(root)
-    table = find_remote_table(root, listed)
-    if table is not None:
+    for table in find_remote_tables(root, listed):
         raise TableFolder(f"{HUB}://{table.path}", table.format).make_error()
     paths = [
         path

@@ -18,7 +18,6 @@ from nearkin.corpus.file_names import (
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import (
-    EXTRAS,
     HUB,
     loaded_driver_errors,
     make_listing_error,
@@ -26,11 +25,12 @@ from nearkin.corpus.remote import (
     open_filesystem,
     parse_protocol,
 )
+from nearkin.corpus.remote_tables import RemoteTables, find_enclosing_table
 from nearkin.corpus.table_folders import (
     TableFolder,
     TableFormat,
     detect_table,
-    find_remote_table,
+    find_remote_tables,
     find_table,
 )
 from nearkin.corpus.table_versions import TableVersion
@@ -513,9 +513,10 @@ class _InputSearch:
             from nearkin.corpus.hub import resolve_hub_input
 
             given, path, names = resolve_hub_input(filesystem, given)
-        if names is None:
-            names = self._list_url(given, filesystem, path)
+        tables = RemoteTables(given)
         before = len(self.skipped)
+        if names is None:
+            names, tables = self._list_url(given, filesystem, path)
         top = len(_fixed_folder(path, is_file=names == [path]))
         selected = [
             name
@@ -523,23 +524,37 @@ class _InputSearch:
             if self._selects_file(make_url(given, name), name[top:].lstrip("/"))
         ]
         self._require(selected, given, f"no files match {given}", before)
+        for name in selected:
+            version = tables.find_version(name)
+            if version is not None:
+                self._add_version(version)
         return [make_url(given, name) for name in selected]
 
-    def _list_url(self, given: str, filesystem: Any, path: str) -> list[str]:
-        """Returns the paths of the files that a URL names, which may be a folder or a pattern."""
+    def _list_url(self, given: str, filesystem: Any, path: str) -> tuple[list[str], RemoteTables]:
+        """Returns the paths of the files that a URL names, and the tables that they belong to.
+
+        Args:
+            given: The URL, which may be that of a folder or a pattern.
+            filesystem: Its file system.
+            path: Its path in the file system.
+        """
+        tables = RemoteTables(given)
         try:
             if MAGIC & set(path):
-                names = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
+                matched = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
                 folder = _fixed_folder(path, is_file=False)
-                log = f"{folder}_delta_log/"
-                # A listing over HTTP is a page, which servers need not have.
-                if parse_protocol(given) not in EXTRAS and filesystem.isdir(log):
-                    self._refuse_remote_tables(given, folder, [log])
-                self._refuse_remote_tables(given, folder, names)
+                tables = self._open_remote_tables(given, filesystem, folder, matched)
+                names = [name for name in matched if self._is_in_version(name, given, tables)]
             elif filesystem.isdir(path):
                 listed = filesystem.find(path)
-                self._refuse_remote_tables(given, path, listed)
-                names = [name for name in listed if self._visible_in(path, name, given)]
+                tables = self._open_remote_tables(given, filesystem, path, listed)
+                tables.require_files(path, listed)
+                names = [
+                    name
+                    for name in listed
+                    if not tables.is_left_out(name)
+                    and (tables.find_version(name) or self._visible_in(path, name, given))
+                ]
             else:
                 names = [path] if filesystem.exists(path) else []
                 self.named.update(make_url(given, name) for name in names)
@@ -549,24 +564,38 @@ class _InputSearch:
             raise make_listing_error(given, error) from error
         except loaded_driver_errors() as error:
             raise make_listing_error(given, error) from error
-        return names
+        return names, tables
 
-    def _refuse_remote_tables(self, given: str, path: str, names: Sequence[str]) -> None:
-        """Refuses a listing with the files of a table.
+    def _open_remote_tables(
+        self, given: str, filesystem: Any, path: str, names: Sequence[str]
+    ) -> RemoteTables:
+        """Returns the tables to which listed files belong, without those that `exclude` leaves out.
 
         Args:
             given: The URL that was listed.
-            path: Its path in its file system.
+            filesystem: Its file system.
+            path: The path of the listed folder in the file system.
             names: The paths of the files below it.
 
         Raises:
-            UsageError: If there is a table that `exclude` does not leave out.
+            UsageError: If a table cannot be read.
         """
         read = [name for name in names if not self.selection.excludes(name[len(path) :].strip("/"))]
-        table = find_remote_table(path, read)
-        if table is not None:
-            url = hide_password(make_url(given, table.path))
-            raise TableFolder(url, table.format).make_error()
+        tables = [
+            TableFolder(make_url(given, table.path), table.format)
+            for table in find_remote_tables(path, read)
+        ]
+        enclosing = find_enclosing_table(given, filesystem, path)
+        if enclosing is not None:
+            tables = [enclosing]
+        return RemoteTables(given, [self._open_newest(table) for table in tables])
+
+    def _is_in_version(self, name: str, given: str, tables: RemoteTables) -> bool:
+        """Returns False for a file that a pattern matched and that is an older one of a table."""
+        if tables.is_left_out(name):
+            self.skip(make_url(given, name), "it is not in the newest version of its Delta table")
+            return False
+        return True
 
     def _visible_in(self, folder: str, name: str, given: str) -> bool:
         if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):

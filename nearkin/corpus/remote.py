@@ -205,7 +205,7 @@ def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
     known = make_storage_error(url, error)
     if isinstance(known, UsageError):
         return known
-    if _is_denied(error):
+    if is_denied(error):
         advice = CREDENTIALS.get(parse_protocol(url), "configure credentials")
         return UsageError(
             f"no permission to list {url} ({_first_line(error)}); "
@@ -217,8 +217,12 @@ def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
     return UsageError(f"cannot list {url}: {_first_line(error)}")
 
 
-def _is_denied(error: BaseException) -> bool:
-    """Returns True if a storage refused the credentials, for which gcsfs has errors of its own."""
+def is_denied(error: BaseException) -> bool:
+    """Returns True if a storage refused the credentials, for which gcsfs has errors of its own.
+
+    Args:
+        error: The exception of the driver or file system.
+    """
     if isinstance(error, PermissionError) or str(getattr(error, "code", "")) in ("401", "403"):
         return True
     return any(text in str(error) for text in DENIALS)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from nearkin.corpus.file_names import format_path
+from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.errors import UsageError
 
 ICEBERG_METADATA = re.compile(r"(v\d+|\d+-[0-9A-Fa-f-]+)(\.gz)?\.metadata\.json(\.gz)?")
@@ -52,13 +52,18 @@ class TableFolder:
     format: TableFormat
 
     @property
+    def is_remote(self) -> bool:
+        """True if the path is a URL."""
+        return "://" in self.path
+
+    @property
     def description(self) -> str:
         """The format and the path, for messages."""
-        return f"the {self.format.value} table {format_path(self.path)}"
+        return f"the {self.format.value} table {format_path(hide_password(self.path))}"
 
     def make_error(self) -> UsageError:
         """Returns the error for a table whose files cannot be listed here, with the remedy."""
-        remedy = REMEDIES[self.format].format(path=format_path(self.path))
+        remedy = REMEDIES[self.format].format(path=format_path(hide_password(self.path)))
         return UsageError(
             f"cannot read {self.description} as files: they also hold rows that were removed; "
             f"use {remedy}, or leave the table out"
@@ -111,23 +116,30 @@ def find_table(folder: str) -> TableFolder | None:
     return None
 
 
-def find_remote_table(folder: str, names: Iterable[str]) -> TableFolder | None:
-    """Returns the first table among listed paths, with its path in the file system, or None.
+def find_remote_tables(folder: str, names: Iterable[str]) -> list[TableFolder]:
+    """Returns the tables among listed paths, with their paths in the file system.
+
+    A table inside the folder of another one is left out.
 
     Args:
         folder: The path of the folder that was listed.
         names: The paths of all files below it.
 
     Examples:
-        >>> find_remote_table("box", ["box/a.csv", "box/t/_delta_log/0.json", "box/t/1.parquet"])
-        TableFolder(path='box/t', format=<TableFormat.DELTA: 'Delta'>)
+        >>> find_remote_tables("box", ["box/a.csv", "box/t/_delta_log/0.json", "box/t/1.parquet"])
+        [TableFolder(path='box/t', format=<TableFormat.DELTA: 'Delta'>)]
     """
+    tables: dict[str, TableFolder] = {}
     for name in names:
         match = REMOTE_MARKERS.search(name, len(folder.rstrip("/")))
         if match is not None:
             kind = next(key for key, value in match.groupdict().items() if value is not None)
-            return TableFolder(name[: match.start()], TableFormat[kind.upper()])
-    return None
+            path = name[: match.start()]
+            tables.setdefault(path, TableFolder(path, TableFormat[kind.upper()]))
+    paths = tuple(f"{path}/" for path in tables)
+    return [
+        table for table in tables.values() if not any(table.path.startswith(path) for path in paths)
+    ]
 
 
 def list_names(folder: str) -> list[str]:

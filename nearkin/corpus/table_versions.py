@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypedDict
 
-from nearkin.corpus.file_names import format_path
+from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.table_folders import REMEDIES, TableFolder, TableFormat
 from nearkin.errors import MissingExtraError, UsageError
 
@@ -71,7 +71,7 @@ class TableVersion:
     def record(self) -> TableRecord:
         """The entry in run.json."""
         return TableRecord(
-            path=format_path(self.table.path),
+            path=format_path(hide_password(self.table.path)),
             format=self.table.format.value,
             version=self.number,
         )
@@ -124,25 +124,35 @@ def table_library_errors(table: TableFolder) -> Iterator[None]:
 
 
 def locate_file(table: TableFolder, name: str) -> str:
-    """Returns the path of a data file of a table.
+    """Returns the path of a data file of a table, or its URL.
 
     Args:
         table: The table.
         name: The path of the file relative to the folder of the table.
 
     Raises:
-        UsageError: If the file is not below the folder of the table, or is missing.
+        UsageError: If the file is not below the folder of the table, or a local one is missing.
     """
     if "://" in name or name.startswith(("/", "file:")) or ".." in name.split("/"):
-        remedy = REMEDIES[table.format].format(path=table.path)
+        remedy = REMEDIES[table.format].format(path=hide_password(table.path))
         raise UsageError(
             f"{table.description} has data files outside of its folder ({name[:200]}), as "
             f"clones do; read it with {remedy}"
         )
     path = f"{table.path}/{name}"
-    if not os.path.isfile(path):  # noqa: PTH113
-        raise UsageError(
-            f"{format_path(path)} is missing, which is a data file of {table.description}; "
-            "repair or restore the table"
-        )
+    if not table.is_remote and not os.path.isfile(path):  # noqa: PTH113
+        raise make_missing_file_error(table, path)
     return path
+
+
+def make_missing_file_error(table: TableFolder, path: str) -> UsageError:
+    """Returns the error for a data file that does not exist.
+
+    Args:
+        table: The table.
+        path: The path or the URL of the file.
+    """
+    return UsageError(
+        f"{format_path(hide_password(path))} is missing, which is a data file of "
+        f"{table.description}; repair or restore the table"
+    )

@@ -2,6 +2,7 @@
 
 import os
 
+from nearkin.corpus.delta_logs import list_log
 from nearkin.corpus.delta_tables import open_delta_table
 from nearkin.corpus.iceberg_tables import open_iceberg_table
 from nearkin.corpus.lance_tables import open_lance_table
@@ -17,7 +18,7 @@ LOG_FOLDERS = {
 
 
 def open_newest_version(table: TableFolder) -> TableVersion:
-    """Returns the newest version of a local table.
+    """Returns the newest version of a table, which is local or a Delta table.
 
     Args:
         table: The table.
@@ -29,6 +30,8 @@ def open_newest_version(table: TableFolder) -> TableVersion:
     """
     if table.format is TableFormat.DELTA:
         return open_delta_table(table)
+    if table.is_remote:
+        raise table.make_error()
     if table.format is TableFormat.ICEBERG:
         return open_iceberg_table(table)
     if table.format is TableFormat.LANCE:
@@ -68,7 +71,7 @@ class TableWatch:
     def __init__(self, version: TableVersion) -> None:
         self.version = version
         self._log = f"{version.table.path}/{LOG_FOLDERS[version.table.format]}"
-        self._modified: int | None = None
+        self._log_state: int | list[str] | None = None
 
     def find_change(self) -> str | None:
         """Returns a sentence about the change of the table since the last call, or None.
@@ -78,8 +81,8 @@ class TableWatch:
         """
         if not self.version.is_newest:
             return None
-        modified = self._read_time()
-        if modified == self._modified:
+        log_state = self._read_log_state()
+        if log_state == self._log_state:
             return None
         current = open_newest_version(self.version.table)
         if current.number != self.version.number:
@@ -87,10 +90,13 @@ class TableWatch:
                 f"{self.version.table.description} has changed: its version was "
                 f"{self.version.number} and is {current.number}"
             )
-        self._modified = modified
+        self._log_state = log_state
         return None
 
-    def _read_time(self) -> int:
+    def _read_log_state(self) -> int | list[str]:
+        """Returns the time of modification of a local log, or the names of the files of another."""
+        if self.version.table.is_remote:
+            return list_log(self.version.table.path)
         try:
             return os.stat(self._log).st_mtime_ns  # noqa: PTH116
         except OSError:

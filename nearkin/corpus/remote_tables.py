@@ -1,0 +1,91 @@
+"""Delta tables in object storage to which listed files belong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nearkin.corpus.delta_logs import LOG
+from nearkin.corpus.remote import (
+    EXTRAS,
+    HUB,
+    is_denied,
+    loaded_driver_errors,
+    make_url,
+    parse_protocol,
+)
+from nearkin.corpus.table_folders import TableFolder, TableFormat
+from nearkin.corpus.table_versions import TableVersion, make_missing_file_error
+
+
+class RemoteTables:
+    """The versions of the tables to which the files of one listing belong.
+
+    Args:
+        given: The URL that was listed.
+        versions: The newest versions of the tables.
+    """
+
+    def __init__(self, given: str, versions: Sequence[TableVersion] = ()) -> None:
+        self._given = given
+        self._folders = tuple(f"{version.table.path}/" for version in versions)
+        self._versions = {file: version for version in versions for file in version.files}
+
+    def find_version(self, name: str) -> TableVersion | None:
+        """Returns the version that a file is a data file of, or None.
+
+        Args:
+            name: The path of the file in its file system.
+        """
+        return self._versions.get(make_url(self._given, name))
+
+    def is_left_out(self, name: str) -> bool:
+        """Returns whether a file is in the folder of a table, and not in its newest version.
+
+        Args:
+            name: The path of the file in its file system.
+        """
+        url = make_url(self._given, name)
+        return url.startswith(self._folders) and url not in self._versions
+
+    def require_files(self, folder: str, names: Sequence[str]) -> None:
+        """Requires that the data files below a folder exist.
+
+        Args:
+            folder: The path of the folder in its file system.
+            names: The paths of all files below it.
+
+        Raises:
+            UsageError: If one is missing.
+        """
+        listed = {make_url(self._given, name) for name in names}
+        start = make_url(self._given, folder.rstrip("/")) + "/"
+        for file, version in self._versions.items():
+            if file.startswith(start) and file not in listed:
+                raise make_missing_file_error(version.table, file)
+
+
+def find_enclosing_table(given: str, filesystem: Any, folder: str) -> TableFolder | None:
+    """Returns the Delta table that a folder in object storage is, or is inside of, or None.
+
+    Folders above it that may not be listed count as folders without a table.
+
+    Args:
+        given: The URL that is listed.
+        filesystem: The file system of the URL.
+        folder: The path of the folder in the file system.
+    """
+    # A listing over HTTP is a page, which servers need not have. A folder above that of a
+    # repository on the hub is not a folder.
+    if parse_protocol(given) in (*EXTRAS, HUB):
+        return None
+    errors: tuple[type[BaseException], ...] = (OSError, *loaded_driver_errors())
+    folder = folder.rstrip("/")
+    while folder:
+        try:
+            if filesystem.isdir(f"{folder}/{LOG}"):
+                return TableFolder(make_url(given, folder), TableFormat.DELTA)
+        except errors as error:
+            if is_denied(error):
+                return None
+            raise
+        folder = folder.rpartition("/")[0]
+    return None
