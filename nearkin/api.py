@@ -15,6 +15,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
 from nearkin.corpus.arrow_conversion import (
+    is_stream,
     refuse_distributed,
     refuse_paths,
     to_table,
@@ -869,7 +870,8 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
 
 def _list_paths(data: Any) -> Any:
     """Returns an iterator of paths, such as that of `Path.glob`, as a list; other data as it is."""
-    if not isinstance(data, Iterator):
+    # A reader of Arrow is an iterator, too, whose values are batches.
+    if not isinstance(data, Iterator) or is_stream(data):
         return data
     first = list(islice(data, 1))
     values = chain(first, data)

@@ -15,8 +15,12 @@ import pyarrow.compute as pc
 
 from nearkin.argument_types import check_arguments
 from nearkin.cluster.kernels import flatten, unite
-from nearkin.corpus.arrow_conversion import to_chunked, to_documents, type_name
-from nearkin.corpus.encoded_columns import remove_encoding
+from nearkin.corpus.arrow_conversion import (
+    replace_nulls,
+    to_chunked,
+    to_documents,
+    type_name,
+)
 from nearkin.corpus.table_folders import TableFolder, TableFormat
 from nearkin.corpus.table_versions import table_library_errors
 from nearkin.errors import MissingExtraError, UsageError
@@ -32,7 +36,7 @@ from nearkin.packed_pairs import (
     sorted_unique,
     unpack_pairs,
 )
-from nearkin.runtime.arrow_types import is_encoded, is_list, replace_views_in_type
+from nearkin.runtime.arrow_types import is_list
 from nearkin.sketch.kernels import compressed_minhash
 from nearkin.sketch.minhash import splitmix64
 
@@ -89,7 +93,7 @@ def minhash(
         raise UsageError(f"shingle_size={shingle_size} is less than 1; use 1 or more tokens")
     parts = [
         _sketch(chunk.slice(start, DOCUMENTS_PER_BATCH), num_hashes, shingle_size)
-        for chunk in to_documents(_replace_nulls(to_chunked(documents)))
+        for chunk in to_documents(replace_nulls(to_chunked(documents)))
         for start in range(0, len(chunk), DOCUMENTS_PER_BATCH)
     ]
     return pa.concat_arrays([pa.array([], pa.list_(pa.uint16(), num_hashes)), *parts])
@@ -388,22 +392,6 @@ def _find_pairs(
                 out,
             )
             yield out[:count].copy()
-
-
-def _replace_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns a column of texts or of lists, in which nulls are empty. Rows keep their numbers."""
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.large_string())
-    if is_encoded(column.type) and column.num_chunks:
-        column = pa.chunked_array([remove_encoding(chunk) for chunk in column.chunks])
-    if not column.null_count:
-        return column
-    # Arrow has no function that replaces nulls in arrays of these types.
-    if pa.types.is_fixed_size_list(column.type):
-        column = column.cast(pa.large_list(column.type.value_field))
-    column = column.cast(replace_views_in_type(column.type))
-    empty = pa.scalar([] if is_list(column.type) else "", column.type)
-    return pc.coalesce(column, empty)
 
 
 def _sketch(documents: pa.Array, num_hashes: int, shingle_size: int) -> pa.FixedSizeListArray:

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.api import split
-from nearkin.corpus.arrow_conversion import to_chunked, to_documents
+from nearkin.corpus.arrow_conversion import to_chunked, to_texts
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.runtime.arrow_types import is_list
 
 try:
     from sklearn.base import BaseEstimator, ClusterMixin
@@ -106,7 +105,4 @@ def _check_texts(X: Any) -> pa.ChunkedArray:
     column = to_chunked(np.asarray(X).reshape(-1) if tuple(shape[1:]) == (1,) else X)
     if len(column) == 0:
         raise UsageError("there are 0 texts; at least 1 is needed to make groups")
-    documents = to_documents(column)
-    if is_list(column.type):
-        raise UsageError(f"the values are {column.type}, not texts; join them")
-    return pa.chunked_array(documents)
+    return pa.chunked_array(to_texts(column))

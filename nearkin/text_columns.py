@@ -4,12 +4,12 @@ A null text has a null result.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.arrow_conversion import to_chunked, to_documents
+from nearkin.corpus.arrow_conversion import decode_column, replace_nulls, to_chunked, to_texts
 from nearkin.errors import UsageError
 from nearkin.lsh.band_keys import write_band_keys
 from nearkin.measures import measure_of
@@ -56,8 +56,8 @@ class TextColumns:
         Returns:
             fixed_size_list of the numbers of a signature, as `nearkin.sketch` returns them.
         """
-        column = to_chunked(texts)
-        return _as_lists(self._signatures(column), column)
+        column = _read_column(texts)
+        return _as_lists(self._signatures(column.texts), column.nulls)
 
     def band_keys(self, texts: Any, threshold: float = 0.8, recall: float = 0.95) -> pa.Array:
         """Returns the band keys of each text.
@@ -80,13 +80,13 @@ class TextColumns:
                 f"slot_bits={self.spec.slot_bits} keeps a part of each slot, and band keys need "
                 "whole ones; use slot_bits=32"
             )
-        column = to_chunked(texts)
-        signatures = self._signatures(column)
+        column = _read_column(texts)
+        signatures = self._signatures(column.texts)
         banding = self._measure.banding(BandingRequest(threshold, recall))
         layout = band_layout_of(self.spec, banding, NO_KEYS)
         keys = np.empty((banding.bands, len(signatures)), np.uint64)
         write_band_keys(layout, signatures, np.zeros(len(signatures), np.uint64), keys)
-        return _as_lists(np.ascontiguousarray(keys.T), column)
+        return _as_lists(np.ascontiguousarray(keys.T), column.nulls)
 
     def compare(self, first: Any, second: Any) -> pa.Array:
         """Returns the exact similarity of the two texts of each row, by the measure of the Spec.
@@ -118,8 +118,7 @@ class TextColumns:
             first, second, lambda scored, sizes: scored.intersection / np.maximum(sizes, 1)
         )
 
-    def _signatures(self, column: pa.ChunkedArray) -> np.ndarray:
-        texts = column.cast(pa.large_string()).fill_null("")
+    def _signatures(self, texts: pa.ChunkedArray) -> np.ndarray:
         sketched = sketch_documents(texts, self._measure, self._sketchers, workers=1)
         return np.ascontiguousarray(sketched.signatures)
 
@@ -130,13 +129,15 @@ class TextColumns:
         to_number: Callable[[ScoredPairs, np.ndarray], np.ndarray],
     ) -> pa.Array:
         """Compares two columns row by row, and returns a number for each row, float64."""
-        texts = [to_chunked(column).cast(pa.large_string()) for column in (first, second)]
-        rows = len(texts[0])
-        if len(texts[1]) != rows:
-            raise UsageError(f"the columns have different numbers of rows: {rows}, {len(texts[1])}")
-        both = pa.chunked_array([*texts[0].chunks, *texts[1].chunks], pa.large_string())
-        nulls = np.asarray(both.is_null()).reshape(2, rows).any(axis=0)
-        documents = pa.chunked_array(to_documents(both.fill_null("")), pa.large_string())
+        columns = [_read_column(first), _read_column(second)]
+        rows = len(columns[0].texts)
+        if len(columns[1].texts) != rows:
+            raise UsageError(
+                f"the columns have different numbers of rows: {rows}, {len(columns[1].texts)}"
+            )
+        nulls = columns[0].nulls | columns[1].nulls
+        chunks = [chunk for column in columns for chunk in column.texts.chunks]
+        documents = pa.chunked_array(chunks, pa.large_string())
         payload = self._measure.payload_builder().build(documents.combine_chunks())
         numbers = np.arange(rows)
         pairs = pack_pairs(numbers, numbers + rows)
@@ -144,8 +145,31 @@ class TextColumns:
         return pa.array(to_number(scored, payload.sizes[:rows]), pa.float64(), mask=nulls)
 
 
-def _as_lists(values: np.ndarray, column: pa.ChunkedArray) -> pa.Array:
+class _TextColumn(NamedTuple):
+    """A column of texts.
+
+    Attributes:
+        texts: The texts, large_string (n,). Nulls are empty.
+        nulls: Whether a row is null, bool (n,).
+    """
+
+    texts: pa.ChunkedArray
+    nulls: np.ndarray
+
+
+def _read_column(values: Any) -> _TextColumn:
+    """Returns a column of texts of any library.
+
+    Raises:
+        UsageError: If the values are not texts, or one is not valid UTF-8 or too long.
+    """
+    column = decode_column(to_chunked(values))
+    nulls = np.asarray(column.is_null(), bool)
+    return _TextColumn(pa.chunked_array(to_texts(replace_nulls(column)), pa.large_string()), nulls)
+
+
+def _as_lists(values: np.ndarray, nulls: np.ndarray) -> pa.Array:
     """Returns the rows of a matrix (n, w) as lists, which are null where the column is."""
     return pa.FixedSizeListArray.from_arrays(
-        pa.array(values.reshape(-1)), values.shape[1], mask=pa.array(np.asarray(column.is_null()))
+        pa.array(values.reshape(-1)), values.shape[1], mask=pa.array(nulls)
     )

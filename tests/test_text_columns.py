@@ -59,6 +59,28 @@ def test_null_and_empty_columns() -> None:
     assert columns.sketch(nulls).null_count == columns.band_keys(nulls).null_count == 2
 
 
+def test_encoded_columns_are_texts() -> None:
+    plain = pa.chunked_array([TEXTS], pa.string())
+    columns = TextColumns(nk.Spec(k=16))
+    forms = [
+        plain.dictionary_encode(),
+        pa.chunked_array([pa.DictionaryArray.from_arrays([0, 1, 2, 3, 4], plain.chunk(0))]),
+        pa.chunked_array([pa.RunEndEncodedArray.from_arrays([1, 2, 3, 4, 5], plain.chunk(0))]),
+        plain.cast(pa.string_view()),
+    ]
+    for form in forms:
+        assert columns.sketch(form) == columns.sketch(plain)
+        assert columns.compare(form, form).to_pylist() == columns.compare(plain, plain).to_pylist()
+
+
+def test_columns_of_something_else_are_refused() -> None:
+    columns = TextColumns(nk.Spec())
+    for values, message in (([1, 2], "int64"), ([["a"]], "not texts; join them")):
+        for call in (columns.sketch, columns.band_keys, lambda one: columns.compare(one, one)):
+            with pytest.raises(nk.UsageError, match=message):
+                call(values)
+
+
 def test_errors_name_what_to_change() -> None:
     with pytest.raises(nk.UsageError, match="different numbers of rows: 1, 2"):
         TextColumns(nk.Spec()).compare(["a"], ["a", "b"])

@@ -11,11 +11,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.corpus.checked_column import CheckedColumn
+from nearkin.corpus.encoded_columns import remove_encoding
+from nearkin.corpus.lance_tables import require_readable_names
+from nearkin.corpus.table_versions import RUST_PLACE
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
-from nearkin.runtime.arrow_types import is_list, replace_views_in_type
+from nearkin.runtime.arrow_types import (
+    is_binary,
+    is_encoded,
+    is_list,
+    is_text,
+    replace_views_in_type,
+)
 from nearkin.suggestions import describe_columns
 
 TABLES = (
@@ -113,20 +123,36 @@ def _import_stream(data: Any) -> pa.ChunkedArray:
     Raises:
         UsageError: If it cannot be read.
     """
+    if _is_lance_dataset(data):
+        require_readable_names(data)
+    try:
+        source = _open_source(data)
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.chunked_array(source)
+        return pa.chunked_array([pa.array(source)])
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable_rows(data, error) from error
+
+
+def _open_source(data: Any) -> Any:
+    """Returns the reader of a dataset or of a table of pyiceberg, and other objects as they are."""
     if _is_arrow_dataset(data):
         scanner = data.scanner() if hasattr(data, "scanner") else data
-        data = scanner.to_reader()
-    try:
-        if _is_iceberg(data):
-            scan = data.scan() if hasattr(data, "scan") else data
-            data = scan.to_arrow_batch_reader()
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.chunked_array(data)
-        return pa.chunked_array([pa.array(data)])
-    except pa.ArrowException as error:
-        raise _unknown_column_type(error) from error
-    except ValueError as error:
-        raise _unreadable_table(error) from error
+        return scanner.to_reader()
+    if _is_iceberg(data):
+        scan = data.scan() if hasattr(data, "scan") else data
+        return scan.to_arrow_batch_reader()
+    return data
+
+
+def _unreadable_rows(data: Any, error: Exception) -> UsageError:
+    """Returns the error for a source that fails, or that has columns that Arrow cannot hold."""
+    lines = str(error).partition(". Detail: ")[0].strip().splitlines()
+    reason = RUST_PLACE.sub("", lines[0])[:300] if lines else type(error).__name__
+    return UsageError(
+        f"cannot read the rows of {type_name(data)}: {reason}; correct its source, or cast or drop "
+        "a column of a type that Arrow does not have"
+    )
 
 
 def _pandas_to_table(frame: Any) -> pa.Table:
@@ -146,8 +172,9 @@ def _pandas_to_table(frame: Any) -> pa.Table:
 
 
 def _unknown_column_type(error: pa.ArrowException) -> UsageError:
+    reason = "; ".join(map(str, error.args))
     return UsageError(
-        f"the table has a column of a type that Arrow does not have ({error}); cast or drop it"
+        f"the table has a column of a type that Arrow does not have ({reason}); cast or drop it"
     )
 
 
@@ -233,6 +260,11 @@ def _is_arrow_dataset(data: object) -> bool:
     return not modules.isdisjoint({"pyarrow._dataset", "lance.dataset"}) and (
         hasattr(data, "to_table")
     )
+
+
+def _is_lance_dataset(data: object) -> bool:
+    """Returns True for a dataset of Lance, without importing it. A scanner has no names."""
+    return type(data).__module__ == "lance.dataset" and hasattr(data, "uri")
 
 
 def _is_iceberg(data: object) -> bool:
@@ -436,6 +468,54 @@ def to_documents(values: Any) -> list[pa.Array]:
     if is_list(column.type):
         return _check_chunks(column, lambda chunk: check_tokens(chunk, "tokens"))
     return _check_chunks(column, lambda chunk: check_texts(chunk, "text"))
+
+
+def to_texts(values: Any) -> list[pa.Array]:
+    """Returns the texts of a column, in chunks of large_string.
+
+    Args:
+        values: A column of texts.
+
+    Raises:
+        UsageError: If a value is null or not valid UTF-8, or the column holds something else. The
+            message names the row or the type.
+    """
+    column = to_chunked(values)
+    kind = decode_column(column).type
+    if not (is_text(kind) or is_binary(kind)):
+        remedy = "join them" if is_list(kind) else "cast them to texts"
+        raise UsageError(f"the values are {kind}, not texts; {remedy}")
+    return to_documents(column)
+
+
+def decode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns a column without encoding. A column of the type of nulls is one of texts.
+
+    Args:
+        column: The column.
+    """
+    if pa.types.is_null(column.type):
+        return column.cast(pa.large_string())
+    if is_encoded(column.type) and column.num_chunks:
+        return pa.chunked_array([remove_encoding(chunk) for chunk in column.chunks])
+    return column
+
+
+def replace_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns a column of texts or of lists, in which nulls are empty. Rows keep their numbers.
+
+    Args:
+        column: The column. Any encoding is removed.
+    """
+    column = decode_column(column)
+    if not column.null_count:
+        return column
+    # Arrow has no function that replaces nulls in arrays of these types.
+    if pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.large_list(column.type.value_field))
+    column = column.cast(replace_views_in_type(column.type))
+    empty = pa.scalar([] if is_list(column.type) else "", column.type)
+    return pc.coalesce(column, empty)
 
 
 def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:

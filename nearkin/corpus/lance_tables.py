@@ -7,6 +7,7 @@ it names never change.
 import os
 from typing import Any
 
+from nearkin.corpus.file_names import format_path
 from nearkin.corpus.table_folders import TableFolder, TableFormat
 from nearkin.corpus.table_versions import TableVersion, table_library_errors
 from nearkin.errors import UsageError
@@ -59,6 +60,25 @@ def open_dataset(path: str) -> Any:
         number = int(name.removesuffix(".manifest"))
         version = number if number <= LARGEST_VERSION // 2 else LARGEST_VERSION - number
         return lance.dataset(folder, version=version)
+
+
+def require_readable_names(dataset: Any) -> None:
+    """Requires that Lance can read each column of a dataset of its own.
+
+    Args:
+        dataset: The dataset.
+
+    Raises:
+        UsageError: If the name of a column has a backtick.
+    """
+    for name in dataset.schema.names:
+        if "`" in name:
+            change = {"path": "`" + name.replace("`", "``") + "`", "name": "NAME"}
+            raise UsageError(
+                f"cannot read the Lance table {format_path(dataset.uri)}: its library does not "
+                f"read tables with a backtick in the name of a column ({name!r}); rename the "
+                f"column with lance.dataset(PATH).alter_columns({change})"
+            )
 
 
 def _find_manifest(table: TableFolder, version: int) -> str:

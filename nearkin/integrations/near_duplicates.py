@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, Unpack
 
+from nearkin.corpus.arrow_conversion import type_name
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.settings import SettingsFields
@@ -65,11 +66,18 @@ class NearDuplicateFinder:
             ids: Their ids, which must be the same if the texts come again.
 
         Raises:
-            UsageError: If the numbers of texts and ids differ, or a text is too large.
+            UsageError: If the numbers of texts and ids differ, or a value is not a text or is too
+                large.
             StoreError: If the store fails.
         """
         if len(texts) != len(ids):
             raise UsageError(f"{len(texts)} texts have {len(ids)} ids; give one for each")
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UsageError(
+                    f"text {row} is of the type {type_name(text)}; give texts, and an empty one "
+                    "for a document without text"
+                )
         rows = [row for row, text in enumerate(texts) if text.strip()]
         repeated: list[str | None] = [None] * len(texts)
         if not rows:

@@ -7,11 +7,17 @@ each actor, from `fn_constructor_kwargs`. The module does not import Ray.
 from typing import Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from nearkin.corpus.arrow_conversion import (
+    decode_column,
+    replace_nulls,
+    to_texts,
+    type_name,
+)
 from nearkin.errors import UsageError
 from nearkin.index.settings import SettingsFields
 from nearkin.integrations.near_duplicates import NearDuplicateFinder
+from nearkin.runtime.arrow_types import is_nested
 from nearkin.spec import Spec
 from nearkin.suggestions import describe_columns
 from nearkin.text_columns import TextColumns
@@ -50,7 +56,7 @@ class AddSignatures:
         """Returns a batch with both columns.
 
         Raises:
-            UsageError: If the batch has no such column of texts.
+            UsageError: If the batch is not a table of pyarrow, or has no such column of texts.
         """
         texts = _column_of(batch, self._text)
         keys = self._columns.band_keys(texts, self._threshold, self._recall)
@@ -90,17 +96,31 @@ class DropNearDuplicates:
         """Returns the rows of a batch that stay.
 
         Raises:
-            UsageError: If the batch lacks a column, or an id is null.
+            UsageError: If the batch is not a table of pyarrow or lacks a column, a text is not a
+                text, or an id is null.
         """
-        texts = pc.fill_null(_column_of(batch, self._text), "").to_pylist()
-        ids = _column_of(batch, self._id)
+        texts = to_texts(replace_nulls(_column_of(batch, self._text)))
+        ids = decode_column(_column_of(batch, self._id))
+        if is_nested(ids.type):
+            raise UsageError(f"{self._id!r} is of the type {ids.type}; give texts or numbers")
         if ids.null_count:
             raise UsageError(f"{ids.null_count} rows have no {self._id!r}; give each row an id")
-        repeated = self._finder.find(texts, ids.cast(pa.string()).to_pylist())
+        values = pa.chunked_array(texts, pa.large_string()).to_pylist()
+        repeated = self._finder.find(values, ids.cast(pa.string()).to_pylist())
         return batch.filter(pa.array([original is None for original in repeated], pa.bool_()))
 
 
 def _column_of(batch: pa.Table, name: str) -> pa.ChunkedArray:
+    """Returns a column of a batch.
+
+    Raises:
+        UsageError: If Ray passes batches of another type, or the column does not exist.
+    """
+    if not isinstance(batch, pa.Table):
+        raise UsageError(
+            f"a batch is of the type {type_name(batch)} and not a table of pyarrow; call "
+            'map_batches with batch_format="pyarrow"'
+        )
     if name not in batch.column_names:
         raise UsageError(f"there is no column {name!r}; {describe_columns(batch.column_names)}")
     return batch[name]

@@ -1,7 +1,7 @@
 """Tests of the conversion of rows, frames and datasets to Arrow."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,8 +96,33 @@ def test_functions_take_relations_of_duckdb_and_other_streams(name: str) -> None
     texts = pa.table({"text": [*NEAR_TEXTS, *NEAR_TEXTS]})
     function = getattr(nk, name)
     expected = _content(function(texts["text"]))
-    for data in (duckdb.from_arrow(texts), StreamOnly(texts), StreamOnly(texts["text"])):
+    sources = (
+        duckdb.from_arrow(texts),
+        texts.to_reader(max_chunksize=1),
+        StreamOnly(texts),
+        StreamOnly(texts["text"]),
+    )
+    for data in sources:
         assert _content(function(data)) == expected
+
+
+def test_source_that_fails_is_named_with_the_reason(tmp_path: Path) -> None:
+    def read_batches() -> Iterator[pa.RecordBatch]:
+        yield TABLE.to_batches()[0]
+        raise OSError("the disk is gone")
+
+    reader = pa.RecordBatchReader.from_batches(TABLE.schema, read_batches())
+    with pytest.raises(UsageError, match=r"rows of pyarrow.*Reader: .*the disk is gone; c"):
+        nk.dedup(reader)
+    path = tmp_path / "a.parquet"
+    pq.write_table(TABLE, path)
+    dataset = pyarrow.dataset.dataset(path)
+    path.write_bytes(b"PAR1" + bytes(9) + b"PAR1")
+    with pytest.raises(UsageError, match=r"rows of .*FileSystemDataset: .*a\.parquet.*; correct"):
+        nk.dedup(dataset)
+    path.unlink()
+    with pytest.raises(UsageError, match=r"a\.parquet"):
+        nk.dedup(dataset)
 
 
 def _content(result: Any) -> Any:
@@ -278,7 +303,7 @@ def test_type_without_an_arrow_equivalent_is_an_error() -> None:
     frame = pl.DataFrame(
         {"text": NEAR_TEXTS, "wide": pl.Series([1, 2, 3, 2**100], dtype=pl.Int128)}
     )
-    with pytest.raises(UsageError, match=r"a type that Arrow does not have .*; cast or drop it"):
+    with pytest.raises(UsageError, match=r"DataFrame: .*; .* cast or drop a column of a type"):
         nk.dedup(frame)
 
 

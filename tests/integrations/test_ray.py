@@ -35,6 +35,19 @@ def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
         dropping(BATCH)
     with pytest.raises(UsageError, match="1 rows have no 'url'"):
         dropping(pa.table({"url": ["a", None], "text": ["one", "two"]}))
+    for function in (dropping, AddSignatures()):
+        with pytest.raises(UsageError, match=r'type dict and not .*batch_format="pyarrow"'):
+            function({"id": [1], "text": ["one"]})  # type: ignore[arg-type]
+
+
+def test_encoded_columns_are_texts_and_numbers_are_not(tmp_path: Path) -> None:
+    encoded = BATCH.set_column(1, "text", BATCH["text"].dictionary_encode())
+    url = f"sqlite:///{tmp_path / 'kin.db'}"
+    assert DropNearDuplicates(url)(encoded)["id"].to_pylist() == [1, 3, 4]
+    assert AddSignatures()(encoded)["signature"] == AddSignatures()(BATCH)["signature"]
+    for function in (DropNearDuplicates(url, text="id"), AddSignatures(text="id")):
+        with pytest.raises(UsageError, match="int64"):
+            function(BATCH)
 
 
 @pytest.mark.full

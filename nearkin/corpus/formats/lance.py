@@ -24,7 +24,7 @@ from nearkin.corpus.formats.record_batches import (
     select_batches,
 )
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.lance_tables import open_dataset
+from nearkin.corpus.lance_tables import open_dataset, require_readable_names
 from nearkin.corpus.places import has_row_between
 from nearkin.corpus.table_versions import RUST_PLACE, panic_errors
 from nearkin.errors import UsageError
@@ -122,16 +122,9 @@ def _read_schema(dataset: Any) -> pa.Schema:
     """
     from lance.blob import BlobType
 
+    require_readable_names(dataset)
     schema = dataset.schema
     for field in schema:
-        if "`" in field.name:
-            quoted = "`" + field.name.replace("`", "``") + "`"
-            change = {"path": quoted, "name": "NAME"}
-            raise UsageError(
-                f"cannot read the Lance table {format_path(dataset.uri)}: its library does not "
-                f"read tables with a backtick in the name of a column ({field.name!r}); rename "
-                f"the column with lance.dataset(PATH).alter_columns({change})"
-            )
         if _contains_blobs(field.type) and not isinstance(field.type, BlobType):
             raise UsageError(
                 f"cannot read the Lance table {format_path(dataset.uri)}: the nested column "

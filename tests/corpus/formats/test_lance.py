@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.formats import lance as lance_format
@@ -144,6 +145,9 @@ def test_table_with_a_backtick_in_the_name_of_a_column_is_refused(tmp_path: Path
     lance.write_dataset(pa.table({"a`b": ["x", "y"], "text": TEXTS[:2]}), tmp_path / "a.lance")
     with pytest.raises(UsageError, match=r"a\.lance: .* backtick .*alter_columns") as caught:
         FileCorpus.open([str(tmp_path / "a.lance")]).check(Columns())
+    with pytest.raises(UsageError) as of_library:
+        nk.dedup(lance.dataset(tmp_path / "a.lance"))
+    assert str(of_library.value) == str(caught.value)
     change = ast.literal_eval(str(caught.value).partition("alter_columns(")[2].rstrip(")"))
     lance.dataset(tmp_path / "a.lance").alter_columns(change)
     assert read_texts(tmp_path / "a.lance", Columns(id="NAME")) == TEXTS[:2]
