@@ -8,15 +8,17 @@ import numpy as np
 
 from nearkin.decontamination.kernels import (
     HashLookup,
+    KnownParts,
     KnownTexts,
     KnownWords,
+    WordTable,
     hash_parts,
     make_word_table,
     number_words,
-    set_bits,
 )
 from nearkin.decontamination.suites import Suites, run_counts
 from nearkin.hashing.sorted_lookup import PrefixIndex
+from nearkin.lsh.key_sets import KeyFilter
 from nearkin.packed_pairs import sorted_unique
 
 MOST_PLACES = 128
@@ -24,8 +26,6 @@ MOST_PLACES = 128
 number of items above which a text is one. Templates are not searched for."""
 LEAST_WORDS = 4
 """The number of words below which an item cannot be found."""
-BITS_PER_FINGERPRINT = 16
-LEAST_BITS = 1 << 12
 ONE = 1 << 16
 """The factor of weights, which are whole numbers."""
 
@@ -83,6 +83,10 @@ class SuiteIndex:
         counts = np.diff(self.text_words)
         return np.repeat(starts - self.text_words[:-1], counts) + np.arange(self.text_words[-1])
 
+    def prepare(self) -> None:
+        """Computes what is searched, so that threads and tasks share it."""
+        _ = (self.known_texts, self.known_parts, self.known_words, self.short_order)
+
     @property
     def texts(self) -> int:
         """The number of different texts of enough words."""
@@ -106,22 +110,43 @@ class SuiteIndex:
         is_rare = np.diff(self.owners[1]) <= MOST_PLACES
         places = np.flatnonzero(is_rare[texts])
         order = places[np.argsort(fingerprints[places], kind="stable")]
-        keys, counts = np.unique(fingerprints[order], return_counts=True)
+        ordered = fingerprints[order]
+        firsts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+        keys, counts = ordered[firsts], np.diff(np.append(firsts, len(ordered)))
         is_searched = counts <= MOST_PLACES
         order = order[np.repeat(is_searched, counts)]
         keys, counts = keys[is_searched], counts[is_searched]
-        wanted = max(LEAST_BITS, len(keys) * BITS_PER_FINGERPRINT)
-        bits = np.zeros(1 << (wanted.bit_length() - 6), np.uint64)
-        set_bits(keys, bits, np.uint64(64 - (len(bits) * 64).bit_length() + 1))
         return KnownTexts(
             fingerprints=fingerprints,
             bounds=bounds,
             texts=texts,
-            bits=bits,
+            filter=KeyFilter.of(keys),
             searched=_lookup_of(keys),
             places=order.astype(np.int64),
             place_bounds=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         )
+
+    @cached_property
+    def known_parts(self) -> KnownParts:
+        """The parts of the fingerprints that are searched for.
+
+        Suites without words have no shorter parts than the fingerprints themselves.
+        """
+        if self.suites.width is not None:
+            return KnownParts(self.least, self.known_texts.filter)
+        width = self.least // 2
+        sizes = np.diff(self.text_words) - width + 1
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        hashes = np.empty(int(offsets[-1]), np.uint64)
+        hash_parts(self.suites.tokens[self.rows_of_texts], self.text_words, width, hashes)
+        known = self.known_texts
+        texts = known.texts[known.places]
+        first_parts = known.places - known.bounds[texts] + offsets[texts]
+        # The parts of a fingerprint begin at its first token and at as many more as it is longer.
+        changes = np.zeros(len(hashes) + 1, np.int32)
+        changes[first_parts] += 1
+        changes[first_parts + self.least - width + 1] -= 1
+        return KnownParts(width, KeyFilter.of(hashes[np.cumsum(changes[:-1]) > 0]))
 
     @cached_property
     def words(self) -> np.ndarray:
@@ -129,8 +154,8 @@ class SuiteIndex:
         return sorted_unique(self.suites.tokens)
 
     @cached_property
-    def word_table(self) -> tuple[np.ndarray, np.uint64]:
-        """The table of the words for `scan_documents`, of which each thread needs a copy."""
+    def word_table(self) -> WordTable:
+        """The table of the words."""
         return make_word_table(self.words)
 
     @cached_property
@@ -181,12 +206,14 @@ class SuiteIndex:
 
         The number of a short text is its position in `short_order`.
         """
-        lengths = np.zeros(len(self.words), np.uint64)
+        lengths = np.zeros(len(self.words) + 1, np.uint64)
         for items in self.short_texts:
             tokens = self.tokens_of(items[0].part)
-            lengths[np.searchsorted(self.words, tokens[0])] |= np.uint64(1 << len(tokens))
-        hashes = self._short_hashes
-        return KnownWords(_lookup_of(self.words), lengths, _lookup_of(sorted_unique(hashes)))
+            lengths[1 + np.searchsorted(self.words, tokens[0])] |= np.uint64(1 << len(tokens))
+        lengths_of_rows = lengths[self.word_table.rows[:, 1]] if len(self.words) else lengths[:0]
+        return KnownWords(
+            self.word_table, lengths_of_rows, _lookup_of(sorted_unique(self._short_hashes))
+        )
 
     @cached_property
     def _short_hashes(self) -> np.ndarray:

@@ -9,12 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.hashing.kernels import borrow, find_sorted
+from nearkin.lsh.kernels import has_filter_bit
+from nearkin.lsh.key_sets import KeyFilter
 from nearkin.runtime.jit import inlined, kernel
 from nearkin.shingle.kernels import SHINGLE, combine_tokens
 
 U32 = np.uint32
 U64 = np.uint64
 I64 = np.int64
+
+LOW_HALF = U64(0xFFFFFFFF)
+NO_DOCUMENT = U64(0xFFFFFFFF << 32)
+"""The count of a word that no document has yet, in a row of `scan_documents`."""
 
 
 class HashLookup(NamedTuple):
@@ -36,8 +42,8 @@ class KnownTexts(NamedTuple):
     """int64 (t + 1,): The first fingerprint of each text, and the end."""
     texts: np.ndarray
     """int32 (f,): The number of the text of each fingerprint."""
-    bits: np.ndarray
-    """uint64, a power of two of words: A bit for each fingerprint that is searched for."""
+    filter: KeyFilter
+    """The bits of the fingerprints that are searched for."""
     searched: HashLookup
     """The fingerprints that are searched for."""
     places: np.ndarray
@@ -46,12 +52,31 @@ class KnownTexts(NamedTuple):
     """int64: The first place of each fingerprint that is searched for, and the end."""
 
 
+class KnownParts(NamedTuple):
+    """The parts of the fingerprints that are searched for: all shorter runs of their tokens."""
+
+    width: int
+    """The number of tokens of a part."""
+    filter: KeyFilter
+    """The bits of the shingle hashes of the parts."""
+
+
+class WordTable(NamedTuple):
+    """A hash table of words. Words with equal first rows are in consecutive rows."""
+
+    rows: np.ndarray
+    """uint64 (2^k, 2): The hash of a word and its number plus 1, or two zeros."""
+    shift: np.uint64
+    """The number of bits by which a hash is shifted to give its first row, 64 - k."""
+
+
 class KnownWords(NamedTuple):
     """The words of suites, and the short texts that begin with them."""
 
-    words: HashLookup
+    table: WordTable
     lengths: np.ndarray
-    """uint64 (n,): Bit L is set if a short text of L words begins with the word."""
+    """uint64: Bit L is set if a short text of L words begins with the word of a row of the table.
+    It is empty if there are no words."""
     short: HashLookup
     """Hashes of the short texts."""
 
@@ -73,45 +98,33 @@ def hash_parts(tokens: np.ndarray, offsets: np.ndarray, width: int, out: np.ndar
             at = combine_tokens(tokens, U64(offsets[t]), count, width, out, at)
 
 
-@kernel
-def set_bits(hashes: np.ndarray, bits: np.ndarray, shift: np.uint64) -> None:
-    """Sets the bit of each hash.
-
-    Args:
-        hashes: Hashes, uint64 (n,).
-        bits: Bits, uint64, 2^(58 - shift) words.
-        shift: Number of bits that a hash is shifted to give the number of its bit.
-    """
-    for i in range(hashes.shape[0]):
-        at = hashes[i] >> shift
-        bits[at >> U64(6)] |= U64(1) << (at & U64(63))
-
-
 @inlined
-def find_fingerprint(h: np.uint64, known: KnownTexts, shift: np.uint64) -> np.int64:
+def find_fingerprint(h: np.uint64, known: KnownTexts) -> np.int64:
     """Returns the position of a hash among the searched fingerprints, or -1.
 
     Args:
         h: The hash.
         known: Texts of suites.
-        shift: Number of bits that a hash is shifted to give the number of its bit.
     """
-    at = h >> shift
-    if (known.bits[at >> U64(6)] >> (at & U64(63))) & U64(1) == U64(0):
+    if not has_filter_bit(h, known.filter.words, known.filter.shift):
         return I64(-1)
     searched = known.searched
     return find_sorted(h, searched.keys, searched.first, searched.shift)
 
 
 @inlined
-def shift_of(bits: np.ndarray) -> np.uint64:
-    """Returns the number of bits that a hash is shifted to give the number of its bit."""
-    shift = U64(58)
-    words = U64(bits.shape[0])
-    while words > U64(1):
-        words >>= U64(1)
-        shift -= U64(1)
-    return shift
+def hash_run(tokens: np.ndarray, first: np.uint64, length: np.uint64) -> np.uint64:
+    """Returns the shingle hash of a run of tokens.
+
+    Args:
+        tokens: Token hashes, uint64.
+        first: Position of the first token.
+        length: Number of tokens.
+    """
+    h = U64(0)
+    for i in range(length):
+        h = ((h ^ (h >> U64(32))) + tokens[first + i]) * SHINGLE
+    return h ^ (h >> U64(29))
 
 
 @kernel
@@ -129,65 +142,69 @@ def match_short(
     """
     if first + length > end:
         return I64(-1)
-    h = U64(0)
-    for i in range(length):
-        h = ((h ^ (h >> U64(32))) + tokens[first + i]) * SHINGLE
-    return find_sorted(h ^ (h >> U64(29)), short.keys, short.first, short.shift)
+    h = hash_run(tokens, first, length)
+    return find_sorted(h, short.keys, short.first, short.shift)
 
 
 @kernel
-def fill_word_table(words: np.ndarray, table: np.ndarray, shift: np.uint64) -> None:
-    """Enters the words of suites into a table.
+def fill_word_table(words: np.ndarray, rows: np.ndarray, shift: np.uint64) -> None:
+    """Enters words into a table.
 
     Args:
         words: Distinct hashes of words, uint64 (n,).
-        table: Rows of zeros, uint64 (2^k, 4), more than words. Each word gets a row of its hash,
-            its number plus 1, and two zeros for `scan_documents`.
-        shift: Number of bits that a hash is shifted to give its first row, 64 - k.
+        rows: Rows of zeros, uint64 (2^k, 2), more than words. See `WordTable`.
+        shift: Number of bits by which a hash is shifted to give its first row.
     """
-    mask = U64(table.shape[0]) - U64(1)
+    mask = U64(rows.shape[0]) - U64(1)
     for i in range(U64(words.shape[0])):
         at = words[i] >> shift
-        while table[at, U64(1)] != U64(0):
+        while rows[at, U64(1)] != U64(0):
             at = (at + U64(1)) & mask
-        table[at, U64(0)] = words[i]
-        table[at, U64(1)] = i + U64(1)
+        rows[at, U64(0)] = words[i]
+        rows[at, U64(1)] = i + U64(1)
 
 
-def make_word_table(words: np.ndarray) -> tuple[np.ndarray, np.uint64]:
-    """Returns a table of words, and the number of bits by which a hash is shifted to give its row.
+def make_word_table(words: np.ndarray) -> WordTable:
+    """Returns the table of some words.
 
     Args:
         words: Distinct hashes of words, uint64 (n,).
-
-    Returns:
-        The table, as described in `fill_word_table`, and the shift.
     """
-    bits = (2 * len(words)).bit_length() + 1
-    table = np.zeros((1 << bits, 4), np.uint64)
-    shift = U64(64 - bits)
-    fill_word_table(words, table, shift)
-    return table, shift
+    bits = (2 * len(words)).bit_length()
+    table = WordTable(np.zeros((1 << max(1, bits), 2), np.uint64), U64(64 - max(1, bits)))
+    fill_word_table(words, table.rows, table.shift)
+    return table
+
+
+@inlined
+def find_row(token: np.uint64, rows: np.ndarray, shift: np.uint64) -> np.uint64:
+    """Returns the row of a word in a table, or the empty row at which the search for it ends.
+
+    Args:
+        token: Hash of the word.
+        rows: Rows of a table, whose second column is 0 in empty rows alone. See `WordTable`.
+        shift: Number of bits by which a hash is shifted to give its first row.
+    """
+    mask = U64(rows.shape[0]) - U64(1)
+    at = token >> shift
+    while rows[at, U64(0)] != token and rows[at, U64(1)] != U64(0):
+        at = (at + U64(1)) & mask
+    return at
 
 
 @kernel
-def find_words(
-    tokens: np.ndarray, table: np.ndarray, shift: np.uint64, numbers: np.ndarray
-) -> None:
+def find_words(tokens: np.ndarray, table: WordTable, numbers: np.ndarray) -> None:
     """Looks up the numbers of words.
 
     Args:
         tokens: Hashes of words that are in the table, uint64 (n,).
-        table: Result of `fill_word_table`.
-        shift: Number of bits that a hash is shifted to give its first row.
+        table: The table.
         numbers: Array for the numbers, int64 (n,).
     """
-    mask = U64(table.shape[0]) - U64(1)
+    rows = borrow(table.rows)
     for i in range(U64(tokens.shape[0])):
-        at = tokens[i] >> shift
-        while table[at, U64(0)] != tokens[i] or table[at, U64(1)] == U64(0):
-            at = (at + U64(1)) & mask
-        numbers[i] = I64(table[at, U64(1)] - U64(1))
+        row = find_row(tokens[i], rows, table.shift)
+        numbers[i] = I64(rows[row, U64(1)] - U64(1))
 
 
 @kernel
@@ -222,9 +239,8 @@ def number_words(tokens: np.ndarray, words: np.ndarray) -> np.ndarray:
         >>> number_words(np.array([7, 5, 7], np.uint64), np.array([5, 7], np.uint64)).tolist()
         [1, 0, 1]
     """
-    table, shift = make_word_table(words)
     numbers = np.empty(len(tokens), np.int64)
-    find_words(tokens, table, shift, numbers)
+    find_words(tokens, make_word_table(words), numbers)
     return numbers
 
 
@@ -254,6 +270,64 @@ def begins_short_text(
     return False
 
 
+@inlined
+def is_known_part(tokens: np.ndarray, first: np.uint64, parts: KnownParts) -> bool:
+    """Returns whether a run of tokens may be a part of a fingerprint.
+
+    Args:
+        tokens: Token hashes, uint64.
+        first: Position of the first token.
+        parts: Parts of fingerprints.
+    """
+    h = hash_run(tokens, first, U64(parts.width))
+    return has_filter_bit(h, parts.filter.words, parts.filter.shift)
+
+
+@inlined
+def has_fingerprint(
+    tokens: np.ndarray,
+    first: np.uint64,
+    end: np.uint64,
+    width: np.uint64,
+    texts: KnownTexts,
+    parts: KnownParts,
+) -> bool:
+    """Returns whether a run of `width` tokens of a document is a fingerprint that is searched for.
+
+    Each run consists of `steps` + 1 parts, of which exactly one begins at a multiple of that. So
+    most documents need a look at few parts. Around a known one, all parts of a run must be known.
+
+    Args:
+        tokens: Token hashes, uint64.
+        first: Position of the first token of the document.
+        end: Position after its last token.
+        width: Number of tokens of a fingerprint.
+        texts: Texts of suites.
+        parts: Parts of their fingerprints.
+    """
+    part_width = U64(parts.width)
+    steps = width - part_width
+    at = first
+    while at + part_width <= end:
+        if is_known_part(tokens, at, parts):
+            start = at
+            while start > first and at - start < steps:
+                if not is_known_part(tokens, start - U64(1), parts):
+                    break
+                start -= U64(1)
+            last = at
+            while last + part_width < end and last - at < steps:
+                if not is_known_part(tokens, last + U64(1), parts):
+                    break
+                last += U64(1)
+            while start + steps <= last:
+                if find_fingerprint(hash_run(tokens, start, width), texts) >= I64(0):
+                    return True
+                start += U64(1)
+        at += steps + U64(1)
+    return False
+
+
 @kernel
 def scan_documents(
     tokens: np.ndarray,
@@ -261,62 +335,52 @@ def scan_documents(
     numbers: np.ndarray,
     width: int,
     texts: KnownTexts,
+    parts: KnownParts,
     words: KnownWords,
-    table: np.ndarray,
-    table_shift: np.uint64,
-    hashes: np.ndarray,
+    counts: np.ndarray,
     out: np.ndarray,
 ) -> None:
     """Counts the documents with each known word, and marks those that may hold an item.
 
-    The hash of a word, the last document with it and its count are in one row, which is one line of
-    the cache.
-
     Args:
         tokens: Token hashes, uint64.
         offsets: First token of each document, and the end, int64 (documents + 1,).
-        numbers: Number of each document, int64 (documents,), at least 0.
+        numbers: Number of each document, int64 (documents,), below 2^32 - 1.
         width: Number of tokens of a fingerprint.
         texts: Texts of suites.
+        parts: Parts of their fingerprints.
         words: Words of suites.
-        table: Result of `fill_word_table`. The third column gets the number of the last document
-            with a word plus 1, the fourth one the number of documents.
-        table_shift: Number of bits that a hash is shifted to give its first row.
-        hashes: Buffer of as many elements as the longest document has tokens, uint64.
+        counts: Rows of the table of words, uint64 (2^k, 2), with a count in place of the number of
+            a word: the last document with it in the upper half, and the number of documents in the
+            lower half; NO_DOCUMENT at first. So a word needs one line of the cache.
         out: Array for the marks, bool (documents,).
     """
-    tokens, hashes = borrow(tokens), borrow(hashes)
-    table = borrow(table)
+    tokens, counts = borrow(tokens), borrow(counts)
     texts, words = borrow(texts), borrow(words)
-    shift = shift_of(texts.bits)
+    parts = borrow(parts)
+    shift = words.table.shift
+    documents = offsets.shape[0] - 1
+    for d in range(documents):
+        first, end = U64(offsets[d]), U64(offsets[d + 1])
+        out[d] = has_fingerprint(tokens, first, end, U64(width), texts, parts)
     has_words = words.lengths.shape[0] > 0
     has_short = words.short.keys.shape[0] > 0
-    mask = U64(table.shape[0]) - U64(1)
-    for d in range(offsets.shape[0] - 1):
-        first = U64(offsets[d])
-        end = U64(offsets[d + 1])
-        document = U64(numbers[d]) + U64(1)
-        is_candidate = False
+    for d in range(documents):
+        first, end = U64(offsets[d]), U64(offsets[d + 1])
+        document = U64(numbers[d])
+        is_candidate = out[d]
         if has_words:
             for i in range(first, end):
-                token = tokens[i]
-                at = token >> table_shift
-                while table[at, U64(0)] != token and table[at, U64(1)] != U64(0):
-                    at = (at + U64(1)) & mask
-                if table[at, U64(1)] == U64(0):
+                row = find_row(tokens[i], counts, shift)
+                last = counts[row, U64(1)]
+                if last == U64(0):
                     continue
-                if table[at, U64(2)] != document:
-                    table[at, U64(2)] = document
-                    table[at, U64(3)] += U64(1)
+                # Adding 0 is faster than a branch that cannot be predicted.
+                is_first = U64(last >> U64(32) != document)
+                counts[row, U64(1)] = (document << U64(32)) | ((last & LOW_HALF) + is_first)
                 if has_short and not is_candidate:
-                    lengths = words.lengths[table[at, U64(1)] - U64(1)]
+                    lengths = words.lengths[row]
                     is_candidate = begins_short_text(tokens, U64(i), end, lengths, words.short)
-        if not is_candidate and end - first >= U64(width):
-            count = combine_tokens(tokens, first, end - first, width, hashes, U64(0))
-            for i in range(count):
-                if find_fingerprint(hashes[i], texts, shift) >= I64(0):
-                    is_candidate = True
-                    break
         out[d] = is_candidate
 
 
@@ -375,7 +439,6 @@ def find_passages(
     seen_by = borrow(seen_by)
     counts, longest = borrow(counts), borrow(longest)
     reached, longest_reached = borrow(reached), borrow(longest_reached)
-    shift = shift_of(texts.bits)
     found = I64(0)
     for d in range(offsets.shape[0] - 1):
         first = U64(offsets[d])
@@ -384,7 +447,7 @@ def find_passages(
             continue
         count = combine_tokens(tokens, first, size, width, hashes, U64(0))
         for i in range(count):
-            entries[i] = find_fingerprint(hashes[i], texts, shift)
+            entries[i] = find_fingerprint(hashes[i], texts)
         further = I64(0)
         reached_by_any = I64(0)
         for i in range(count):
@@ -487,17 +550,17 @@ def find_short_texts(
     seen_by, counts = borrow(seen_by), borrow(counts)
     ends = borrow(ends)
     found = I64(0)
-    known = words.words
+    rows = words.table.rows
     if words.short.keys.shape[0] == 0:
         return found
     for d in range(offsets.shape[0] - 1):
         first = U64(offsets[d])
         end = U64(offsets[d + 1])
         for i in range(first, end):
-            word = find_sorted(tokens[i], known.keys, known.first, known.shift)
-            if word < I64(0):
+            row = find_row(tokens[i], rows, words.table.shift)
+            if rows[row, U64(1)] == U64(0):
                 continue
-            lengths = words.lengths[U64(word)]
+            lengths = words.lengths[row]
             length = U64(1)
             while lengths >> length:
                 text = I64(-1)

@@ -39,7 +39,6 @@ from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.shingle.shingler import Shingler
-from nearkin.winnowing.fingerprints import Buffers
 from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
 FREQUENCIES = "word-frequencies"
@@ -73,17 +72,16 @@ class WordCounter:
 
     def __init__(self, index: SuiteIndex) -> None:
         self._index = index
-        self._buffers = Buffers()
-        table, self._shift = index.word_table
-        self._table = table.copy()
+        self._counts = index.word_table.rows.copy()
+        self._counts[self._counts[:, 1] > 0, 1] = kernels.NO_DOCUMENT
 
     @property
     def frequencies(self) -> np.ndarray:
         """The number of documents with each word of the index, int64 (words,)."""
-        rows = self._table[self._table[:, 1] > 0]
-        frequencies = np.zeros(len(self._index.words), np.int64)
-        frequencies[rows[:, 1].astype(np.int64) - 1] = rows[:, 3]
-        return frequencies
+        numbers = self._index.word_table.rows[:, 1].astype(np.int64)
+        frequencies = np.zeros(len(self._index.words) + 1, np.int64)
+        frequencies[numbers] = self._counts[:, 1] & kernels.LOW_HALF
+        return frequencies[1:]
 
     def scan(self, piece: TokenPiece) -> np.ndarray:
         """Counts the words of documents.
@@ -102,10 +100,9 @@ class WordCounter:
             numbers,
             self._index.least,
             self._index.known_texts,
+            self._index.known_parts,
             self._index.known_words,
-            self._table,
-            self._shift,
-            self._buffers.array("hashes", np.uint64, piece.longest),
+            self._counts,
             is_candidate,
         )
         return np.asarray(numbers[is_candidate])
@@ -191,6 +188,7 @@ class DecontaminationRun(DocumentRun):
 
     def _scan(self) -> dict[str, object]:
         """Reads the corpus, and writes the frequencies of words and the candidates."""
+        self.index.prepare()
         counters: list[WordCounter] = []
 
         def make_counter() -> WordCounter:
@@ -257,8 +255,9 @@ class DecontaminationRun(DocumentRun):
         """Writes the items that the candidates hold."""
         candidates = np.array(self.work.load(CANDIDATES))
         tools = ObjectPool(self._make_tool)
-        # Threads share the index, so it is complete before they start.
-        _ = (self.weights, self.index.known_texts, self.index.known_words, self.index.short_order)
+        self.index.prepare()
+        # Threads share the weights, too.
+        _ = self.weights
 
         def match(batch: TextBatch) -> tuple[int, pa.RecordBatch]:
             def find(tool: MatchTool) -> list[Hit]:

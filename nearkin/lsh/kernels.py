@@ -792,6 +792,33 @@ def pair_agreements(
 
 
 @kernel
+def set_filter_bits(keys: np.ndarray, words: np.ndarray, shift: np.uint64) -> None:
+    """Sets the bits of keys in a filter. See `nearkin.lsh.key_sets.KeyFilter`.
+
+    Args:
+        keys: Keys, uint64 (m,).
+        words: Bits of the filter, uint64.
+        shift: Number of bits by which a key is shifted to give its bit.
+    """
+    for i in range(keys.shape[0]):
+        bit = keys[i] >> shift
+        words[bit >> U64(6)] |= U64(1) << (bit & U64(63))
+
+
+@inlined
+def has_filter_bit(key: np.uint64, words: np.ndarray, shift: np.uint64) -> bool:
+    """Returns True if a filter contains a key, or another one of the same prefix.
+
+    Args:
+        key: The key.
+        words: Bits of the filter, uint64.
+        shift: Number of bits by which a key is shifted to give its bit.
+    """
+    bit = key >> shift
+    return (words[bit >> U64(6)] >> (bit & U64(63))) & U64(1) != U64(0)
+
+
+@kernel
 def mark_common_keys(
     keys: np.ndarray,
     ordered: np.ndarray,
@@ -818,8 +845,7 @@ def mark_common_keys(
     for i in range(U64(keys.shape[0])):
         for j in range(U64(keys.shape[1])):
             key = keys[i, j]
-            bit = key >> filter_shift
-            if (filter_words[bit >> U64(6)] >> (bit & U64(63))) & U64(1):
+            if has_filter_bit(key, filter_words, filter_shift):
                 at = find_sorted(key, ordered, first, shift)
                 if at >= 0:
                     is_seen[at] = True

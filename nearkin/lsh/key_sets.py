@@ -26,20 +26,20 @@ class KeyFilter(NamedTuple):
 
     @classmethod
     def of(cls, keys: np.ndarray) -> "KeyFilter":
-        """Returns the filter of sorted distinct keys.
+        """Returns the filter of some keys.
 
         Args:
-            keys: Sorted distinct keys, uint64 (m,).
+            keys: Keys, uint64 (m,). The filter is larger than necessary if they are repeated.
 
         Examples:
-            >>> KeyFilter.of(np.array([1, 3 << 58], np.uint64)).words.tolist()
+            >>> KeyFilter.of(np.array([3 << 58, 1], np.uint64)).words.tolist()
             [9]
         """
         bits = max(6, len(keys).bit_length() + FILTER_BITS)
         shift = np.uint64(64 - bits)
-        is_set = np.zeros(1 << bits, np.uint8)
-        is_set[keys >> shift] = 1
-        return cls(np.packbits(is_set, bitorder="little").view(np.dtype("<u8")), shift)
+        words = np.zeros(1 << (bits - 6), np.uint64)
+        kernels.set_filter_bits(keys, words, shift)
+        return cls(words, shift)
 
 
 @dataclass(frozen=True)

@@ -316,8 +316,7 @@ class SparkSearch:
         self._searched = searched
         self._context = spark.sparkContext
         self.index = index
-        # Tasks share the parts of the index, so they are computed before it is sent.
-        _ = (index.word_table, index.known_texts, index.known_words, index.short_order)
+        index.prepare()
         self._sent_index = self._context.broadcast(index)
 
     def scan(self, rows: DataFrame, *, reads_files: bool) -> ScannedDocuments:
