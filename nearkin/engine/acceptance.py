@@ -16,6 +16,7 @@ from nearkin.acceptance.expression import (
     collect_columns,
     collect_equalities,
     collect_numbers,
+    required_equalities,
 )
 from nearkin.acceptance.parser import SIMILAR
 from nearkin.errors import UsageError
@@ -137,6 +138,27 @@ def needs_tokens(expression: Expression | None) -> bool:
 def groups_exact_duplicates(expression: Expression | None) -> bool:
     """Returns whether documents with equal shingles and equal facts are surely accepted."""
     return expression is None or holds_for_copies(expression)
+
+
+def accepts_all_copies(expression: Expression | None) -> bool:
+    """Returns whether exact duplicates are accepted if they are equal in all that is required.
+
+    Otherwise further facts decide, such as the lengths of the texts.
+
+    Args:
+        expression: The acceptance, or None if the threshold alone decides.
+
+    Examples:
+        >>> accepts_all_copies(parse_expression("jaccard >= 0.8 and same(lang)"))
+        True
+        >>> accepts_all_copies(parse_expression("safe"))
+        False
+    """
+    if expression is None:
+        return True
+    has_further_facts = set(collect_equalities(expression)) > set(required_equalities(expression))
+    has_further_facts |= Number.LENGTH_RATIO in collect_numbers(expression)
+    return holds_for_copies(expression) and not has_further_facts
 
 
 class DirectedPairs(ABC):

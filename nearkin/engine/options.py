@@ -829,6 +829,17 @@ class RunOptions:
         return self.same is not None or self.url is not None
 
     @property
+    def acceptance_columns(self) -> tuple[str, ...]:
+        """The columns that the condition of the option `accept` compares."""
+        return () if self.fields else columns_of_acceptance(self.accept)
+
+    @property
+    def compared_columns(self) -> tuple[str, ...]:
+        """The columns that are compared in two documents, beside their contents."""
+        names = (self.block_by, *self.same_columns, self.url, *self.acceptance_columns)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @property
     def carried_columns(self) -> tuple[str, ...]:
         """The columns that options name: those that are read beside documents and ids."""
         return carried_columns(
@@ -839,7 +850,7 @@ class RunOptions:
             self.url,
             self.source,
             self.split,
-            *(() if self.fields else columns_of_acceptance(self.accept)),
+            *self.acceptance_columns,
             None if self.removal_limit is None else self.removal_limit.column,
         )
 

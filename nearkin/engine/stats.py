@@ -336,7 +336,10 @@ class ReferenceStats(StageStats):
         compared: Number of documents of the references whose signatures were compared.
         exact: Number of documents that are exact duplicates of one of a reference.
         near: Number of further documents that are near-duplicates of one of a reference.
+        same: Number of further documents that have an equal value of a column.
         hot_buckets: Number of hot buckets with documents of both sides.
+        hot_shingles: Number of shingles that too many documents have to be looked up, if documents
+            were looked up by their shingles.
     """
 
     references: int = 0
@@ -345,19 +348,24 @@ class ReferenceStats(StageStats):
     compared: int = 0
     exact: int = 0
     near: int = 0
+    same: int = 0
     hot_buckets: int = 0
+    hot_shingles: int | None = _optional()
 
     @property
     def removed(self) -> int:
         """The number of documents that repeat a document of a reference."""
-        return self.exact + self.near
+        return self.exact + self.near + self.same
 
     def add(self, other: "ReferenceStats") -> "ReferenceStats":
         """Returns the statistics of two comparisons of different references together."""
-        sums = {item.name: getattr(self, item.name) for item in fields(self)}
-        return ReferenceStats(
-            **{name: value + getattr(other, name) for name, value in sums.items()}
-        )
+        sums = {
+            item.name: getattr(self, item.name) + getattr(other, item.name)
+            for item in fields(self)
+            if item.name != "hot_shingles"
+        }
+        counts = [stats.hot_shingles for stats in (self, other) if stats.hot_shingles is not None]
+        return ReferenceStats(**sums, hot_shingles=sum(counts) if counts else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -24,12 +25,14 @@ LISTED_REMOVALS = 20
 class LossyRemoval(NamedTuple):
     """A removed document whose shingles the kept one does not all have."""
 
-    kept: int
-    """The number of the kept document."""
+    kept: int | None
+    """The number of the kept document, or None if it is one of a reference."""
     removed: int
     """The number of the removed document."""
     lost: float
     """The share of the removed document's shingles that the kept one lacks."""
+    reference_id: str | None = None
+    """The id of the kept document if it is one of a reference."""
 
 
 class LostInformation(NamedTuple):
@@ -62,20 +65,23 @@ class LostInformationCounter:
 
     def add(
         self,
-        kept: np.ndarray,
+        kept: np.ndarray | None,
         removed: np.ndarray,
         shared: np.ndarray,
         sizes: np.ndarray,
         groups: np.ndarray,
+        reference_ids: pa.Array | None = None,
     ) -> None:
         """Counts removed documents.
 
         Args:
-            kept: Number of the kept document of each removed one, integers (m,).
+            kept: Number of the kept document of each removed one, integers (m,), or None if they
+                are documents of a reference.
             removed: Numbers of the removed documents, integers (m,).
             shared: Number of shingles that both have, (m,).
             sizes: Number of shingles of each removed document, at least 1, int64 (m,).
             groups: Position of the source of each removed document, integers (m,).
+            reference_ids: Ids of the kept documents if they are those of a reference, (m,).
         """
         missing = sizes - shared.astype(np.int64)
         lost = missing / sizes
@@ -87,7 +93,12 @@ class LostInformationCounter:
         order = np.lexsort((removed, -lost))[:LISTED_REMOVALS]
         order = order[lost[order] > 0]
         self._worst += [
-            LossyRemoval(int(kept[row]), int(removed[row]), float(lost[row]))
+            LossyRemoval(
+                kept=None if kept is None else int(kept[row]),
+                removed=int(removed[row]),
+                lost=float(lost[row]),
+                reference_id=None if reference_ids is None else reference_ids[row].as_py(),
+            )
             for row in order.tolist()
         ]
         self._worst.sort(key=lambda entry: (-entry.lost, entry.removed))
@@ -139,21 +150,40 @@ def measure_lost_information(run: LocalRun, result: Clustering) -> LostInformati
         codes = labels.codes
     counter = LostInformationCounter(names)
     comparison = _LeaderComparison(run)
-    removed = np.flatnonzero(np.isin(result.kind, REMOVED_KINDS))
+    is_removed = np.isin(result.kind, REMOVED_KINDS)
     unmeasured = 0
+    if result.matches is not None:
+        is_removed[result.matches.documents] = False
+        measured = result.matches.select(np.flatnonzero(result.matches.sizes))
+        unmeasured += len(result.matches) - len(measured)
+        counter.add(
+            kept=None,
+            removed=measured.documents,
+            shared=measured.shared,
+            sizes=measured.sizes,
+            groups=_groups_of(codes, measured.documents),
+            reference_ids=measured.ids,
+        )
+    removed = np.flatnonzero(is_removed)
     for start in range(0, len(removed), PAIRS_PER_BATCH):
         batch = removed[start : start + PAIRS_PER_BATCH]
         kept = np.asarray(result.leader[batch]).astype(np.int64)
-        # A document that repeats one of a reference has no kept document in the run.
+        # A document that is like a blocked one has no kept document in the run.
         is_measured = np.asarray(result.kept)[kept] & comparison.can_compare(batch, kept)
         is_measured &= np.asarray(result.kind[batch]) != VECTOR
         unmeasured += int(np.count_nonzero(~is_measured))
         batch = batch[is_measured]
         kept = kept[is_measured]
-        groups = np.zeros(len(batch), np.int64) if codes is None else codes[batch].astype(np.int64)
         shared, sizes = comparison.count_shared(batch, kept)
-        counter.add(kept, batch, shared, sizes, groups)
+        counter.add(kept, batch, shared, sizes, _groups_of(codes, batch))
     return counter.finish(unmeasured)
+
+
+def _groups_of(codes: np.ndarray | None, documents: np.ndarray) -> np.ndarray:
+    """Returns the position of the source of some documents, int64 (m,); 0 without sources."""
+    if codes is None:
+        return np.zeros(len(documents), np.int64)
+    return codes[documents].astype(np.int64)
 
 
 class _LeaderComparison:

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.options import ClusterMethod
-from nearkin.engine.result_schema import KINDS, NEAR, NONE_LABEL
+from nearkin.engine.result_schema import EXACT, KINDS, NEAR, NONE_LABEL
 from nearkin.engine.spark.run import SparkRun
 from nearkin.evaluate.information_lost import (
     LISTED_REMOVALS,
@@ -36,19 +36,22 @@ def measure_lost_information(run: SparkRun) -> LostInformation | None:
     compares_texts = compares_sets(run.options.spec.measure) and not run.options.fields
     if not run.is_exact or not compares_texts or run.request.merge_parts:
         return None
-    losses = run.tables.keep(_list_losses(run), "losses")
+    listed = _list_losses(run)
+    if run.has_reference:
+        listed = listed.unionByName(_list_losses_to_reference(run))
+    losses = run.tables.keep(listed, "losses")
     measured = losses.where(f.col("lost").isNotNull())
     unmeasured = losses.count() - measured.count()
-    if run.has_reference:
-        # A document that repeats one of a reference has no kept document in the run.
-        unmeasured += run.matches.count()
     total = _sum_losses(measured.withColumn("source", f.lit("")))
     sources: list[LostShare] = []
     if run.options.source is not None:
         sources = _sum_losses(_with_labels(run, measured))
         sources.sort(key=lambda share: (-share.shingles, share.source))
     lossy = measured.where("lost > 0").orderBy(f.desc("lost"), "doc").limit(LISTED_REMOVALS)
-    worst = [LossyRemoval(row["leader"], row["doc"], row["lost"]) for row in lossy.collect()]
+    worst = [
+        LossyRemoval(row["leader"], row["doc"], row["lost"], row["reference_id"])
+        for row in lossy.collect()
+    ]
     no_removal = LostShare("", 0, 0.0, 0.0, 0)
     return LostInformation(
         total[0] if total else no_removal, tuple(sources), unmeasured, tuple(worst)
@@ -56,10 +59,10 @@ def measure_lost_information(run: SparkRun) -> LostInformation | None:
 
 
 def _list_losses(run: SparkRun) -> DataFrame:
-    """Returns (doc, leader, missing, lost) of each removed document.
+    """Returns (doc, leader, reference_id, missing, lost) of each document that the run removed.
 
     `missing` is the number of its shingles that the kept document lacks, and `lost` their share.
-    Both are null if the loss is not known.
+    Both are null if the loss is not known. The kept document is the leader, or one of a reference.
     """
     own = run.documents.select("doc", "fp0", "fp1", "shingles")
     kept = run.documents.select(
@@ -87,6 +90,22 @@ def _list_losses(run: SparkRun) -> DataFrame:
     return removed.join(shared, ["a", "b"], "left").select(
         "doc",
         "leader",
+        f.lit(None).cast("string").alias("reference_id"),
+        _of_known(f.lit(0), missing, is_compared).alias("missing"),
+        _of_known(f.lit(0.0), missing / f.col("shingles"), is_compared).alias("lost"),
+    )
+
+
+def _list_losses_to_reference(run: SparkRun) -> DataFrame:
+    """Returns (doc, leader, reference_id, missing, lost) of the documents that repeat one of it."""
+    matches = run.matches.join(run.documents.select("doc", "shingles"), "doc")
+    matches = matches.withColumn("is_copy", f.col("match_kind") == KINDS[EXACT])
+    is_compared = f.col("match_kind") == KINDS[NEAR]
+    missing = f.col("shingles") - f.col("shared").cast("long")
+    return matches.select(
+        "doc",
+        f.lit(None).cast("long").alias("leader"),
+        f.col("duplicate_of").alias("reference_id"),
         _of_known(f.lit(0), missing, is_compared).alias("missing"),
         _of_known(f.lit(0.0), missing / f.col("shingles"), is_compared).alias("lost"),
     )

@@ -173,6 +173,13 @@ class RunView(ABC):
     def texts_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
         """Returns excerpts of some documents by their numbers. Documents may be missing."""
 
+    def reference_texts_of(self, removed: Iterable[int]) -> Mapping[int, str]:
+        """Returns excerpts of documents of a reference by the numbers of those that they removed.
+
+        Documents may be missing.
+        """
+        return {}
+
     def empty_columns(self) -> Sequence[str]:
         """Returns the carried columns in which no document has a value."""
         return ()
@@ -228,7 +235,8 @@ def collect_report(
     quoted = {ordinal for cluster in (*clusters, *sampled) for ordinal in cluster.ordinals}
     lost = view.lost_information()
     if lost is not None:
-        quoted |= {ordinal for entry in lost.worst for ordinal in (entry.kept, entry.removed)}
+        quoted |= {entry.removed for entry in lost.worst}
+        quoted |= {entry.kept for entry in lost.worst if entry.kept is not None}
     texts = view.texts_of(quoted | {first for _, _, first in hottest})
     ids = view.ids_of(quoted if closest is None else quoted | {closest.kept, closest.removed})
     reasons = sorted(view.rejected_reasons().items(), key=lambda entry: (-entry[1], entry[0]))
@@ -262,7 +270,7 @@ def collect_report(
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in reasons),
         clusters=_quote_clusters(clusters, ids, texts),
         sampled_clusters=_quote_clusters(sampled, ids, texts),
-        lost=None if lost is None else _describe_lost(lost, ids, texts),
+        lost=None if lost is None else _describe_lost(view, lost, ids, texts),
         better_copies=view.better_copies(),
         closest_call=None
         if closest is None
@@ -279,19 +287,28 @@ def collect_report(
 
 
 def _describe_lost(
-    lost: LostInformation, ids: Mapping[int, str], texts: Mapping[int, str]
+    view: RunView, lost: LostInformation, ids: Mapping[int, str], texts: Mapping[int, str]
 ) -> LostReport:
     """Returns the information that a run lost, with excerpts of the documents that lost most."""
-    examples = [
-        LossyExample(
-            kept=ids[entry.kept],
+    in_reference = [entry.removed for entry in lost.worst if entry.kept is None]
+    reference_texts = view.reference_texts_of(in_reference)
+    examples = []
+    for entry in lost.worst:
+        if entry.kept is None:
+            kept = str(entry.reference_id)
+            text_kept = reference_texts.get(entry.removed, "")
+        else:
+            kept = ids[entry.kept]
+            text_kept = texts.get(entry.kept, "")
+        example = LossyExample(
+            kept=kept,
             removed=ids[entry.removed],
             lost=entry.lost,
-            text_kept=cut_excerpt(texts.get(entry.kept, ""), LOSSY_CHARACTERS),
+            text_kept=cut_excerpt(text_kept, LOSSY_CHARACTERS),
             text_removed=cut_excerpt(texts.get(entry.removed, ""), LOSSY_CHARACTERS),
+            in_reference=entry.kept is None,
         )
-        for entry in lost.worst
-    ]
+        examples.append(example)
     return LostReport(lost.total, lost.sources, lost.unmeasured, tuple(examples))
 
 

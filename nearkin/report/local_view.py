@@ -12,6 +12,7 @@ from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import EXACT, FURTHER, NEAR, SAME
+from nearkin.errors import RunError
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.evaluate.information_lost import LostInformation, measure_lost_information
 from nearkin.evaluate.labels import most_frequent_labels
@@ -75,9 +76,9 @@ class ExcerptCollector:
         quoted |= {first for _, _, first in hottest_buckets(run)}
         self.lost = measure_lost_information(run, result)
         if self.lost is not None:
-            quoted |= {
-                number for entry in self.lost.worst for number in (entry.kept, entry.removed)
-            }
+            quoted |= {entry.removed for entry in self.lost.worst}
+            quoted |= {entry.kept for entry in self.lost.worst if entry.kept is not None}
+        self.reference_texts = self._read_reference_texts(run, result)
         quoted |= {ordinal for pair in self.borderline for ordinal in (pair.a, pair.b)}
         self.texts: dict[int, str] = {}
         self.has_texts = run.options.spec.has_shingles and not run.options.fields
@@ -87,6 +88,23 @@ class ExcerptCollector:
             np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
         )
         self.examined = draw_documents(lengths)
+
+    def _read_reference_texts(self, run: LocalRun, result: Clustering) -> dict[int, str]:
+        """Returns excerpts of documents of a reference by the numbers of those that they removed.
+
+        They are those of the removed documents that lost most.
+        """
+        lossy = [] if self.lost is None else self.lost.worst
+        removed = sorted(entry.removed for entry in lossy if entry.reference_id is not None)
+        if not removed or result.matches is None or run.matcher is None:
+            return {}
+        matches = result.matches.select(np.searchsorted(result.matches.documents, removed))
+        try:
+            contents = run.matcher.read_contents(run, matches)
+        except RunError:
+            # The run is complete. A reference that has changed since it was compared is not quoted.
+            return {}
+        return {document: _format_excerpt(value) for document, value in contents.items()}
 
     @property
     def ordinals(self) -> np.ndarray:
@@ -108,14 +126,18 @@ class ExcerptCollector:
             self.examined.observe(first, documents)
         low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
         for ordinal in self._ordinals[low:high].tolist():
-            value = documents[ordinal - first].as_py()
-            if isinstance(value, dict):
-                value = format_fields(value)
-            if isinstance(value, bytes):
-                value = value.hex()
-            if not isinstance(value, str):
-                value = " ".join(map(str, value[:EXCERPT_CHARACTERS]))
-            self.texts[ordinal] = value
+            self.texts[ordinal] = _format_excerpt(documents[ordinal - first].as_py())
+
+
+def _format_excerpt(content: Any) -> str:
+    """Returns the content of a document as a text, of which a report quotes the beginning."""
+    if isinstance(content, dict):
+        return format_fields(content)
+    if isinstance(content, bytes):
+        return content.hex()
+    if isinstance(content, str):
+        return content
+    return " ".join(map(str, content[:EXCERPT_CHARACTERS]))
 
 
 class LocalRunView(RunView):
@@ -216,6 +238,10 @@ class LocalRunView(RunView):
     def texts_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
         """Returns the collected excerpts. Documents may be missing."""
         return self._excerpts.texts
+
+    def reference_texts_of(self, removed: Iterable[int]) -> Mapping[int, str]:
+        """Returns the excerpts of documents of a reference. Documents may be missing."""
+        return self._excerpts.reference_texts
 
     def empty_columns(self) -> Sequence[str]:
         """Returns the carried columns in which no document has a value."""

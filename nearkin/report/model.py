@@ -329,6 +329,8 @@ class LossyExample(NamedTuple):
     """An excerpt of the kept document."""
     text_removed: str
     """An excerpt of the removed document."""
+    in_reference: bool = False
+    """True if the kept document is one of a reference."""
 
 
 @dataclass(frozen=True)
@@ -658,7 +660,8 @@ def _restore_value(kind: Any, value: Any) -> Any:
         return tuple(_restore_value(item_kind, item) for item in value)
     if hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
-        named = zip(kind._fields, value, strict=True)
+        # Older versions wrote fewer fields of some named tuples, whose last fields have defaults.
+        named = zip(kind._fields[: len(value)], value, strict=True)
         return kind(**{name: _restore_value(hints[name], item) for name, item in named})
     return value
 

@@ -318,6 +318,9 @@ def _compare_pair(pair: BorderlinePair) -> PairComparison:
 
 
 def _compare_lossy(example: LossyExample) -> LossyPair:
+    if example.in_reference and not example.text_kept:
+        note = Markup("<i>The text of this document was not read.</i>")
+        return LossyPair(example, note, Markup(escape(make_visible(example.text_removed))))
     left, right = diff_markup(
         example.text_kept, example.text_removed, DocumentRole.KEPT, DocumentRole.REMOVED
     )

@@ -203,6 +203,12 @@ def warn_of_reference(run: FinishedStages) -> list[str]:
             f"and duplicates of the reference may be missing; raise {name_setting('pair_budget')} "
             f"or the threshold"
         )
+    if stats.hot_shingles:
+        warnings.append(
+            f"{stats.hot_shingles:,} shingles are in so many documents of the reference and of the "
+            "inputs that they were not looked up, so that duplicates of the reference may be "
+            f"missing; raise {name_setting('pair_budget')}"
+        )
     return warnings
 
 

@@ -16,6 +16,7 @@ from nearkin.corpus.places import places_of
 from nearkin.engine.local.reference_matches import ComparedReference, ReferenceMatches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import NEAR
 from nearkin.engine.stats import ReferenceStats
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.documents import documents_of
@@ -42,10 +43,10 @@ class _Found(NamedTuple):
 
     def to_matches(self) -> ReferenceMatches:
         """Returns the matches as arrays."""
-        return ReferenceMatches(
+        return ReferenceMatches.without_shingles(
             documents=np.array(self.documents, np.int64),
             similarity=np.array([match.similarity for match in self.matches], np.float64),
-            is_exact=np.zeros(len(self.matches), bool),
+            kind=NEAR,
             ids=pa.array([match.id for match in self.matches], pa.large_string()),
         )
 
@@ -113,6 +114,13 @@ class IndexReference:
             raise UsageError(
                 f"column {columns.tokens!r} holds lists of tokens, and the index of {against} "
                 "stores texts and vectors; join the tokens to texts"
+            )
+        if options.acceptance is not None:
+            raise UsageError(
+                f"a condition ({options.acceptance}) cannot be combined with {against}: an index "
+                "finds documents by its own threshold alone, and keeps neither the digits nor the "
+                "columns of documents; give the files of its documents, or a run over them with "
+                f"{name_flag('save_signatures')}"
             )
         if options.block_by is not None:
             raise UsageError(
@@ -217,6 +225,18 @@ class IndexReference:
         related = ReferenceMatches.concatenate([part.related.to_matches() for part in found])
         stats = ReferenceStats(references=1, documents=stored, compared=len(near))
         return ComparedReference(near, related, stats)
+
+    def read_contents(
+        self, run: LocalRun, number: int, documents: np.ndarray
+    ) -> Iterator[pa.Array]:
+        """Yields nothing: the documents of an index have no numbers.
+
+        Args:
+            run: Run that was compared with the index.
+            number: Position of the reference among those of the run.
+            documents: Numbers of documents.
+        """
+        return iter(())
 
     def _search(
         self, index: Index, run: LocalRun, numbers: np.ndarray, batch: Batch

@@ -13,7 +13,9 @@ from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.table_versions import TableRecord
+from nearkin.engine.acceptance import needs_digits
 from nearkin.engine.banding import builds_keys_while_sketching
+from nearkin.engine.local.documents import DIGITS
 from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.options import ClusterMethod, RunOptions
 from nearkin.engine.stats import Stage
@@ -152,12 +154,6 @@ def require_comparable(options: RunOptions) -> None:
             "a removed document must be similar to the document of the reference itself, and not "
             f"through others; use {name_setting('cluster', str(ClusterMethod.LEADERS))}"
         )
-    if options.acceptance is not None:
-        raise UsageError(
-            f"a condition ({options.acceptance}) cannot be combined with {against}: documents of "
-            "the reference are compared by the threshold alone; leave out "
-            f"{name_setting('accept')} and {name_setting('max_lost')}, or {against}"
-        )
     if options.groups_by_value:
         name = "url" if options.same is None else "same"
         raise UsageError(
@@ -282,14 +278,13 @@ class _OpenedReference:
 
 
 def columns_of_reference(columns: Columns, options: RunOptions) -> Columns:
-    """Returns the columns that are read of a reference: those of the inputs, without their order.
+    """Returns the columns that are read of a reference: those that are compared.
 
     Args:
         columns: Columns of the inputs.
         options: Options of the run.
     """
-    block_by = options.block_by
-    return replace(columns, carried_columns=() if block_by is None else (block_by,))
+    return replace(columns, carried_columns=options.compared_columns)
 
 
 def _open_files(
@@ -366,8 +361,11 @@ def _find_difference(
     recorded = Columns.from_record(record.files.request.columns)
     if SavedRun(folder, record).options.sketched_fields != request.options.sketched_fields:
         return "its signatures are of other fields"
-    if not set(columns.carried_columns) <= set(recorded.carried_columns):
-        return f"it has not kept the column {columns.carried_columns[0]!r}"
+    missing = [name for name in columns.carried_columns if name not in recorded.carried_columns]
+    if missing:
+        return f"it has not kept the column {missing[0]!r}"
+    if needs_digits(request.options.acceptance) and not (folder / SIGNATURES / DIGITS).exists():
+        return "it has not kept the digits of the texts, which the condition compares"
     sketched = record.stats.sketch
     keyed = None
     if builds_keys_while_sketching(request.options):

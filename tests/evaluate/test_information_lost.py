@@ -65,11 +65,18 @@ def test_runs_without_removed_documents_lose_nothing() -> None:
     assert (copies.total.removed, copies.total.mean, copies.worst) == (2, 0.0, ())
 
 
-def test_documents_without_a_kept_document_in_the_run_are_not_measured() -> None:
+def test_documents_that_a_reference_removes_lose_what_its_document_lacks() -> None:
     reference = ["one text of a reference", "some other text of a reference"]
     texts = ["one text of a reference", "some other text of a reference too", "a b c d", "a b c d"]
-    lost = lost_of(nk.dedup(texts, threshold=0.5, against=reference))
-    assert (lost.unmeasured, lost.total.removed) == (2, 1)
+    result = nk.dedup(texts, threshold=0.5, against=reference)
+    lost = lost_of(result)
+    assert (lost.unmeasured, lost.total.removed, lost.total.worst) == (0, 3, 0.2)
+    (example,) = lost.worst
+    assert (example.text_kept, example.text_removed) == (reference[1], texts[1])
+    assert '<span class="tag">reference</span>' in render_page(result.report_data)
+    values = json.loads(result.report_data.to_json())
+    assert values["lost"]["worst"][0].pop() is True
+    assert ReportData.from_dict(values).lost.worst[0].in_reference is False
 
 
 def test_documents_with_an_equal_value_are_measured_only_if_they_are_copies() -> None:

@@ -202,7 +202,7 @@ REFUSALS: list[tuple[str, dict[str, Any], type[NearkinError], str]] = [
     ("scope", {"scope": "a\0b"}, UsageError, "scope"),
     ("blocks", {"block_by": "id"}, UsageError, "block_by='id' cannot be combined"),
     ("tokens", {"columns": Columns(id="id", text=None, tokens="t")}, UsageError, "lists of tokens"),
-    ("condition", {"accept": "jaccard >= 0.9"}, UsageError, "cannot be combined with `against`"),
+    ("condition", {"accept": "jaccard >= 0.9"}, UsageError, "finds documents by its own threshold"),
     (
         "no index",
         {"against": "sqlite:///ABSENT/no.db"},

@@ -17,6 +17,7 @@ from nearkin.engine.local import sketching
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.loading import load_run
+from nearkin.report.files import read_report
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.job import Job
@@ -56,11 +57,12 @@ def dedup(inputs: Path, out: Path, against: Path | list[Path] | None, **other: A
     names = [name for name in other if name in RunOptions.__dataclass_fields__]
     options = {name: other.pop(name) for name in names}
     references = against if isinstance(against, list) else [against] if against else []
+    settings = RunOptions(**{"threshold": 0.6, **options})
     job = Job(
         (str(inputs),),
         out,
-        Columns(id="id"),
-        RunOptions(**{"threshold": 0.6, **options}),
+        Columns(id="id", carried_columns=settings.carried_columns),
+        settings,
         against=tuple(map(str, references)),
         **other,
     )
@@ -143,6 +145,81 @@ def test_related_documents_of_a_saved_run_are_those_of_its_kept_files(
     scored = pq.read_table(tmp_path / "run" / "pairs.parquet").to_pylist()
     in_run |= {frozenset((row["id_a"], row["id_b"])) for row in scored}
     assert {frozenset((pair.id_a, pair.id_b)) for pair in queue.pairs} == in_run
+
+
+@pytest.fixture
+def sourced_files(tmp_path: Path, tables: tuple[pa.Table, pa.Table]) -> tuple[Path, Path]:
+    """The new documents and the reference as files, with a column of sources."""
+    paths = (tmp_path / "new.parquet", tmp_path / "old.parquet")
+    for path, table in zip(paths, tables, strict=True):
+        sources = pa.array([f"s{number % 2}" for number in range(table.num_rows)])
+        pq.write_table(table.append_column("source", sources), path)
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("accept", "saving"),
+    [
+        ("contained", {"save_hashes": True}),
+        ("jaccard >= 0.3 and witness >= 8 and same(source)", {"save_hashes": True}),
+        ("jaccard >= 0.3 and numbers_equal and same(source)", {}),
+    ],
+    ids=["contained", "tokens and a column", "digits and a column"],
+)
+def test_condition_holds_for_a_saved_run_as_for_its_kept_files(
+    accept: str, saving: dict[str, Any], tmp_path: Path, sourced_files: tuple[Path, Path]
+) -> None:
+    new, old = sourced_files
+    bands = {"bands": 128, "rows": 1}
+    dedup(old, tmp_path / "saved", None, save_signatures=True, accept=accept, **bands, **saving)
+    record = dedup(new, tmp_path / "run", tmp_path / "saved", accept=accept, **bands)
+    dedup(new, tmp_path / "files", tmp_path / "saved" / "kept", accept=accept, **bands)
+    assert clusters_of(tmp_path / "run") == clusters_of(tmp_path / "files")
+    assert record.counts["removed_reference"] > 0
+    assert record.lost["unmeasured"] == 0
+
+
+@pytest.mark.parametrize(
+    ("accept", "reason"),
+    [
+        ("jaccard >= 0.3 and same(source)", "it has not kept the column 'source'"),
+        ("jaccard >= 0.3 and numbers_equal", "it has not kept the digits of the texts"),
+    ],
+)
+def test_saved_run_without_what_a_condition_compares_is_sketched_again_or_refused(
+    accept: str, reason: str, tmp_path: Path, sourced_files: tuple[Path, Path]
+) -> None:
+    new, old = sourced_files
+    dedup(old, tmp_path / "saved", None, save_signatures=True)
+    dedup(new, tmp_path / "run", tmp_path / "saved", accept=accept)
+    dedup(new, tmp_path / "files", tmp_path / "saved" / "kept", accept=accept)
+    assert clusters_of(tmp_path / "run") == clusters_of(tmp_path / "files")
+    shutil.rmtree(tmp_path / "saved" / "kept")
+    with pytest.raises(UsageError, match=f"{reason}.*give the files of the documents"):
+        dedup(new, tmp_path / "out", tmp_path / "saved", accept=accept)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_report_quotes_the_documents_of_the_reference_beside_those_that_lost_most(
+    tmp_path: Path, files: tuple[Path, Path], tables: tuple[pa.Table, pa.Table]
+) -> None:
+    new, old = files
+    record = dedup(new, tmp_path / "out", old, only_against=True)
+    texts = [
+        dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+        for table in tables
+    ]
+    data = read_report(tmp_path / "out")
+    assert data.lost is not None
+    worst = data.lost.worst
+    assert 0 < len(worst) <= 20
+    removed = {row["id"]: row for row in clusters_of(tmp_path / "out").to_pylist()}
+    for example in worst:
+        assert example.in_reference
+        assert example.kept == removed[example.removed]["duplicate_of"]
+        assert example.text_removed == texts[0][example.removed]
+        assert example.text_kept == texts[1][example.kept]
+    assert data.lost.total.removed == record.counts["removed_reference"]
 
 
 def test_resumed_run_keeps_the_related_documents_of_the_reference(

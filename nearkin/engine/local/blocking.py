@@ -12,6 +12,7 @@ from nearkin.engine.local.payload_batches import PayloadBatch, wanted_rows
 from nearkin.engine.local.reference_matches import ReferenceMatches, expand_groups
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import BLOCKED
 from nearkin.engine.stats import BlocklistStats
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
@@ -97,10 +98,10 @@ class BlocklistMatcher:
         entries = np.concatenate([no_numbers, *(part.entries for part in parts)])
         matched = np.concatenate([no_numbers, *(part.documents for part in parts)])
         names = pa.array(self.blocklist.ids, pa.large_string())
-        matches = ReferenceMatches(
+        matches = ReferenceMatches.without_shingles(
             documents=matched,
             similarity=np.concatenate([np.empty(0), *(part.similarity for part in parts)]),
-            is_exact=np.zeros(len(matched), bool),
+            kind=BLOCKED,
             ids=names.take(pa.array(entries)),
         )
         blocked = expand_groups(matches, representative)

@@ -20,7 +20,6 @@ from nearkin.engine.local.verification import Estimates, Payloads, documents_in_
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import (
-    BLOCKED,
     EMPTY,
     EXACT,
     FURTHER,
@@ -90,8 +89,7 @@ class Clustering:
         Args:
             matches: These documents. No other document has one of them as its leader.
         """
-        kinds = np.where(matches.is_exact, EXACT, NEAR)
-        return replace(self._without(matches, kinds), matches=matches)
+        return replace(self._without(matches), matches=matches)
 
     def with_blocked(self, blocked: ReferenceMatches) -> "Clustering":
         """Returns the clusters after the documents that are like a blocked entry are removed.
@@ -100,20 +98,14 @@ class Clustering:
             blocked: These documents. No other document has one of them as its leader, and none of
                 them repeats a document of the reference.
         """
-        kinds = np.full(len(blocked), BLOCKED)
-        return replace(self._without(blocked, kinds), blocked=blocked)
+        return replace(self._without(blocked), blocked=blocked)
 
-    def _without(self, matches: ReferenceMatches, kinds: np.ndarray) -> "Clustering":
-        """Returns the clusters after documents are removed because of others outside the run.
-
-        Args:
-            matches: These documents.
-            kinds: Kind of each of them, (m,).
-        """
+    def _without(self, matches: ReferenceMatches) -> "Clustering":
+        """Returns the clusters after documents are removed because of others outside the run."""
         similarity = np.array(self.similarity)
         similarity[matches.documents] = matches.similarity
         kind = np.array(self.kind)
-        kind[matches.documents] = kinds
+        kind[matches.documents] = matches.kind
         kept = np.array(self.kept)
         kept[matches.documents] = False
         leader = np.array(self.leader)

@@ -28,6 +28,8 @@ ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
     "rows": (np.int64, None),
 }
 """The type and the width of the facts of fixed size, besides signatures."""
+COLUMNS = "columns"
+"""The folder of the ids and the carried columns."""
 KEYS = "band-keys"
 """The file of the band keys that were built while sketching."""
 DIGITS = "digits"
@@ -126,10 +128,20 @@ class Documents:
         self.arrays = arrays
         """All facts of fixed size that a run needs, by the names of their files."""
         unique = folder / UNIQUE
-        self._columns = read_columns(unique if unique.exists() else folder / "columns", carried)
+        self._columns = read_columns(unique if unique.exists() else folder / COLUMNS, carried)
 
     def __len__(self) -> int:
         return len(self.shingles)
+
+    def read_array(self, name: str) -> np.ndarray:
+        """Returns a fact of fixed size of all documents, (n,) or (n, width).
+
+        Args:
+            name: Name of its file.
+        """
+        if name == DIGITS and self.digits is not None:
+            return self.digits
+        return self.arrays[name]
 
     def have_field(self, number: int) -> np.ndarray:
         """Returns which documents have one of the fields that find candidate pairs, bool (n,).

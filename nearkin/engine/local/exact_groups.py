@@ -28,6 +28,34 @@ DOCUMENTS_AT_ONCE = 1 << 24
 """Number of documents that are grouped in memory at a time."""
 
 
+def hash_blocks(documents: Documents, options: RunOptions) -> np.ndarray:
+    """Returns a hash of what two documents must share to be compared, uint64 (n,).
+
+    Args:
+        documents: Sketched documents.
+        options: Options of the run.
+    """
+    blocks = documents.hash_values(options.block_by)
+    if options.acceptance is None or options.related is not None:
+        # Documents that are not accepted may be related.
+        return blocks
+    return divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
+
+
+def hash_copy_keys(documents: Documents, options: RunOptions, blocks: np.ndarray) -> np.ndarray:
+    """Returns a hash of what exact duplicates share beside their content, uint64 (n,).
+
+    Args:
+        documents: Sketched documents.
+        options: Options of the run.
+        blocks: Hash of each document's block, uint64 (n,).
+    """
+    if options.acceptance is None:
+        return blocks
+    fact_reader = partial(read_fact, documents)
+    return group_keys(blocks, options.acceptance, fact_reader, documents.lengths)
+
+
 def save_exact_groups(
     documents: Documents,
     options: RunOptions,
@@ -80,17 +108,11 @@ def save_exact_groups(
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
     counter.finish_step()
-    blocks = documents.hash_values(options.block_by)
-    if options.acceptance is not None and options.related is None:
-        # Documents that are not accepted may be related.
-        blocks = divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
+    blocks = hash_blocks(documents, options)
     counter.finish_step()
     without_source = None
     if has_groups:
-        keys = blocks
-        if options.acceptance is not None:
-            fact_reader = partial(read_fact, documents)
-            keys = group_keys(blocks, options.acceptance, fact_reader, documents.lengths)
+        keys = hash_copy_keys(documents, options, blocks)
         members = ~documents.empty & is_groupable
         fingerprints = documents.fingerprints
         representative = _find_first_equal(fingerprints, members, keys, rank, parts, counter)

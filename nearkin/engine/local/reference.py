@@ -10,16 +10,23 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.ipc
 
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.batches import read_content
+from nearkin.corpus.columns import carried_column_name
+from nearkin.corpus.places import places_of
+from nearkin.engine.acceptance import accepts_all_copies, needs_digits
 from nearkin.engine.banding import build_band_keys
 from nearkin.engine.local.candidates import SignatureComparison
-from nearkin.engine.local.documents import Documents, arrays_of, take_values
+from nearkin.engine.local.documents import COLUMNS, Documents, arrays_of, take_values
+from nearkin.engine.local.exact_groups import hash_blocks, hash_copy_keys
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
 from nearkin.engine.local.reference_matches import (
     ComparedReference,
@@ -28,12 +35,16 @@ from nearkin.engine.local.reference_matches import (
 )
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
+from nearkin.engine.local.token_runs import DocumentTokens
+from nearkin.engine.local.verification import Payloads
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions
+from nearkin.engine.result_schema import EXACT, NEAR
 from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
+from nearkin.measures.compared_sets import compares_sets
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.threads import ordered_map
@@ -78,6 +89,19 @@ class DocumentReference(Protocol):
             number: Position of the reference among those of the run.
         """
 
+    def read_contents(
+        self, run: LocalRun, number: int, documents: np.ndarray
+    ) -> Iterator[pa.Array]:
+        """Yields the contents of some documents of the reference, in batches.
+
+        Nothing is yielded if the reference has no texts, or if they were not read to compare them.
+
+        Args:
+            run: Run that was compared with the reference.
+            number: Position of the reference among those of the run.
+            documents: Numbers of the documents in the reference, ascending, int64 (m,).
+        """
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -104,6 +128,24 @@ class Reference:
         """
         return _ReferenceComparison.open(run, self, number).match()
 
+    def read_contents(
+        self, run: LocalRun, number: int, documents: np.ndarray
+    ) -> Iterator[pa.Array]:
+        """Yields the contents of some documents, as `DocumentReference` describes.
+
+        Args:
+            run: Run that was compared with the reference.
+            number: Position of the reference among those of the run.
+            documents: Numbers of the documents in the reference, ascending, int64 (m,).
+        """
+        sketched = _sketch_reference(run, self, number)
+        if sketched.payloads is not None:
+            return
+        own = sketched.documents()
+        places = places_of(own.files[documents], own.rows[documents])
+        for batch in read_content(sketched.corpus, sketched.columns, places):
+            yield batch.documents[sketched.columns.content]
+
 
 class _Side(NamedTuple):
     """Some documents of the run, or of a reference."""
@@ -111,8 +153,29 @@ class _Side(NamedTuple):
     documents: Documents
     blocks: np.ndarray
     """The hash of each document's block, uint64 (n,)."""
+    copy_keys: np.ndarray
+    """The hash of what exact duplicates share beside their content, uint64 (n,)."""
     selected: np.ndarray
     """The numbers of the documents that are compared, ascending, int64 (m,)."""
+
+    @classmethod
+    def of(
+        cls,
+        documents: Documents,
+        options: RunOptions,
+        blocks: np.ndarray,
+        is_selected: np.ndarray,
+    ) -> "_Side":
+        """Returns a side.
+
+        Args:
+            documents: Sketched documents.
+            options: Options of the run.
+            blocks: Hash of each document's block, uint64 (n,).
+            is_selected: Which documents are compared, bool (n,).
+        """
+        copy_keys = hash_copy_keys(documents, options, blocks)
+        return cls(documents, blocks, copy_keys, np.flatnonzero(is_selected))
 
     def select(self, is_selected: np.ndarray) -> "_Side":
         """Returns the side with some of its documents, by a mask over all documents."""
@@ -153,9 +216,29 @@ class ReferenceMatcher:
         if self.only_reference:
             # Exact duplicates are kept, and each of them is related.
             related = expand_groups(related.in_order(), representative)
-        exact = int(np.count_nonzero(best.is_exact))
-        stats = replace(stats, exact=exact, near=len(best) - exact)
-        return ComparedReference(best, related.in_order(), stats)
+        return ComparedReference(best, related.in_order(), best.add_to(stats))
+
+    def read_contents(self, run: LocalRun, matches: ReferenceMatches) -> dict[int, Any]:
+        """Returns the content of the document of a reference by the number of the one it removed.
+
+        Contents that were not read to compare them are left out.
+
+        Args:
+            run: Run that was compared with the references.
+            matches: Documents that repeat one of a reference whose number is known.
+        """
+        contents: dict[int, Any] = {}
+        for number in np.unique(matches.reference).tolist():
+            part = matches.select(np.flatnonzero(matches.reference == number))
+            others = np.unique(part.other)
+            batches = self.references[number].read_contents(run, number, others)
+            values = [value for batch in batches for value in batch.to_pylist()]
+            if not values:
+                continue
+            places = np.searchsorted(others, part.other).tolist()
+            for document, place in zip(part.documents.tolist(), places, strict=True):
+                contents[document] = values[place]
+        return contents
 
 
 class _ReferenceComparison:
@@ -165,24 +248,25 @@ class _ReferenceComparison:
         run: Run whose exact duplicates are grouped.
         reference: The reference.
         sketched: Run over the reference, after its sketch stage.
-        folder: Folder for temporary files.
+        number: Position of the reference.
     """
 
     def __init__(
-        self, run: LocalRun, reference: Reference, sketched: LocalRun, folder: Path
+        self, run: LocalRun, reference: Reference, sketched: LocalRun, number: int
     ) -> None:
         self._run = run
         self._sketched = sketched
-        self._folder = folder
+        self._number = number
+        self._folder = sketched.work.path / "pairs"
         documents = sketched.documents()
         is_kept = np.ones(len(documents), bool) if reference.kept is None else reference.kept
-        blocks = documents.hash_values(run.options.block_by)
-        self._theirs = _Side(documents, blocks, np.flatnonzero(is_kept & ~documents.empty))
+        blocks = hash_blocks(documents, run.options)
+        self._theirs = _Side.of(documents, run.options, blocks, is_kept & ~documents.empty)
         self._size = int(np.count_nonzero(is_kept))
         own = run.documents()
-        is_first = run.first_of_groups() & ~own.empty
         own_blocks = np.asarray(run.work.load("blocks"))
-        self._ours = _Side(own, own_blocks, np.flatnonzero(is_first))
+        is_first = run.first_of_groups() & ~own.empty
+        self._ours = _Side.of(own, run.options, own_blocks, is_first)
 
     @classmethod
     def open(cls, run: LocalRun, reference: Reference, number: int) -> "_ReferenceComparison":
@@ -196,49 +280,8 @@ class _ReferenceComparison:
         Raises:
             RunError: If the saved run was replaced since the run began.
         """
-        folder = run.work.folder(AGAINST) / f"{number}"
-        if (folder / MANIFEST).exists():
-            work = WorkFolder.resume(folder, {})
-        else:
-            work = WorkFolder.create(folder, {}, durable=run.work.durable)
-        if reference.saved is not None:
-            reference.saved.evidence.require_all_unchanged()
-        if reference.saved is not None and work.done(Stage.SKETCH) is None:
-            (work.path / "sketch").unlink(missing_ok=True)
-            (work.path / "sketch").symlink_to(
-                reference.saved.folder.resolve(), target_is_directory=True
-            )
-            with work.stage(Stage.SKETCH) as facts:
-                facts.update(reference.saved.record)
-        payloads = None
-        if reference.saved is not None and can_save_sets(run.options):
-            documents = SketchStats.from_dict(reference.saved.record).documents
-            payloads = SavedSets.open(
-                reference.saved.folder,
-                documents,
-                run.options.workers,
-                has_fields=bool(run.options.fields),
-            )
-        options = replace(run.options, keep=DEFAULT_ORDER)
-        if not options.fields:
-            # Without saved sets, texts of the reference are read again for a few documents, so that
-            # no hash is kept. Of several fields, none is kept anyway.
-            options = replace(options, verify=Verify.ESTIMATE)
-        sketched = LocalRun(
-            reference.corpus,
-            reference.columns,
-            options,
-            work,
-            run.progress,
-            run.resources,
-            payloads=payloads,
-        )
-        sketched.sketch()
-        if reference.saved is not None:
-            # The signatures are mapped now, so that they stay as they are.
-            sketched.documents()
-            reference.saved.evidence.require_all_unchanged()
-        return cls(run, reference, sketched, folder / "pairs")
+        sketched = _sketch_reference(run, reference, number)
+        return cls(run, reference, sketched, number)
 
     def match(self) -> ComparedReference:
         """Returns the matches of the run's documents, several for some, and the statistics."""
@@ -248,15 +291,15 @@ class _ReferenceComparison:
         ours = self._ours.select(is_open)
         theirs = self._theirs.select(~self._theirs.documents.matchless)
         bandings = self._bandings()
-        if bandings is not None:
+        if bandings is not None and self._run.options.containment_threshold is None:
             ours, theirs = self._select_by_keys(ours, theirs, bandings)
         theirs = self._without_copies(theirs)
         pairs_run = self._compare(ours, theirs, bandings)
-        near = self._read_matches(pairs_run.scored(), ours, theirs)
+        near = self._read_matches(pairs_run, pairs_run.scored(), ours, theirs)
         no_pairs = ScoredPairs.concatenate([])
         has_related = self._run.options.related is not None
         related = self._read_matches(
-            pairs_run.related_pairs() if has_related else no_pairs, ours, theirs
+            pairs_run, pairs_run.related_pairs() if has_related else no_pairs, ours, theirs
         )
         stats = ReferenceStats(
             references=1,
@@ -264,8 +307,10 @@ class _ReferenceComparison:
             rejected=self._sketched.sketch_stats.rejected,
             compared=len(theirs.selected),
             hot_buckets=pairs_run.hot_buckets,
+            hot_shingles=pairs_run.recorded(Stage.CANDIDATES).get("hot_shingles"),
         )
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._sketched.release_hashes()
         return ComparedReference(ReferenceMatches.concatenate([exact, near]), related, stats)
 
     def _bandings(self) -> tuple[Banding, ...] | None:
@@ -290,7 +335,13 @@ class _ReferenceComparison:
         return possible if len(possible) == len(bandings) else None
 
     def _match_copies(self) -> ReferenceMatches:
-        """Returns the exact duplicates, with all their copies in the reference."""
+        """Returns the exact duplicates, with all their copies in the reference.
+
+        There are none if the acceptance of the run may not accept some of them. They are compared
+        as pairs then.
+        """
+        if not accepts_all_copies(self._run.options.acceptance):
+            return ReferenceMatches.concatenate([])
         ours = self._ours
         theirs = self._theirs
         words = np.asarray(ours.documents.fingerprints[:, 0])
@@ -310,12 +361,8 @@ class _ReferenceComparison:
         counts = np.searchsorted(ordered, own_keys, "right") - first
         rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         matched = copies[order[rows]]
-        return ReferenceMatches(
-            documents=np.repeat(candidates, counts),
-            similarity=np.ones(len(matched)),
-            is_exact=np.ones(len(matched), bool),
-            ids=take_values(theirs.documents.ids, matched),
-        )
+        ids = take_values(theirs.documents.ids, matched)
+        return ReferenceMatches.of_copies(np.repeat(candidates, counts), ids)
 
     def _select_by_keys(
         self, ours: _Side, theirs: _Side, bandings: Sequence[Banding]
@@ -378,6 +425,9 @@ class _ReferenceComparison:
                 (run.payload_source(), self._sketched.payload_source()),
                 (ours.selected, theirs.selected),
             ),
+            token_reader=_SelectedTokens(
+                (run.read_tokens, self._sketched.read_tokens), (ours.selected, theirs.selected)
+            ).read,
         )
         if bandings is not None and pairs_run.options.bands is None:
             # Bands of signs depend on the number of documents. Those by which the documents were
@@ -391,17 +441,88 @@ class _ReferenceComparison:
         pairs_run.verify()
         return pairs_run
 
-    def _read_matches(self, scored: ScoredPairs, ours: _Side, theirs: _Side) -> ReferenceMatches:
+    def _read_matches(
+        self, pairs_run: LocalRun, scored: ScoredPairs, ours: _Side, theirs: _Side
+    ) -> ReferenceMatches:
         """Returns scored pairs of the run over both sides as matches."""
         own, other = unpack_pairs(np.asarray(scored.pairs))
-        similarity = np.asarray(scored.similarity)
+        documents = ours.selected[own]
         matched = theirs.selected[other - len(ours.selected)]
+        kind = np.full(len(own), NEAR, np.uint8)
+        if self._run.options.acceptance is not None:
+            # Copies are compared as pairs if further facts decide.
+            contents = ours.documents.fingerprints[documents]
+            is_copy = (contents == theirs.documents.fingerprints[matched]).all(axis=1)
+            kind[is_copy] = EXACT
+        shared = np.zeros(len(own), np.int64)
+        sizes = np.zeros(len(own), np.int64)
+        options = self._run.options
+        if pairs_run.is_exact and compares_sets(options.spec.measure) and not options.fields:
+            shared = np.asarray(scored.intersection).astype(np.int64)
+            sizes = Payloads.load(pairs_run.measure, pairs_run.work).count_shingles(own)
         return ReferenceMatches(
-            documents=ours.selected[own],
-            similarity=similarity,
-            is_exact=np.zeros(len(own), bool),
+            documents=documents,
+            similarity=np.asarray(scored.similarity),
+            kind=kind,
+            shared=shared,
+            sizes=sizes,
+            reference=np.full(len(own), self._number),
+            other=matched,
             ids=take_values(theirs.documents.ids, matched),
         )
+
+
+def _sketch_reference(run: LocalRun, reference: Reference, number: int) -> LocalRun:
+    """Returns a run over a reference after its sketch stage, which is not repeated.
+
+    Args:
+        run: Run that is compared with the reference.
+        reference: The reference.
+        number: Position of the reference.
+
+    Raises:
+        RunError: If the saved run was replaced since the run began.
+    """
+    folder = run.work.folder(AGAINST) / f"{number}"
+    if (folder / MANIFEST).exists():
+        work = WorkFolder.resume(folder, {})
+    else:
+        work = WorkFolder.create(folder, {}, durable=run.work.durable)
+    if reference.saved is not None:
+        reference.saved.evidence.require_all_unchanged()
+    if reference.saved is not None and work.done(Stage.SKETCH) is None:
+        (work.path / "sketch").unlink(missing_ok=True)
+        (work.path / "sketch").symlink_to(
+            reference.saved.folder.resolve(), target_is_directory=True
+        )
+        with work.stage(Stage.SKETCH) as facts:
+            facts.update(reference.saved.record)
+    payloads = None
+    if reference.saved is not None and can_save_sets(run.options):
+        documents = SketchStats.from_dict(reference.saved.record).documents
+        payloads = SavedSets.open(
+            reference.saved.folder,
+            documents,
+            run.options.workers,
+            has_fields=bool(run.options.fields),
+        )
+    sketched = LocalRun(
+        reference.corpus,
+        reference.columns,
+        replace(run.options, keep=DEFAULT_ORDER),
+        work,
+        run.progress,
+        run.resources,
+        payloads=payloads,
+        # Bands select few documents, whose texts are read again. Shingles are looked up in all.
+        keeps_hashes=run.options.containment_threshold is not None,
+    )
+    sketched.sketch()
+    if reference.saved is not None:
+        # The signatures are mapped now, so that they stay as they are.
+        sketched.documents()
+        reference.saved.evidence.require_all_unchanged()
+    return sketched
 
 
 class _KeyComparison(NamedTuple):
@@ -483,7 +604,7 @@ class _KeyComparison(NamedTuple):
 
 
 def _content_keys(side: _Side, numbers: np.ndarray) -> np.ndarray:
-    """Returns what exact duplicates of one block have in common, as values that can be sorted.
+    """Returns what exact duplicates have in common, as values that can be sorted.
 
     Args:
         side: Documents.
@@ -493,7 +614,7 @@ def _content_keys(side: _Side, numbers: np.ndarray) -> np.ndarray:
     fingerprints = np.asarray(side.documents.fingerprints[numbers])
     keys["first"] = fingerprints[:, 0]
     keys["second"] = fingerprints[:, 1]
-    keys["block"] = side.blocks[numbers]
+    keys["block"] = side.copy_keys[numbers]
     return keys
 
 
@@ -530,13 +651,21 @@ def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> Ske
     """
     keyed = run.sketch_stats.keyed
     key_count = 0 if keyed is None else keyed[0] * (1 + keyed[2])
-    arrays = arrays_of(run.options.spec, key_count, further=run.options.further_specs)
+    options = run.options
+    arrays = arrays_of(
+        options.spec,
+        key_count,
+        with_digits=needs_digits(options.acceptance),
+        further=options.further_specs,
+    )
     for name, (dtype, _) in arrays.items():
         with (folder / name).open("wb") as file:
             for side in sides:
                 for numbers in _split_numbers(side.selected):
-                    rows = side.documents.arrays[name][numbers]
+                    rows = side.documents.read_array(name)[numbers]
                     file.write(np.ascontiguousarray(rows, dtype).data)
+    if options.acceptance_columns:
+        _write_columns(folder, sides, options.acceptance_columns)
     shingles = sum(int(side.documents.shingles[side.selected].sum()) for side in sides)
     return SketchStats(
         documents=sum(len(side.selected) for side in sides),
@@ -548,6 +677,24 @@ def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> Ske
         completed_slot_rate=0.0,
         keyed=keyed,
     )
+
+
+def _write_columns(folder: Path, sides: Sequence[_Side], names: Sequence[str]) -> None:
+    """Writes the columns that an acceptance compares, as the sketch stage writes columns.
+
+    Args:
+        folder: Folder of the sketch stage.
+        sides: Documents.
+        names: Names of the columns.
+    """
+    schema = pa.schema([(carried_column_name(name), pa.large_string()) for name in names])
+    (folder / COLUMNS).mkdir()
+    path = str(folder / COLUMNS / "0.arrow")
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for side in sides:
+            for numbers in _split_numbers(side.selected):
+                columns = [take_values(side.documents.carried[name], numbers) for name in names]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 def _write_scope(work: WorkFolder, sides: Sequence[_Side]) -> CollapseStats:
@@ -598,6 +745,37 @@ class _SelectedPayloads:
                 numbers = selected[wanted[low:high] - offset]
             if len(numbers):
                 yield from source.map_batches(_renumber(work, selected, offset), numbers)
+            offset = end
+
+
+class _SelectedTokens:
+    """The tokens of some documents of several runs, numbered one run after the other.
+
+    Args:
+        readers: Yield the tokens of documents of each run by their sorted numbers.
+        selected: Numbers of the documents of each run, ascending, int64.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[Callable[[np.ndarray], Iterator[DocumentTokens]]],
+        selected: Sequence[np.ndarray],
+    ) -> None:
+        self._readers = readers
+        self._selected = selected
+
+    def read(self, wanted: np.ndarray) -> Iterator[DocumentTokens]:
+        """Yields the tokens of some documents, in batches.
+
+        Args:
+            wanted: Numbers of the documents, sorted, int64 (m,).
+        """
+        offset = 0
+        for read, selected in zip(self._readers, self._selected, strict=True):
+            end = offset + len(selected)
+            low, high = np.searchsorted(wanted, [offset, end])
+            if high > low:
+                yield from read(selected[wanted[low:high] - offset])
             offset = end
 
 

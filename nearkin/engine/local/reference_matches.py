@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.result_schema import EXACT, SAME
 from nearkin.engine.stats import ReferenceStats
 
 REFERENCE_PREFIX = "against"
@@ -27,24 +28,84 @@ class ComparedReference(NamedTuple):
     stats: ReferenceStats
 
 
+NUMBERS: dict[str, type[np.generic]] = {
+    "documents": np.int64,
+    "similarity": np.float64,
+    "kind": np.uint8,
+    "shared": np.int64,
+    "sizes": np.int64,
+    "reference": np.int64,
+    "other": np.int64,
+}
+"""The types of the arrays of matches."""
+KINDS_IN_ORDER = (EXACT, SAME)
+"""The kinds of matches that come before all others."""
+
+
 @dataclass(frozen=True)
 class ReferenceMatches:
     """The best match of each document of a run that repeats a document of a reference.
 
     Attributes:
         documents: Numbers of the documents that repeat one, ascending, int64 (m,).
-        similarity: Similarity to the document of the reference, float64 (m,).
-        is_exact: Whether both are exact duplicates, bool (m,).
+        similarity: Similarity to the document of the reference, float64 (m,). NaN if an equal value
+            of a column made the match.
+        kind: Kind of the document as an index into KINDS, uint8 (m,).
+        shared: Number of shingles that both documents have, int64 (m,).
+        sizes: Number of shingles of the document of the run, int64 (m,). It is 0 if the sets of
+            shingles were not compared, and 1 for an exact duplicate.
+        reference: Number of the reference, int64 (m,). It is -1 if `other` is.
+        other: Number of the document in its reference, int64 (m,), or -1 if it is not known.
         ids: Id of the document of the reference, large_string (m,).
     """
 
     documents: np.ndarray
     similarity: np.ndarray
-    is_exact: np.ndarray
+    kind: np.ndarray
+    shared: np.ndarray
+    sizes: np.ndarray
+    reference: np.ndarray
+    other: np.ndarray
     ids: pa.Array
 
     def __len__(self) -> int:
         return len(self.documents)
+
+    @classmethod
+    def without_shingles(
+        cls, documents: np.ndarray, similarity: np.ndarray, kind: int, ids: pa.Array
+    ) -> "ReferenceMatches":
+        """Returns matches of one kind whose sets of shingles were not compared.
+
+        Args:
+            documents: Numbers of the documents, int64 (m,).
+            similarity: Similarity of each, float64 (m,).
+            kind: Kind of all documents as an index into KINDS.
+            ids: Id of the document of the reference, large_string (m,).
+        """
+        zeros = np.zeros(len(documents), np.int64)
+        return cls(
+            documents=documents,
+            similarity=similarity,
+            kind=np.full(len(documents), kind, np.uint8),
+            shared=zeros,
+            sizes=zeros,
+            reference=zeros - 1,
+            other=zeros - 1,
+            ids=ids,
+        )
+
+    @classmethod
+    def of_copies(cls, documents: np.ndarray, ids: pa.Array) -> "ReferenceMatches":
+        """Returns matches of exact duplicates.
+
+        Args:
+            documents: Numbers of the documents, int64 (m,).
+            ids: Id of the document of the reference, large_string (m,).
+        """
+        ones = np.ones(len(documents), np.int64)
+        copies = cls.without_shingles(documents, ones.astype(np.float64), EXACT, ids)
+        return replace(copies, shared=ones, sizes=ones)
 
     @classmethod
     def concatenate(cls, parts: "list[ReferenceMatches]") -> "ReferenceMatches":
@@ -53,14 +114,12 @@ class ReferenceMatches:
         Args:
             parts: Matches, whose documents may be the same.
         """
+        numbers = {
+            name: np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
+            for name, dtype in NUMBERS.items()
+        }
         ids = [pa.array([], pa.large_string()), *(part.ids for part in parts)]
-        empty = np.empty(0)
-        return cls(
-            np.concatenate([empty.astype(np.int64), *(part.documents for part in parts)]),
-            np.concatenate([empty, *(part.similarity for part in parts)]),
-            np.concatenate([empty.astype(bool), *(part.is_exact for part in parts)]),
-            pa.concat_arrays(ids),
-        )
+        return cls(**numbers, ids=pa.concat_arrays(ids))
 
     def select(self, rows: np.ndarray) -> "ReferenceMatches":
         """Returns some of the matches.
@@ -68,19 +127,29 @@ class ReferenceMatches:
         Args:
             rows: Positions of the matches in the order of the result, int64 (k,).
         """
-        return ReferenceMatches(
-            self.documents[rows], self.similarity[rows], self.is_exact[rows], self.ids.take(rows)
-        )
+        numbers = {name: getattr(self, name)[rows] for name in NUMBERS}
+        return ReferenceMatches(**numbers, ids=self.ids.take(rows))
+
+    def add_to(self, stats: ReferenceStats) -> ReferenceStats:
+        """Returns statistics with the numbers of these documents by their kinds.
+
+        Args:
+            stats: Statistics of the comparison.
+        """
+        exact = int(np.count_nonzero(self.kind == EXACT))
+        same = int(np.count_nonzero(self.kind == SAME))
+        return replace(stats, exact=exact, same=same, near=len(self) - exact - same)
 
     def best(self) -> "ReferenceMatches":
         """Returns the best match of each document.
 
-        Exact duplicates come first, then higher similarities, then smaller ids in the order of
-        their UTF-8 bytes, then earlier matches.
+        Exact duplicates come first, then equal values, then higher similarities, then smaller ids
+        in the order of their UTF-8 bytes, then earlier matches.
 
         Examples:
-            >>> matches = ReferenceMatches(
-            ...     np.array([4, 4, 2]), np.array([0.9, 0.9, 0.8]), np.zeros(3, bool),
+            >>> from nearkin.engine.result_schema import NEAR
+            >>> matches = ReferenceMatches.without_shingles(
+            ...     np.array([4, 4, 2]), np.array([0.9, 0.9, 0.8]), NEAR,
             ...     pa.array(["b", "a", "c"], pa.large_string()),
             ... )
             >>> best = matches.best()
@@ -97,7 +166,10 @@ class ReferenceMatches:
         by_id = pa.compute.sort_indices(self.ids).to_numpy()
         rank = np.empty(len(self), np.int64)
         rank[by_id] = _number_groups(self.ids.take(by_id))
-        return self.select(np.lexsort((rank, -self.similarity, ~self.is_exact, self.documents)))
+        place = np.full(len(self), len(KINDS_IN_ORDER))
+        for position, kind in enumerate(KINDS_IN_ORDER):
+            place[self.kind == kind] = position
+        return self.select(np.lexsort((rank, -self.similarity, place, self.documents)))
 
     def without(self, documents: np.ndarray) -> "ReferenceMatches":
         """Returns the matches of other documents.
@@ -114,9 +186,8 @@ class ReferenceMatches:
             work: Work folder.
             prefix: Beginning of the names of the files.
         """
-        work.save(f"{prefix}-documents", self.documents)
-        work.save(f"{prefix}-similarity", self.similarity)
-        work.save(f"{prefix}-exact", self.is_exact)
+        for name in NUMBERS:
+            work.save(f"{prefix}-{name}", getattr(self, name))
         table = pa.table({"id": self.ids})
         path = str(work.path / f"{prefix}-ids.arrow")
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -132,12 +203,9 @@ class ReferenceMatches:
         """
         path = str(work.path / f"{prefix}-ids.arrow")
         table = pa.ipc.open_file(pa.memory_map(path)).read_all()
-        return cls(
-            documents=np.asarray(work.load(f"{prefix}-documents")),
-            similarity=np.asarray(work.load(f"{prefix}-similarity")),
-            is_exact=np.asarray(work.load(f"{prefix}-exact")),
-            ids=pa.concat_arrays([pa.array([], pa.large_string()), *table["id"].chunks]),
-        )
+        numbers = {name: np.asarray(work.load(f"{prefix}-{name}")) for name in NUMBERS}
+        ids = pa.concat_arrays([pa.array([], pa.large_string()), *table["id"].chunks])
+        return cls(**numbers, ids=ids)
 
 
 def expand_groups(matches: ReferenceMatches, representative: np.ndarray) -> ReferenceMatches:
@@ -148,8 +216,9 @@ def expand_groups(matches: ReferenceMatches, representative: np.ndarray) -> Refe
         representative: First document of the group of each document, uint32 (n,).
 
     Examples:
-        >>> matches = ReferenceMatches(
-        ...     np.array([0, 0]), np.array([0.9, 0.8]), np.zeros(2, bool),
+        >>> from nearkin.engine.result_schema import NEAR
+        >>> matches = ReferenceMatches.without_shingles(
+        ...     np.array([0, 0]), np.array([0.9, 0.8]), NEAR,
         ...     pa.array(["a", "b"], pa.large_string()),
         ... )
         >>> expanded = expand_groups(matches, np.array([0, 1, 0]))

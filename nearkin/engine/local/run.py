@@ -1,7 +1,7 @@
 """The local engine: a run on one machine, whose stages leave their results in a work folder."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -56,7 +56,12 @@ from nearkin.engine.local.reference_matches import (
 )
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.saved_sets import write_sets
-from nearkin.engine.local.token_runs import build_token_runs, load_token_runs
+from nearkin.engine.local.token_runs import (
+    DocumentTokens,
+    load_token_runs,
+    read_tokens,
+    store_token_runs,
+)
 from nearkin.engine.local.verification import (
     RELATED_PAIRS,
     SCORED,
@@ -125,6 +130,14 @@ class DocumentMatcher(Protocol):
             run: Run whose exact duplicates are grouped.
         """
 
+    def read_contents(self, run: "LocalRun", matches: ReferenceMatches) -> dict[int, Any]:
+        """Returns the content of the document of a reference by the number of the one it removed.
+
+        Args:
+            run: Run that was compared with the reference.
+            matches: Documents that repeat one of a reference whose number is known.
+        """
+
 
 class DocumentBlocker(Protocol):
     """A comparison of the documents of a run with a blocklist."""
@@ -154,11 +167,15 @@ class LocalRun(Run):
             option `across`.
         shared_hashes: Shingle hashes that another run keeps of the same documents.
         payloads: Source of what is compared exactly. By default, the texts of the corpus.
+        token_reader: Yields the tokens of documents by their sorted numbers, for an acceptance that
+            compares runs of tokens. By default, they are those of the corpus.
         matcher: Comparison with a reference, whose duplicates are removed first.
         keep_function: Chooses the kept document of each cluster. The corpus is a table then.
         decisions: Decisions about pairs of documents, or None without decisions.
         blocker: Comparison with a blocklist, whose matches are removed before all others.
         saves_sets: Whether the sets of shingle hashes are written beside the signatures.
+        keeps_hashes: Whether shingle hashes are kept until documents are compared. If not, their
+            texts are read again.
     """
 
     corpus: Corpus
@@ -171,11 +188,13 @@ class LocalRun(Run):
     sources_of: Callable[[Documents], np.ndarray] | None = None
     shared_hashes: KeptHashes | None = None
     payloads: PayloadSource | None = None
+    token_reader: Callable[[np.ndarray], Iterator[DocumentTokens]] | None = None
     matcher: DocumentMatcher | None = None
     keep_function: KeepFunction | None = None
     decisions: Decisions | None = None
     blocker: DocumentBlocker | None = None
     saves_sets: bool = False
+    keeps_hashes: bool = True
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -403,8 +422,7 @@ class LocalRun(Run):
         if self.blocker is not None:
             matches = matches.without(self.blocked().documents)
             related = related.without(self.blocked().documents)
-            exact = int(np.count_nonzero(matches.is_exact))
-            stats = replace(stats, exact=exact, near=len(matches) - exact)
+            stats = matches.add_to(stats)
         matches.save(self.work)
         if self.options.related is not None:
             related.save(self.work, RELATED_PREFIX)
@@ -608,7 +626,7 @@ class LocalRun(Run):
         options = self.options
         if options.fields or options.verify != Verify.EXACT or not KeptHashes.serves(options.spec):
             return None
-        if self.payloads is not None:
+        if self.payloads is not None or not self.keeps_hashes:
             return None
         memory = options.memory // KEPT_HASHES_SHARE
         return KeptHashes(self.work.path / KEPT_HASHES, memory, options.workers)
@@ -636,6 +654,22 @@ class LocalRun(Run):
             rows=documents.rows,
         )
 
+    def read_tokens(self, wanted: np.ndarray) -> Iterator[DocumentTokens]:
+        """Yields the tokens of some documents of the corpus, in batches.
+
+        Args:
+            wanted: Numbers of the documents, sorted, int64 (m,).
+        """
+        documents = self.documents()
+        return read_tokens(
+            self.corpus,
+            self.columns,
+            places_of(documents.files[wanted], documents.rows[wanted]),
+            self.options.spec,
+            self.resources,
+            self.options.workers,
+        )
+
     def build_payloads(self, wanted: np.ndarray) -> Payloads:
         """Stores what the exact comparison of some documents needs.
 
@@ -643,17 +677,8 @@ class LocalRun(Run):
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
         if needs_tokens(self.options.acceptance):
-            documents = self.documents()
-            build_token_runs(
-                self.corpus,
-                self.columns,
-                wanted,
-                places_of(documents.files[wanted], documents.rows[wanted]),
-                self.work,
-                self.options.spec,
-                self.resources,
-                self.options.workers,
-            )
+            read = self.read_tokens if self.token_reader is None else self.token_reader
+            store_token_runs(wanted, read(wanted), self.work)
         source = self.payload_source()
         return Payloads.build(source, wanted, self.measure, self.work, self.progress)
 

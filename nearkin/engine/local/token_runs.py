@@ -3,6 +3,9 @@
 They are read from the texts, and only if an acceptance asks for such runs.
 """
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
 from nearkin.corpus import Batch, Columns, Corpus
@@ -19,39 +22,58 @@ TOKEN_PLACES = "token-places"
 TOKEN_STARTS = "token-starts"
 
 
-def build_token_runs(
+class DocumentTokens(NamedTuple):
+    """The tokens of some documents."""
+
+    hashes: np.ndarray
+    """The hashes of all tokens, uint64."""
+    counts: np.ndarray
+    """The number of tokens of each document, int64 (n,)."""
+
+
+def read_tokens(
     corpus: Corpus,
     columns: Columns,
-    wanted: np.ndarray,
     places: np.ndarray,
-    work: WorkFolder,
     spec: Spec,
     resources: SpecResources,
     workers: int,
-) -> TokenRuns:
-    """Reads some documents of a corpus and stores their tokens.
+) -> Iterator[DocumentTokens]:
+    """Yields the tokens of some documents of a corpus, in batches.
 
     Args:
         corpus: Documents.
         columns: Columns of the corpus that are read.
-        wanted: Numbers of the documents, sorted, int64 (m,).
         places: Places of the documents, uint64 (m,).
-        work: Folder of the files.
         spec: Spec of the run.
         resources: Data that the Spec refers to.
         workers: Number of threads.
     """
     shinglers = ObjectPool(lambda: token_shingler(spec, resources))
 
-    def read(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def read(batch: Batch) -> DocumentTokens:
         content = batch.documents[columns.content]
-        return shinglers.use(lambda shingler: hash_tokens(shingler, content))
+        hashes, counts = shinglers.use(lambda shingler: hash_tokens(shingler, content))
+        return DocumentTokens(hashes, counts)
 
+    return ordered_map(read, read_content(corpus, columns, places), workers)
+
+
+def store_token_runs(
+    wanted: np.ndarray, batches: Iterator[DocumentTokens], work: WorkFolder
+) -> TokenRuns:
+    """Stores the tokens of some documents.
+
+    Args:
+        wanted: Numbers of the documents, sorted, int64 (m,).
+        batches: Tokens of these documents, in order.
+        work: Folder of the files.
+    """
     sizes = [np.zeros(1, np.int64)]
     with (work.path / TOKENS).open("wb") as file:
-        for hashes, counts in ordered_map(read, read_content(corpus, columns, places), workers):
-            file.write(hashes.data)
-            sizes.append(counts)
+        for tokens in batches:
+            file.write(tokens.hashes.data)
+            sizes.append(tokens.counts)
     place = np.zeros(int(wanted[-1]) + 1 if len(wanted) else 0, np.uint32)
     place[wanted] = np.arange(len(wanted), dtype=np.uint32)
     work.save(TOKEN_PLACES, place)
@@ -60,7 +82,7 @@ def build_token_runs(
 
 
 def load_token_runs(work: WorkFolder) -> TokenRuns:
-    """Returns the tokens that `build_token_runs` stored, mapped from disk.
+    """Returns the tokens that `store_token_runs` stored, mapped from disk.
 
     Args:
         work: Folder of the files.

@@ -144,8 +144,8 @@ class ClusterBuilder:
         Args:
             exact_duplicates: (doc, head, same) of the exact duplicates and of the documents with an
                 equal value.
-            matches: (doc, duplicate_of, match_similarity, is_exact) of the documents that repeat
-                one of a reference, or None without a reference.
+            matches: MATCHES of the documents that repeat one of a reference, or None without a
+                reference.
             blocked: (doc, blocked_by, block_similarity) of the documents that are like an entry of
                 the blocklist, or None without a blocklist.
             decided: Pairs that people decided about, or None without decisions.
@@ -333,20 +333,20 @@ def _with_matches(clusters: DataFrame, matches: DataFrame) -> DataFrame:
 
     Args:
         clusters: (doc, id, cluster, kept, similarity, kind) of each document.
-        matches: (doc, duplicate_of, match_similarity, is_exact) of these documents.
+        matches: MATCHES of these documents.
     """
     joined = clusters.join(matches, "doc", "left")
-    in_reference = f.col("is_exact").isNotNull()
-    in_run = ~in_reference & f.col("kind").isin(KINDS[EXACT], KINDS[NEAR])
+    in_reference = f.col("match_kind").isNotNull()
+    in_run = ~in_reference & f.col("kind").isin(KINDS[EXACT], KINDS[NEAR], KINDS[SAME])
     cluster = f.coalesce("duplicate_of", "cluster")
-    kind_in_reference = f.when(f.col("is_exact"), KINDS[EXACT]).otherwise(KINDS[NEAR])
+    similarity = f.when(in_reference, f.col("match_similarity")).otherwise(f.col("similarity"))
     return joined.select(
         "doc",
         "id",
         cluster.alias("cluster"),
         (f.col("kept") & ~in_reference).alias("kept"),
-        f.coalesce("match_similarity", "similarity").alias("similarity"),
-        f.when(in_reference, kind_in_reference).otherwise(f.col("kind")).alias("kind"),
+        similarity.alias("similarity"),
+        f.coalesce("match_kind", "kind").alias("kind"),
         f.when(in_reference | in_run, cluster).alias("duplicate_of"),
         f.when(in_reference, MATCHED_IN[0]).when(in_run, MATCHED_IN[1]).alias("matched_in"),
     )

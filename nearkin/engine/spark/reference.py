@@ -16,13 +16,20 @@ from pyspark.sql import functions as f
 
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, FileCorpus
+from nearkin.engine.acceptance import accepts_all_copies
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import EXACT, KINDS, NEAR
 from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
 from nearkin.engine.spark.materialized import IntermediateTables
-from nearkin.engine.spark.run import ReferenceMatchTable, SparkRun
-from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, TaskRequest
+from nearkin.engine.spark.run import (
+    ReferenceMatchTable,
+    SparkRun,
+    count_kinds,
+    counts_of_kinds,
+)
+from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, GROUP, TaskRequest
 from nearkin.engine.spark.sources import FileSource, FrameSource, quote_column, unused_name
-from nearkin.engine.stats import ReferenceStats
+from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.runtime.progress import Progress, Silent
 
 OURS = "n"
@@ -73,27 +80,25 @@ class JointReference(ABC):
         """
         both = self._run_over_both(run)
         both.to_pairs()
-        exact = _match_copies(both.documents)
-        near = _match_pairs(both, both.scored)
-        order = f.struct(~f.col("is_exact"), -f.col("match_similarity"), "duplicate_of")
-        best = exact.unionByName(near.drop("other")).groupBy("own")
-        chosen = best.agg(
-            f.min_by(f.struct("duplicate_of", "match_similarity", "is_exact"), order).alias("best")
-        )
+        found = _match_pairs(both, both.scored).drop("other")
+        if accepts_all_copies(run.options.acceptance):
+            found = found.unionByName(_match_copies(both))
+        is_exact = f.col("match_kind") == KINDS[EXACT]
+        order = f.struct(~is_exact, -f.col("match_similarity"), "duplicate_of")
+        values = ("duplicate_of", "match_similarity", "match_kind", "shared")
+        chosen = found.groupBy("own").agg(f.min_by(f.struct(*values), order).alias("best"))
         ids = chosen.select(f.substring("own", 2, 1 << 30).alias("id"), "best.*")
         numbered = ids.join(run.documents.select("doc", "id"), "id").drop("id")
-        table, counts = run.tables.counted(
-            numbered, "matches", exact=f.count(f.when(f.col("is_exact"), 1))
-        )
+        table, counts = run.tables.counted(numbered, "matches", **count_kinds("match_kind"))
         theirs = both.documents.where(_is_theirs("id")).count()
         stats = ReferenceStats(
             references=self.references,
             documents=theirs,
             rejected=self._count_rejected(both),
             compared=theirs,
-            exact=counts["exact"],
-            near=counts["rows"] - counts["exact"],
             hot_buckets=both.hot_buckets,
+            hot_shingles=both.recorded(Stage.CANDIDATES).get("hot_shingles"),
+            **counts_of_kinds(counts),
         )
         related = None
         if run.options.related is not None:
@@ -113,7 +118,7 @@ class JointReference(ABC):
         """
         theirs = both.documents.where(_is_theirs("id"))
         number = self._number_references(both).alias("reference")
-        group = (number, f.col("fp0"), f.col("fp1"), f.col("block"))
+        group = (number, *(f.col(name) for name in _columns_of_copies(run.options)))
         heads = theirs.groupBy(*group).agg(f.min_by("doc", f.struct("id", "doc")).alias("other"))
         related = _match_pairs(both, both.scorer.related)
         pairs = related.join(heads.select("other"), "other")
@@ -172,6 +177,9 @@ def run_over_both(
     id_name = unused_name("id", first.columns)
     side = unused_name("side", first.columns)
     options = _options_of_sides(request.options, side)
+    if options.acceptance is not None:
+        # It is about the later document in keep order, which is one of the first DataFrame.
+        options = replace(options, keep=f"{side} desc")
     columns = replace(request.columns, id=id_name, carried_columns=options.carried_columns)
     copied = [name for name in columns.all if name not in (id_name, side)]
     own_id = f.col(quote_column(str(request.columns.id))).cast("string")
@@ -345,46 +353,62 @@ def _is_theirs(name: str) -> Column:
     return f.col(name).startswith(THEIRS)
 
 
-def _match_copies(documents: DataFrame) -> DataFrame:
-    """Returns (own, duplicate_of, match_similarity, is_exact) of exact duplicates.
+def _columns_of_copies(options: RunOptions) -> list[str]:
+    """Returns the columns of documents that are equal in exact duplicates."""
+    columns = ["fp0", "fp1", "block"]
+    return columns if options.acceptance is None else [*columns, GROUP]
+
+
+def _match_copies(both: SparkRun) -> DataFrame:
+    """Returns (own, duplicate_of, match_similarity, match_kind, shared) of exact duplicates.
 
     Args:
-        documents: Documents of both sides.
+        both: Run over the documents of both sides.
     """
+    columns = _columns_of_copies(both.options)
     has_shingles = (f.col("fp0") != 0) | (f.col("fp1") != 0)
-    hashed = documents.where(has_shingles).select("id", "fp0", "fp1", "block")
+    hashed = both.documents.where(has_shingles).select("id", *columns)
     ours = hashed.where(~_is_theirs("id")).withColumnRenamed("id", "own")
     theirs = hashed.where(_is_theirs("id")).withColumnRenamed("id", "other")
-    joined = ours.join(theirs, ["fp0", "fp1", "block"])
+    joined = ours.join(theirs, columns)
     return joined.select(
-        "own", _own_id("other"), f.lit(1.0).alias("match_similarity"), f.lit(True).alias("is_exact")
+        "own",
+        _own_id("other"),
+        f.lit(1.0).alias("match_similarity"),
+        f.lit(KINDS[EXACT]).alias("match_kind"),
+        f.lit(None).cast("double").alias("shared"),
     )
 
 
 def _match_pairs(both: SparkRun, scored: DataFrame) -> DataFrame:
-    """Returns (own, other, duplicate_of, match_similarity, is_exact) of scored pairs.
+    """Returns (own, other, duplicate_of, match_similarity, match_kind, shared) of scored pairs.
 
     Args:
         both: Run over the documents of both sides.
         scored: SCORED.
     """
-    ids = both.documents.select("doc", "id")
-    first = ids.withColumnsRenamed({"doc": "a", "id": "id_a"})
-    second = ids.withColumnsRenamed({"doc": "b", "id": "id_b"})
+    documents = both.documents.select("doc", "id", f.struct("fp0", "fp1").alias("content"))
+    first = documents.withColumnsRenamed({"doc": "a", "id": "id_a", "content": "content_a"})
+    second = documents.withColumnsRenamed({"doc": "b", "id": "id_b", "content": "content_b"})
     named = scored.select("a", "b", "shared", "joint").join(first, "a").join(second, "b")
     is_first_theirs = _is_theirs("id_a")
     own = f.when(is_first_theirs, f.col("id_b")).otherwise(f.col("id_a"))
     other = f.when(is_first_theirs, f.col("a")).otherwise(f.col("b"))
     other_id = f.when(is_first_theirs, f.col("id_a")).otherwise(f.col("id_b"))
     similarity = f.col("shared") / f.col("joint")
+    is_copy = f.lit(False)
+    if both.options.acceptance is not None:
+        # Copies are compared as pairs if further facts decide.
+        is_copy = f.col("content_a") == f.col("content_b")
     pairs = named.select(
         own.alias("own"),
         other.alias("other"),
         other_id.alias("other_id"),
         similarity.alias("match_similarity"),
+        f.when(is_copy, KINDS[EXACT]).otherwise(KINDS[NEAR]).alias("match_kind"),
+        "shared",
     )
-    is_exact = f.lit(False).alias("is_exact")
-    return pairs.select("own", "other", _own_id("other_id"), "match_similarity", is_exact)
+    return pairs.withColumn("duplicate_of", _own_id("other_id")).drop("other_id")
 
 
 def _own_id(name: str) -> Column:

@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.cluster.decided_pairs import DecidedPairs
@@ -18,7 +18,7 @@ from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import groups_exact_duplicates, needs_tokens
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
-from nearkin.engine.result_schema import FURTHER, KINDS
+from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR, SAME
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.blocking import SparkBlocklist
@@ -81,11 +81,16 @@ STEPS = {
 """The number of tables that each stage writes in most runs, in which progress is counted."""
 
 
+MATCHES = "doc long,duplicate_of string,match_similarity double,match_kind string,shared double"
+"""The documents that repeat one of a reference. `shared` is the number of shingles that both have,
+or null for exact duplicates and for equal values, which have no similarity either."""
+
+
 class ReferenceMatchTable(NamedTuple):
     """The documents that repeat one of a reference, and those that are related to one."""
 
     matches: DataFrame
-    """(doc, duplicate_of, match_similarity, is_exact) of each document that repeats one."""
+    """MATCHES: a row for each document that repeats one."""
     related: DataFrame | None
     """(doc, related_to, similarity) of the other documents, with a row for each document of the
     reference that they are related to. None without the option `related`."""
@@ -305,17 +310,15 @@ class SparkRun(Run):
         self._related_in_reference = related
         if self._blocked is not None:
             open_matches = self._without_blocked(self._matches)
-            number_exact = f.count(f.when(f.col("is_exact"), 1))
             self._matches, counts = self.tables.counted(
-                open_matches, "open-matches", exact=number_exact
+                open_matches, "open-matches", **count_kinds("match_kind")
             )
-            exact = counts["exact"]
-            stats = replace(stats, exact=exact, near=counts["rows"] - exact)
+            stats = replace(stats, **counts_of_kinds(counts))
         return stats
 
     @property
     def matches(self) -> DataFrame:
-        """(doc, duplicate_of, match_similarity, is_exact) of duplicates of a reference.
+        """MATCHES: the documents that repeat one of a reference.
 
         Raises:
             RunError: If the documents are not compared with it yet.
@@ -518,3 +521,22 @@ class SparkRun(Run):
         saved = Saved.write(self.spark, folder, about, self.documents, pairs)
         saved.write_keys(self.request, self.banding)
         return saved
+
+
+def count_kinds(column: str) -> dict[str, Column]:
+    """Returns the counts of exact duplicates and of equal values, as aggregates by their names.
+
+    Args:
+        column: Column of the kinds of documents.
+    """
+    return {KINDS[kind]: f.count(f.when(f.col(column) == KINDS[kind], 1)) for kind in (EXACT, SAME)}
+
+
+def counts_of_kinds(counts: Mapping[str, int]) -> dict[str, int]:
+    """Returns the numbers of documents that repeat one of a reference by their kinds.
+
+    Args:
+        counts: Counts of `count_kinds`, and the number of `rows`.
+    """
+    by_kind = {KINDS[kind]: counts[KINDS[kind]] for kind in (EXACT, SAME)}
+    return {**by_kind, KINDS[NEAR]: counts["rows"] - sum(by_kind.values())}

@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,17 +62,31 @@ class Oracle:
         language = self.languages[document] if "same" in text else None
         return (tuple(self.tokens[document]), length, digits, language)
 
-    def leaders(self, expression: Expression) -> list[int]:
+    def leaders(self, expression: Expression, known: Sequence[int] = ()) -> list[int]:
         """Returns the kept document of each, in the order of decreasing length, then of the ids.
 
         Accepted exact duplicates follow the first of them.
+
+        Args:
+            expression: The acceptance.
+            known: Documents of a reference, which are kept.
         """
         first_copies: dict[tuple[object, ...], int] = {}
         order = sorted(range(len(self.texts)), key=lambda n: (-len(self.texts[n]), n))
+        order = [document for document in order if document not in known]
         leader = list(range(len(self.texts)))
         kept: list[int] = []
         for document in order:
             accepted = []
+            in_reference = []
+            for other in known:
+                pair = self.numbers(document, other, expression)
+                if self.sets[document] & self.sets[other] and holds(expression, pair):
+                    differs = self.tokens[document] != self.tokens[other]
+                    in_reference.append((differs, -float(pair[Number.JACCARD]), other))
+            if in_reference:
+                leader[document] = min(in_reference)[2]
+                continue
             copied = first_copies.setdefault(self.copy_key(document, expression), document)
             is_accepted = holds(expression, self.numbers(document, copied, expression))
             if copied != document and is_accepted and "witness" not in str(expression):
@@ -141,6 +156,53 @@ def test_documents_are_removed_as_by_an_oracle(
     result = nk.dedup(table, accept=expression, shingle="words:2", recall=0.999, k=256)
     oracle = Oracle(texts, languages)
     assert removed_against(result.clusters) == oracle.leaders(parse_expression(expression))
+
+
+def hold_against(
+    texts: Sequence[str], languages: Sequence[str | None], known: Sequence[int], **options: Any
+) -> nk.DedupResult:
+    """Deduplicates texts against some of them, whose ids are their positions."""
+
+    def select(numbers: Sequence[int]) -> pa.Table:
+        columns = {"text": texts, "lang": languages, "id": [f"{n:04}" for n in range(len(texts))]}
+        return pa.table(columns).take(pa.array(numbers))
+
+    new = [number for number in range(len(texts)) if number not in known]
+    return nk.dedup(
+        select(new),
+        id="id",
+        against=select(known),
+        shingle="words:2",
+        recall=0.999,
+        k=256,
+        **options,
+    )
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize("banded", [pytest.param(False, marks=pytest.mark.full), True])
+def test_documents_are_removed_against_a_reference_as_by_an_oracle(
+    expression: str, banded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if banded:
+        monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+        monkeypatch.setattr("nearkin.engine.local.reference.SMALL_CORPUS", 0)
+    texts = make_texts(60, seed=9)
+    languages = [("de", "en", None)[number % 3] for number in range(len(texts))]
+    known = [number for number in range(len(texts)) if number % 7 in (1, 2, 4)]
+    result = hold_against(texts, languages, known, accept=expression)
+    parsed = parse_expression(expression)
+    oracle = Oracle(texts, languages)
+    expected = oracle.leaders(parsed, known)
+    rows = result.clusters.arrow.to_pylist()
+    assert [int(row["cluster"]) for row in rows] == [expected[int(row["id"])] for row in rows]
+    places = {row["matched_in"] for row in rows}
+    assert "reference" in places
+    removed = [(int(row["id"]), int(row["cluster"])) for row in rows if not row["kept"]]
+    lost = [1 - oracle.numbers(a, b, parsed)[Number.CONTAINMENT] for a, b in removed]
+    share = result.report_data.lost.total
+    assert (share.removed, share.worst) == (len(lost), pytest.approx(max(lost)))
+    assert share.mean == pytest.approx(sum(lost) / len(lost))
 
 
 def test_an_expression_of_the_threshold_has_the_result_of_the_threshold() -> None:

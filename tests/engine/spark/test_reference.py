@@ -44,6 +44,13 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
             {"threshold": 0.9, "related": 0.2, "bands": 40, "rows": 2}, marks=pytest.mark.full
         ),
         pytest.param({"bands": 16, "rows": 3, "keep": "central"}, marks=pytest.mark.full),
+        pytest.param(
+            {"accept": "jaccard >= 0.3 and witness >= 12 and same(block)"}, marks=pytest.mark.full
+        ),
+        pytest.param(
+            {"accept": "containment >= 0.8 and length_ratio <= 1", "bands": 16, "rows": 3},
+            marks=pytest.mark.full,
+        ),
     ],
     ids=str,
 )
@@ -52,6 +59,8 @@ def test_rows_are_those_of_the_local_engine(
 ) -> None:
     new, old = tables
     options = {"id": "id", "threshold": 0.6, **options}
+    if "accept" in options:
+        del options["threshold"]
     local = nk.dedup(new, against=old, **options)
     want = {row["id"]: row for row in local.clusters.arrow.to_pylist()}
     with nks.dedup(to_frame(spark, new), against=to_frame(spark, old), **options) as result:
@@ -98,7 +107,14 @@ def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--annotate", "--block-by", "block", "--blocklist", "blocked.list", "--related", "0.3"],
+        [
+            *("--annotate", "--block-by", "block", "--blocklist", "blocked.list"),
+            *("--related", "0.3", "--max-lost", "0.4"),
+        ],
+        pytest.param(
+            ["--annotate", "--accept", "containment >= 0.7 and length_ratio <= 1.1"],
+            marks=pytest.mark.full,
+        ),
         pytest.param(["--annotate", "--block-by", "block"], marks=pytest.mark.full),
         pytest.param(["--only-against", "--against", "table.lance"], marks=pytest.mark.full),
         pytest.param(
@@ -125,7 +141,9 @@ def test_files_are_those_of_the_local_engine(
         lance.write_dataset(tables[1].slice(10, 5), "table.lance")
     finished = ["dedup", str(tmp_path / "renamed.parquet"), "--id", "key", "--text", "body"]
     assert run([*finished, "--block-by", "block", "-o", str(tmp_path / "finished")]) == 0
-    command = ["dedup", str(tmp_path / "new"), "--id", "id", "--threshold", "0.6", *options]
+    command = ["dedup", str(tmp_path / "new"), "--id", "id", *options]
+    if not {"--threshold", "--accept"} & set(options):
+        command += ["--threshold", "0.6"]
     for reference in ("old", "finished"):
         command += ["--against", str(tmp_path / reference)]
     assert run([*command, "--out", str(tmp_path / "local")]) == 0
@@ -140,6 +158,7 @@ def test_files_are_those_of_the_local_engine(
         in_reference = [row for row in related[0] if row["matched_in"] == "reference"]
         assert len({row["id_a"] for row in in_reference}) > 2
     local = json.loads((tmp_path / "local" / "run.json").read_bytes())
+    assert facts["information_lost"] == local["information_lost"]
     assert facts["against"] == local["against"]
     assert ("tables" in facts["against"]) == ("table.lance" in options)
     assert facts["counts"]["removed_reference"] > 0
