@@ -142,6 +142,27 @@ def test_stored_signatures_of_removed_rows_are_left_out(tmp_path: Path) -> None:
     assert len(stored) == 5
 
 
+@pytest.mark.parametrize("texts", [[], [None, ""], TEXTS])
+def test_index_without_rows_has_no_signatures(texts: list[Any], tmp_path: Path) -> None:
+    dataset = write_index(tmp_path / "a.lance", texts)
+    dataset.delete("true")
+    signatures = nk.lance.read_signatures(tmp_path / "a.lance")["signature"]
+    assert len(signatures) == len(nk.lance.pairs(signatures)) == 0
+    dataset.optimize.compact_files()
+    assert len(nk.lance.read_signatures(tmp_path / "a.lance")) == 0
+
+
+def test_index_is_read_after_columns_were_changed(tmp_path: Path) -> None:
+    dataset = write_index(tmp_path / "a.lance", TEXTS)
+    stored = nk.lance.read_signatures(dataset)
+    dataset.add_columns({"n": "1"})
+    dataset.alter_columns({"path": "text", "name": "body"})
+    assert nk.lance.read_signatures(tmp_path / "a.lance") == stored
+    lance.dataset(tmp_path / "a.lance").drop_columns(["body"])
+    with pytest.raises(nk.UsageError, match="has no MinHash index; create one"):
+        nk.lance.read_signatures(tmp_path / "a.lance")
+
+
 def test_tables_without_the_index_are_refused(tmp_path: Path) -> None:
     dataset = write_index(tmp_path / "a.lance", TEXTS[:1])
     with pytest.raises(nk.UsageError, match=r"no MinHash index 'far'; .* are 'near'"):

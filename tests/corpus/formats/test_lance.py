@@ -40,6 +40,29 @@ def test_rows_that_were_deleted_are_not_read(tmp_path: Path) -> None:
     assert read_texts(path, Columns(id="rank")) == TEXTS
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_table_without_rows_has_no_documents(deleted: bool, tmp_path: Path) -> None:
+    rows = pa.table({"text": TEXTS})
+    lance.write_dataset(rows if deleted else rows.slice(0, 0), tmp_path / "a.lance")
+    lance.dataset(tmp_path / "a.lance").delete("true")
+    assert read_texts(tmp_path / "a.lance") == []
+    assert lance.dataset(deduplicate(tmp_path / "a.lance")).count_rows() == 0
+    assert len(nk.dedup(lance.dataset(tmp_path / "a.lance"))) == 0
+
+
+def test_table_whose_columns_were_changed_is_read(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"text": TEXTS, "old": TEXTS}), tmp_path / "a.lance")
+    dataset.add_columns(pa.field("n", pa.int64()))
+    dataset.alter_columns({"path": "text", "name": "body"})
+    dataset.drop_columns(["old"])
+    lance.write_dataset(pa.table({"body": TEXTS}), tmp_path / "a.lance", mode="append")
+    assert read_texts(tmp_path / "a.lance", Columns(text="body")) == TEXTS * 2
+    copy = lance.dataset(deduplicate(tmp_path / "a.lance", "--text", "body"))
+    assert copy.schema.names == ["body", "n"]
+    with pytest.raises(UsageError, match=r"a\.lance has no column 'text' .*'body', 'n'"):
+        FileCorpus.open([str(tmp_path / "a.lance")]).check(Columns())
+
+
 def test_kept_copy_is_a_table_with_the_schema_of_the_input(tmp_path: Path) -> None:
     path = write_lance(tmp_path / "a.lance", data_storage_version="2.0")
     copy = lance.dataset(deduplicate(path, "--id", "id"))
