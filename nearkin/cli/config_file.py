@@ -180,6 +180,11 @@ class ConfigFile:
         for key, value in self.table_of(name).items():
             option = options.get(key.replace("-", "_"))
             place = f"{self.path}, [{name.replace(' ', '.')}]"
+            if name == "serve" and key != "config":
+                raise UsageError(
+                    f"{place}: the settings of a server have a file of their own; write "
+                    "config = FILE, and the setting into that file"
+                )
             if option is None:
                 raise UsageError(
                     f"{place}: {key!r} is not an option of nearkin {name}"
@@ -189,11 +194,6 @@ class ConfigFile:
                 raise UsageError(
                     f"{place}: {key!r} belongs to one run and has no default in a file; give it on "
                     "the command line"
-                )
-            if name == "serve" and key != "config":
-                raise UsageError(
-                    f"{place}: the settings of a server have a file of their own; write "
-                    "config = FILE, and the setting into that file"
                 )
             if option.name in defaults:
                 raise UsageError(f"{place}: {key!r} is given twice, with - and with _; delete one")
@@ -234,6 +234,8 @@ class ConfigFile:
         """
         from nearkin.keys import ENVIRONMENT
 
+        if "\0" in path:
+            raise UsageError(f"the path {path!r} has a null character; delete it")
         if "://" in path or path.startswith(ENVIRONMENT):
             return path
         return str(self.path.parent / path)

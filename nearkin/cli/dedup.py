@@ -14,7 +14,7 @@ from nearkin.cli.engine_options import SPARK, EngineOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.plan_file import apply_plan
-from nearkin.cli.printing import print_inputs, print_json, require_documents
+from nearkin.cli.printing import print_inputs, print_json, read_first_reason, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.setting_names import name_setting
@@ -315,7 +315,10 @@ def dedup(
     rejected = counts["rejected"]
     advice = f"see {out / 'rejected.jsonl'}"
     if standard.writes:
-        advice = "nearkin dedup lists the reasons in the folder of another --out"
+        advice = (
+            f"the first one because {read_first_reason(out / 'rejected.jsonl')}; the file "
+            "rejected.jsonl in the folder of another --out has all reasons"
+        )
     require_documents(counts["read"] - rejected, rejected, advice)
 
 

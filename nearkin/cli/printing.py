@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import typer
 
@@ -22,6 +23,21 @@ def require_documents(documents: int, rejected: int, advice: str) -> None:
             f"{advice}\n"
         )
         raise typer.Exit(NOTHING_READ)
+
+
+def read_first_reason(path: Path) -> str:
+    """Returns why the first row of a file of rejected rows was rejected.
+
+    Args:
+        path: The file `rejected.jsonl` of an output folder, or a path that does not exist.
+    """
+    import json
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            return str(json.loads(file.readline())["reason"])
+    except (OSError, ValueError, LookupError):
+        return "it is not a document"
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.cli.option_groups import GivenOptions
-from nearkin.cli.standard_streams import require_open_stdout, write_to_stdout
+from nearkin.cli.standard_streams import (
+    ClosedInput,
+    require_open_stdout,
+    write_to_stdout,
+)
 from nearkin.setting_names import name_flag, name_setting
 
 STANDARD = "-"
@@ -166,6 +170,10 @@ def _require_usable(inputs: list[str], given: GivenOptions, *, reads: bool, writ
             f"{name_flag('resume')} cannot be combined with the input -, because standard input "
             "cannot be read again; write it to a file, or start again with "
             f"{name_flag('overwrite')}"
+        )
+    if isinstance(sys.stdin, ClosedInput):
+        raise UsageError(
+            "standard input is closed; pipe JSON lines into the command, or name a file"
         )
     if sys.stdin.isatty():
         raise UsageError(

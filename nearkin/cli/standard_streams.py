@@ -63,6 +63,13 @@ class StandardStream:
         return getattr(self._stream, name)
 
 
+class ClosedInput(io.TextIOWrapper):
+    """A standard input without content, in place of one that the caller had closed."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+
+
 def require_open_stdout() -> None:
     """Requires that standard output was open when the process began.
 
@@ -105,7 +112,7 @@ def prepare_streams() -> None:
             # The system assigns the lowest free number.
             os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
     if sys.stdin is None:
-        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdin = ClosedInput()
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:

@@ -293,6 +293,11 @@ class _InputSearch:
             before = len(self.skipped)
             paths = self._match_pattern(path)
             self._require(paths, given, f"no files match {format_path(given)}", before)
+        elif given == "-":
+            raise UsageError(
+                "no such file or folder: -; standard input is read by nearkin dedup, pairs and "
+                "sketch as their only input, so write it to a file"
+            )
         else:
             raise UsageError(f"no such file or folder: {format_path(given)}")
         return paths

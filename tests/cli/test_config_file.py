@@ -105,6 +105,7 @@ def test_defaults_that_contradict_given_options_are_left_out(
         ("[dedup]\nthreshold = 2.0", "it must be above 0 and at most 1 (threshold is set by"),
         ("[dedup]\nout = 'x'", "'out' belongs to one run"),
         ("[dedup]\nkeep-up-to = 1\nkeep_up_to = 1", "is given twice"),
+        ('[dedup]\nkey-file = "\\u0000"', "has a null character"),
         ("[dedpu]\nthreshold = 0.6", "'dedpu' is not a command; did you mean 'dedup'?"),
         ("threshold = 0.6", "write it into the table of a command"),
         ("dedup = 1", "'dedup' is a value; write a table of options"),

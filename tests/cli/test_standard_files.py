@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nearkin.cli import app
+from nearkin.cli.standard_streams import prepare_streams
 from nearkin.sketch.signature_file import read_signatures
 from tests.cli.conftest import SECRET, run
 
@@ -153,6 +154,33 @@ def test_terminal_is_refused_as_input(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     assert run("dedup", "-", "--out", "-") == app.USAGE
     assert "standard input is a terminal" in capfd.readouterr().err
+
+
+def test_closed_standard_input_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    monkeypatch.setattr(sys, "stdin", None)
+    prepare_streams()
+    assert run("dedup", "-", "--out", "-") == app.USAGE
+    assert "standard input is closed" in capfd.readouterr().err
+
+
+def test_reason_is_shown_if_every_row_is_rejected(
+    feed: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    feed(b'[{"text": "a list"}]\n')
+    assert run("dedup", "-", "--out", "-") == 3
+    assert "the first one because the row is not a JSON object" in capfd.readouterr().err
+
+
+def test_command_that_reads_files_alone_names_those_that_read_standard_input(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert run("passages", "-", "--out", "o") == app.USAGE
+    message = " ".join(capfd.readouterr().err.split())
+    assert "no such file or folder: -; standard input is read by nearkin dedup, pairs" in message
 
 
 def test_reader_of_standard_output_may_stop_early(rows: bytes) -> None:
