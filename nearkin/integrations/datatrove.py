@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Unpack
 
 from nearkin.api import dedup
+from nearkin.argument_types import check_arguments
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.index.settings import SettingsFields
 from nearkin.integrations.near_duplicates import BATCH, NEAR_DUPLICATE_OF, NearDuplicateFinder
@@ -90,6 +91,7 @@ class NearkinDedup(PipelineStep):  # type: ignore[misc]
     type = "🫂 - DEDUP"
     name = "nearkin"
 
+    @check_arguments
     def __init__(
         self,
         exclusion_writer: DiskWriter | None = None,

@@ -72,6 +72,7 @@ class NearDuplicateTransformer(BaseDocumentTransformer):  # type: ignore[misc]
         Raises:
             UsageError: If a document has no id, and there is a store.
         """
+        documents = list(documents)
         texts = [document.page_content for document in documents]
         ids = self._ids_of(documents)
         return drop_or_mark(documents, self.finder.find(texts, ids), self._action, _mark)

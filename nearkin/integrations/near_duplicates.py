@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, Unpack
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.index.settings import SettingsFields
+from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
@@ -34,12 +35,16 @@ class NearDuplicateFinder:
         spec: Spec of the signatures. By default that of the index, or `Spec()`.
         **settings: Further parameters of `Index.open`.
 
+    Raises:
+        UsageError: If a parameter is unknown, of another type or out of range.
+
     Examples:
         >>> finder = NearDuplicateFinder(threshold=0.5)
         >>> finder.find(["one two three four", "five six", "One two three four!"], ["a", "b", "c"])
         [None, None, 'a']
     """
 
+    @check_arguments
     def __init__(
         self,
         store: str | None = None,
@@ -48,6 +53,8 @@ class NearDuplicateFinder:
         spec: Spec | None = None,
         **settings: Unpack[SettingsFields],
     ) -> None:
+        # An index is opened by the first call, and the pipeline should not begin in vain.
+        merge_settings(IndexSettings(), spec, threshold, settings)
         self.store = store
         self.scope = scope
         self._threshold = threshold

@@ -42,6 +42,10 @@ def test_many_texts_are_stored_in_batches() -> None:
 def test_calls_that_have_no_meaning_are_refused() -> None:
     with pytest.raises(UsageError, match="2 texts have 1 ids"):
         NearDuplicateFinder().find(["a", "b"], ["a"])
+    with pytest.raises(UsageError, match="threshold 7 is outside"):
+        NearDuplicateFinder(threshold=7)
+    with pytest.raises(UsageError, match="unknown setting 'recal'"):
+        NearDuplicateFinder(recal=0.9)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="text 1 is of the type NoneType; give texts"):
         NearDuplicateFinder().find(["a", None], ["a", "b"])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="action='keep' is unknown; choose drop or mark"):
