@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -215,3 +216,12 @@ def test_command_refuses_what_it_cannot_serve(
     assert app.run(["mcp", *words]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.iterdir())
+
+
+def test_port_of_another_program_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from nearkin.cli import app
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert app.run(["mcp", "--run", str(run), "--http", str(port)]) == app.USAGE
+    assert f"cannot listen on port {port} of 127.0.0.1" in capsys.readouterr().err

@@ -64,8 +64,8 @@ def mcp(
         key_file: File or variable that holds the hash key, or None for no key.
 
     Raises:
-        UsageError: If neither an index nor a run is given, one of them does not exist, or the host
-            is not a loopback address.
+        UsageError: If neither an index nor a run is given, one of them does not exist, the host
+            is not a loopback address, or the port is used.
 
     Examples:
         nearkin mcp --store sqlite:///kin.db --scope news
@@ -91,6 +91,7 @@ def mcp(
         if http is None:
             server.run("stdio")
         else:
+            _require_free_port(host, http)
             server.run("streamable-http", host=host, port=http)
 
 
@@ -107,3 +108,18 @@ def _require_loopback(host: str) -> None:
             "asks nobody for a token; use 127.0.0.1, behind a proxy with authentication if other "
             "machines need it"
         )
+
+
+def _require_free_port(host: str, port: int) -> None:
+    """Requires a port that no other program uses and that this user may use."""
+    import socket
+
+    from nearkin.errors import UsageError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on port {port} of {host}: {error.strerror}; choose another --http"
+        ) from error
