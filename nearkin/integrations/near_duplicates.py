@@ -53,7 +53,7 @@ class NearDuplicateFinder:
         spec: Spec | None = None,
         **settings: Unpack[SettingsFields],
     ) -> None:
-        # An index is opened by the first call, and the pipeline should not begin in vain.
+        # The first call opens the index, when a pipeline may have worked for hours.
         merge_settings(IndexSettings(), spec, threshold, settings)
         self.store = store
         self.scope = scope
