@@ -11,7 +11,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 
 from nearkin import Index
 from nearkin.consumer.consumer import Consumer
-from nearkin.consumer.events import StreamSettings
+from nearkin.consumer.events import StreamEvent, StreamSettings
 from nearkin.consumer.kafka_source import KafkaSource, _Partition
 from nearkin.consumer.sinks import IndexSink
 from nearkin.errors import StoreError, UsageError
@@ -19,6 +19,8 @@ from nearkin.errors import StoreError, UsageError
 SETTINGS = StreamSettings(id="key", wait=0.3)
 NUMBERS = count()
 """The numbers of the topics."""
+PATIENCE = 300.0
+"""Seconds after which a test stops waiting for the broker. It does not decide a result."""
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +36,13 @@ def topic(producer: Any) -> str:
     values = [json.dumps({"text": f"the text of document {i}"}).encode() for i in range(3)]
     for number, value in enumerate([*values, b"no json", b'{"title": "no text"}', None]):
         producer.produce(name, value, key=f"d{number}", partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE) == 0
     return name
 
 
 @pytest.fixture
 def address(producer: Any) -> str:
-    broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
+    broker = next(iter(producer.list_topics(timeout=PATIENCE).brokers.values()))
     return f"{broker.host}:{broker.port}"
 
 
@@ -51,11 +53,21 @@ def ids_of(index: Index) -> list[str]:
 def read_topic(address: str, topic: str, most: int) -> list[Any]:
     """Returns the messages of all partitions of a topic, without joining a group."""
     reader = KafkaConsumer({"bootstrap.servers": address, "group.id": "reader"})
-    partitions = reader.list_topics(topic, timeout=10).topics[topic].partitions
+    partitions = reader.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
     reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-    messages = reader.consume(most, 15)
+    messages = reader.consume(most, PATIENCE)
     reader.close()
     return list(messages)
+
+
+def read_events(source: KafkaSource, count: int) -> list[StreamEvent]:
+    """Returns some events of a source, which may deliver them in several parts."""
+    events: list[StreamEvent] = []
+    while len(events) < count:
+        part = source.read(6, 5.0)
+        assert part, f"the topic ended after {len(events)} events"
+        events += part
+    return events
 
 
 def test_documents_are_stored_and_poison_messages_become_dead_letters(
@@ -81,7 +93,7 @@ def test_messages_that_are_nested_deeply_or_large_become_dead_letters(
     nested = b'{"text": "a b c", "other": ' + b"[" * 500 + b"]" * 500 + b"}"
     for value in (nested, bytes(1_040_000), b'{"text": "the last text"}'):
         large.produce(topic, value, key="d0", partition=0)
-    assert large.flush(10) == 0
+    assert large.flush(PATIENCE) == 0
     with Index.open("memory://") as index:
         # the mock cluster keeps the member that left a group until its session of 60 s has ended
         with KafkaSource(f"kafka://{address}/{topic}", "another group") as source:
@@ -97,10 +109,10 @@ def test_messages_that_are_nested_deeply_or_large_become_dead_letters(
 def test_events_that_were_not_acknowledged_are_delivered_again(address: str, topic: str) -> None:
     url = f"kafka://{address}/{topic}"
     with KafkaSource(url, "crashing", idle=6) as source:
-        first = source.read(6, 5.0)
+        first = read_events(source, 3)
         source.acknowledge([first[0], first[2]])
     with KafkaSource(url, "crashing", idle=6) as source:
-        again = source.read(6, 5.0)
+        again = read_events(source, 5)
     # Event 1 was not acknowledged, so the events from it on are not committed.
     assert [event.key for event in again] == ["0:1", "0:2", "0:3", "0:4", "0:5"]
     assert again[0].fields == {"key": b"d1", "text": b"the text of document 1"}

@@ -34,7 +34,7 @@ class Live(NamedTuple):
         return httpx2.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token or self.admin}"},
-            timeout=60,
+            timeout=300,
         )
 
 

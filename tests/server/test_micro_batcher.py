@@ -1,7 +1,7 @@
 """Batches of single documents that arrive at the same time."""
 
 import asyncio
-import time
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,18 +16,19 @@ from nearkin.server.micro_batcher import MicroBatcher
 
 
 class Recorder:
-    """An upsert function that takes some time and records its batches."""
+    """An upsert function that records its batches, and waits until it is released."""
 
-    def __init__(self, seconds: float = 0.01, bad: str = "", broken: bool = False) -> None:
+    def __init__(self, bad: str = "", broken: bool = False) -> None:
         self.batches: list[tuple[str, list[str]]] = []
-        self.seconds = seconds
+        self.released = threading.Event()
+        self.released.set()
         self.bad = bad
         self.broken = broken
 
     def __call__(
         self, scope: str, documents: Sequence[object], ids: Sequence[str | None]
     ) -> list[Outcome]:
-        time.sleep(self.seconds)
+        assert self.released.wait(300)
         names = [str(name) for name in ids]
         self.batches.append((scope, names))
         if self.broken:
@@ -104,10 +105,13 @@ def test_documents_beyond_the_limits_are_rejected_at_once() -> None:
 def test_cancelled_request_does_not_delay_others() -> None:
     async def main() -> None:
         with ThreadPoolExecutor(1) as executor:
-            waiting = room_of(Recorder(0.05), executor, 8, 100)
+            recorder = Recorder()
+            recorder.released.clear()
+            waiting = room_of(recorder, executor, 8, 100)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await waiting.upsert("a", "text", "1")
+            recorder.released.set()
             outcome = await waiting.upsert("a", "text", "2")
             assert outcome.id == "2"
             await waiting.drain()

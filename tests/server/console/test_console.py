@@ -304,7 +304,7 @@ def test_clusters_are_listed_and_searched(visit: Open) -> None:
 
 def test_pairs_are_decided_by_keys_and_buttons(visit: Open, running: Running) -> None:
     headers = {"Authorization": f"Bearer {running.admin}"}
-    with httpx2.Client(base_url=running.url, headers=headers) as client:
+    with httpx2.Client(base_url=running.url, headers=headers, timeout=300) as client:
         for id in ("one", "two", "three", "four"):
             body = {"id": id, "text": f"{variant()} {id}"}
             client.post("/v1/scopes/reviewed/documents", json=body).raise_for_status()
@@ -361,7 +361,7 @@ def test_live_page_updates_itself(visit: Open, running: Running) -> None:
     page = visit(path="live")
     tile = page.locator("#live dl div", has_text="Upserts per second").locator("dd")
     with httpx2.Client(
-        base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}
+        base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}, timeout=300
     ) as client:
         for _ in range(20):
             client.post(

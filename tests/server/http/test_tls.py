@@ -98,7 +98,7 @@ BEGINNINGS = {"nothing": 0.0, "half a hello": 0.5, "a whole hello": 1.0}
 
 def test_server_answers_over_tls(port: int, folder: Path) -> None:
     context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
-    answer = httpx2.get(f"https://127.0.0.1:{port}/healthz", verify=context)
+    answer = httpx2.get(f"https://127.0.0.1:{port}/healthz", verify=context, timeout=PATIENCE)
     assert answer.json()["status"] == "ok"
 
 
