@@ -9,7 +9,7 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import iterate_streams
 from nearkin.spec import Spec
-from nearkin.verify.shared_runs import longest_shared_runs
+from nearkin.verify.kernels import longest_shared_runs
 
 
 def token_shingler(spec: Spec, resources: SpecResources) -> Shingler:

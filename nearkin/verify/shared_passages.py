@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from nearkin.shingle.shingler import LocatedTokens, Shingler, text_buffers
 from nearkin.spec import Spec
-from nearkin.verify.shared_runs import locate_longest_run
+from nearkin.verify.kernels import locate_longest_run
 
 LEAST_TOKENS = 8
 """The number of words of the shortest passage that is looked for."""
