@@ -23,6 +23,9 @@ def write_sources(windows: np.ndarray, sources: np.ndarray) -> None:
     seconds = np.empty(size // 2, np.uint64)
     at, used = kernels.insert_windows(windows, np.uint64(0), slots, firsts, seconds, np.uint64(0))
     while at < len(windows):
+        # a kernel returns integers of Python, which would be other types
+        at = np.uint64(at)
+        used = np.uint64(used)
         size *= 4
         slots = np.full(size, kernels.EMPTY, np.uint32)
         firsts = _grown(firsts, size // 2)

@@ -1,9 +1,13 @@
 """The runs that two texts share, against a plain comparison of all pairs of positions."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearkin.winnowing import kernels, matching_runs
 from nearkin.winnowing.matching_runs import find_matching_runs
 
 TOKENS = st.lists(st.integers(0, 3), max_size=40)
@@ -74,3 +78,22 @@ def test_periodic_texts_share_one_run() -> None:
     tokens = np.full(200_000, 7, np.uint64)
     assert find_matching_runs(tokens, tokens[:150_000], 50).tolist()[0] == [0, 0, 150_000]
     assert find_matching_runs(tokens[:60], tokens, 50).tolist() == [[0, 0, 60]]
+
+
+def test_kernels_receive_the_same_types_when_the_table_grows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Numba would compile them again for each other type."""
+    received: list[list[type]] = []
+    insert = kernels.insert_windows
+
+    def record(*arguments: Any) -> Any:
+        received.append([type(argument) for argument in arguments])
+        return insert(*arguments)
+
+    monkeypatch.setattr(matching_runs, "FIRST_SLOTS", 4)
+    monkeypatch.setattr(kernels, "insert_windows", record)
+    tokens = np.arange(100, dtype=np.uint64)
+    find_matching_runs(tokens, tokens[50:], 2)
+    assert len(received) > 2
+    assert all(types == received[0] for types in received)
