@@ -31,6 +31,17 @@ def test_affine_functions_do_not_wrap_around(a: int, x: int, b: int) -> None:
     assert int(kernels.affine_61(np.uint64(a), np.uint64(x), np.uint64(b))) == (a * x + b) % PRIME
 
 
+def test_minima_of_affine_functions_match_python() -> None:
+    rng = np.random.default_rng(2)
+    values, a, b = (rng.integers(0, PRIME, size, np.uint64) for size in (50, 7, 7))
+    out = np.empty(7, np.uint64)
+    kernels.affine_minhash(values, a, b, out)
+    assert out.tolist() == [
+        min((m * x + s) % PRIME for x in values.tolist())
+        for m, s in zip(a.tolist(), b.tolist(), strict=True)
+    ]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_generated_sets_have_the_planned_similarity(kind: str) -> None:
     a, b, similarity = draw_trial_sets(kind, 3, read_words())
