@@ -10,6 +10,8 @@ import nearkin
 from nearkin.errors import UsageError
 from nearkin.passages.cutting import boundaries, plan
 from nearkin.passages.cutting.run import remove_spans
+from nearkin.shingle.shingler import Shingler
+from nearkin.winnowing.tokens import locate_all_tokens
 from tests.passages.oracle import TOKENS, find_repeated_tokens, generate_texts, locate_tokens
 
 CHARACTERS = nearkin.Spec(unit="chars", n=1)
@@ -107,6 +109,52 @@ def test_no_run_stays_at_two_places_and_none_that_is_cut_vanishes(least: int, fu
         cut.require_nothing_vanished()
         cut.require_only_repetitions_are_cut()
         assert all(len(places) == 1 for places in cut.complete_places().values())
+
+
+def shares_characters(text: str, start: int, least: int) -> bool:
+    """Returns whether a word of a run belongs to one grapheme cluster with the word before it.
+
+    Args:
+        text: The text.
+        start: Number of the first word of the run.
+        least: Number of words of the run. The word after it is looked at, too.
+    """
+    content = text.encode()
+    words = locate_all_tokens(Shingler(nearkin.Spec(n=1)), text)
+    following = range(max(start, 1), min(start + least + 1, len(words.starts)))
+    return any(
+        boundaries.find_grapheme(content, int(words.starts[number]))[0] < words.ends[number - 1]
+        for number in following
+    )
+
+
+def test_runs_stay_at_two_places_only_if_their_words_share_characters(full: bool) -> None:
+    rng = np.random.default_rng(3)
+    parts = np.array(["a ", "b ", "½ ", "½", "㏂", "ทำ", "e\u0301 ", "\u0301"])
+    repeated = 0
+    for least in [2, 3, 5] * (40 if full else 2):
+        texts = ["".join(rng.choice(parts, int(rng.integers(0, 40)))) for _ in range(5)]
+        texts.append("½ a " * 9)
+        kept = nearkin.passages(texts, min_tokens=least, cut_unit="passage").kept_documents
+        places = defaultdict(list)
+        for text, spans in zip(texts, kept["cut_spans"].to_pylist(), strict=True):
+            words = locate_all_tokens(Shingler(nearkin.Spec(n=1)), text)
+            stays = [all(not s["start"] <= at < s["end"] for s in spans) for at in words.starts]
+            for start in range(len(stays) - least + 1):
+                if all(stays[start : start + least]):
+                    places[words.hashes[start : start + least].tobytes()].append((text, start))
+        for copies in places.values():
+            repeated += len(copies) > 1
+            assert sum(not shares_characters(text, start, least) for text, start in copies) <= 1
+    assert repeated
+
+
+def test_words_that_a_cut_brings_together_can_be_a_run_that_a_second_run_finds() -> None:
+    notice = "all visitors leave their bags at the desk"
+    texts = [f"{notice} now", "red green blue black", f"red green {notice} blue black"]
+    left = CutTexts(texts, 4).result.kept_documents["text"].to_pylist()
+    assert left == [texts[0], texts[1], "red green blue black"]
+    assert CutTexts(left, 4).result.kept_documents["text"].to_pylist()[2] == ""
 
 
 @pytest.mark.parametrize("cut_unit", ["passage", "sentence", "line"])
