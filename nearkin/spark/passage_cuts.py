@@ -32,7 +32,7 @@ from nearkin.spark.text_cuts import CUT_TEXTS, CUT_TEXTS_ARROW, SparkTextCuts, d
 from nearkin.spec import Spec
 from nearkin.winnowing.tokens import TokenReader
 
-PLANNED_SPAN = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("keeper", pa.int64())])
+PLANNED_RUN = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("keeper", pa.int64())])
 
 
 def cut_passages(run: SparkRun, request: PassageRequest) -> SparkTextCuts:
@@ -83,13 +83,13 @@ def _list_planned(spark: SparkSession, plan: CutPlan, numbers: np.ndarray) -> Da
         (number, planned, holds_passage, is_removed) of each such document.
     """
     changed = plan.changed
-    offsets = np.searchsorted(plan.spans[:, 0], np.append(changed, len(numbers)))
+    offsets = np.searchsorted(plan.runs[:, 0], np.append(changed, len(numbers)))
     columns = [
-        pa.array(plan.spans[:, 1].astype(np.int64)),
-        pa.array(plan.spans[:, 2].astype(np.int64)),
-        pa.array(numbers[plan.spans[:, 3]]),
+        pa.array(plan.runs[:, 1].astype(np.int64)),
+        pa.array(plan.runs[:, 2].astype(np.int64)),
+        pa.array(numbers[plan.runs[:, 3]]),
     ]
-    spans = pa.StructArray.from_arrays(columns, fields=list(PLANNED_SPAN))
+    spans = pa.StructArray.from_arrays(columns, fields=list(PLANNED_RUN))
     table = pa.table(
         {
             "number": numbers[changed],
@@ -127,12 +127,12 @@ class CutTasks:
                 yield pa.RecordBatch.from_pylist(cut, schema=CUT_TEXTS_ARROW)
 
     def _cut_document(self, row: dict[str, object], reader: TokenReader) -> dict[str, object]:
-        spans = [
-            (0, span["start"], span["end"], span["keeper"])
-            for span in row["planned"]  # type: ignore[attr-defined]
+        runs = [
+            (0, run["start"], run["end"], run["keeper"])
+            for run in row["planned"]  # type: ignore[attr-defined]
         ]
         planned = PlannedCuts(
-            spans=np.array(spans, np.int64).reshape(-1, 4),
+            runs=np.array(runs, np.int64).reshape(-1, 4),
             holds_passage=bool(row["holds_passage"]),
             is_removed=bool(row["is_removed"]),
         )

@@ -34,7 +34,6 @@ def plan_cuts(
     begin: np.uint64,
     bounds: np.ndarray,
     places: np.ndarray,
-    spans: np.ndarray,
     sources: np.ndarray,
     least: np.uint64,
     keepers: np.ndarray,
@@ -42,26 +41,25 @@ def plan_cuts(
     is_known: np.ndarray,
     out: np.ndarray,
 ) -> tuple[np.uint64, np.uint64]:
-    """Registers windows, and writes the bytes of those that are cut.
+    """Registers windows, and writes the tokens of those that are cut.
 
     Args:
         order: Documents in keep order, uint32 (n,).
         begin: Position in `order` to begin with.
         bounds: First window of each document, and the end, int64 (documents + 1,).
         places: Place of each window, uint64 (m,).
-        spans: First byte of each window and the byte after its last one, uint32 (m, 2).
         sources: First other window of the same content, or NONE, uint64 (m,).
         least: Number of tokens of a window.
         keepers: Document in which each content is registered, or EMPTY, uint32 (m,).
         holds: True for each document with a content for which another place is cut, bool
             (documents,).
         is_known: Buffer of as many elements as a document has windows, bool.
-        out: Array for the spans, uint32 (k, 4): the document, its first byte, the byte after the
-            last one, and the document that holds the content where the span begins. Tokens that
-            begin in a span are cut. It is as long as the windows of any document.
+        out: Array for the runs of tokens that are cut, uint32 (k, 4): the document, the number of
+            the first token, that of the token after the last one, and the document that holds the
+            content where the run begins. It is as long as the windows of any document.
 
     Returns:
-        The position to go on with when `out` has been emptied, and the number of spans.
+        The position to go on with when `out` has been emptied, and the number of runs.
     """
     count = U64(0)
     for position in range(begin, U64(order.shape[0])):
@@ -74,22 +72,19 @@ def plan_cuts(
         # Tokens before `cut_end` may be cut, and those before `held_end` stay.
         cut_end = U64(0)
         held_end = U64(0)
-        held_byte = U64(0)
         next_known = first
         for w in range(first, end):
             keeper = keeper_of(U64(w), sources, keepers)
             token = places[w] & TOKEN_BITS
             if keeper != EMPTY:
-                start = U64(spans[w, U64(0)])
-                if token < held_end:
-                    start = held_byte
+                start = max(token, held_end)
                 last = count - U64(1)
                 if count > U64(0) and out[last, U64(0)] == document and start <= out[last, U64(2)]:
-                    out[last, U64(2)] = spans[w, U64(1)]
+                    out[last, U64(2)] = token + least
                 else:
                     out[count, U64(0)] = document
                     out[count, U64(1)] = start
-                    out[count, U64(2)] = spans[w, U64(1)]
+                    out[count, U64(2)] = token + least
                     out[count, U64(3)] = keeper
                     count += U64(1)
                 holds[keeper] = True
@@ -100,7 +95,6 @@ def plan_cuts(
                 if next_known == end or (places[next_known] & TOKEN_BITS) >= token + least:
                     keepers[content_of(U64(w), sources)] = document
                     held_end = token + least
-                    held_byte = U64(spans[w, U64(1)])
     return U64(order.shape[0]), count
 
 

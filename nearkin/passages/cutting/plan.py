@@ -11,16 +11,16 @@ from nearkin.passages.cutting.request import CutRequest, CutUnit
 from nearkin.passages.windows import WindowFiles
 from nearkin.winnowing.kernels import EMPTY
 
-SPANS_AT_ONCE = 1 << 16
-"""The number of spans that are collected at a time, if no document has more windows."""
+RUNS_AT_ONCE = 1 << 16
+"""The number of runs of tokens that are collected at a time, if no document has more windows."""
 KEEPERS = "keepers"
 
 
 class PlannedCuts(NamedTuple):
     """The part of a plan that is about one document."""
 
-    spans: np.ndarray
-    """integers (m, 4): The rows of `CutPlan.spans` of the document."""
+    runs: np.ndarray
+    """integers (m, 4): The rows of `CutPlan.runs` of the document."""
     holds_passage: bool
     """True if a passage stays in it that is cut from another place."""
     is_removed: bool
@@ -28,12 +28,12 @@ class PlannedCuts(NamedTuple):
 
 
 class CutPlan(NamedTuple):
-    """The bytes that are cut from documents before boundaries are considered."""
+    """The tokens that are cut from documents before boundaries are considered."""
 
-    spans: np.ndarray
-    """uint32 (k, 4): The document, the first byte, the byte after the last one, and the document
-    that holds the content where the span begins; ordered by document and byte. Tokens that begin in
-    a span are cut."""
+    runs: np.ndarray
+    """uint32 (k, 4): The document, the number of the first token, that of the token after the last
+    one, and the document that holds the content where the run begins; ordered by document and
+    token. They are not bytes, because tokens can share a character, such as ½."""
     holds: np.ndarray
     """bool (n,): True for each document with a passage that is cut from another place."""
     removed: np.ndarray
@@ -42,7 +42,7 @@ class CutPlan(NamedTuple):
     @property
     def changed(self) -> np.ndarray:
         """The documents from which something may be cut, ascending, int64 (m,)."""
-        return np.union1d(self.spans[:, 0], np.flatnonzero(self.removed)).astype(np.int64)
+        return np.union1d(self.runs[:, 0], np.flatnonzero(self.removed)).astype(np.int64)
 
     def of_documents(self, numbers: np.ndarray) -> list[PlannedCuts]:
         """Returns what the plan says about some documents.
@@ -50,12 +50,12 @@ class CutPlan(NamedTuple):
         Args:
             numbers: Numbers of the documents, ascending, int64 (m,).
         """
-        planned_documents = np.ascontiguousarray(self.spans[:, 0])
+        planned_documents = np.ascontiguousarray(self.runs[:, 0])
         firsts = np.searchsorted(planned_documents, numbers)
         ends = np.searchsorted(planned_documents, numbers, side="right")
         return [
             PlannedCuts(
-                spans=np.asarray(self.spans[first:end]),
+                runs=np.asarray(self.runs[first:end]),
                 holds_passage=bool(self.holds[number]),
                 is_removed=bool(self.removed[number]),
             )
@@ -90,7 +90,7 @@ def plan_cuts(
     keepers[:] = EMPTY
     holds = np.zeros(documents, bool)
     removed = np.zeros(documents, bool)
-    spans = np.empty((0, 4), np.uint32)
+    runs = np.empty((0, 4), np.uint32)
     if request.unit == CutUnit.DOCUMENT:
         kernels.plan_removals(
             order,
@@ -103,11 +103,11 @@ def plan_cuts(
             removed,
         )
     else:
-        spans = _plan_spans(windows, order, least, bounds, keepers, holds)
-    return CutPlan(spans, holds, removed)
+        runs = _plan_runs(windows, order, least, bounds, keepers, holds)
+    return CutPlan(runs, holds, removed)
 
 
-def _plan_spans(
+def _plan_runs(
     windows: WindowFiles,
     order: np.ndarray,
     least: int,
@@ -117,7 +117,7 @@ def _plan_spans(
 ) -> np.ndarray:
     most = int(np.diff(bounds).max(initial=0))
     is_known = np.empty(most, bool)
-    out = np.empty((max(SPANS_AT_ONCE, most), 4), np.uint32)
+    out = np.empty((max(RUNS_AT_ONCE, most), 4), np.uint32)
     sources = windows.sources()
     parts = [np.empty((0, 4), np.uint32)]
     position = 0
@@ -127,7 +127,6 @@ def _plan_spans(
             np.uint64(position),
             bounds,
             windows.places,
-            windows.spans,
             sources,
             np.uint64(least),
             keepers,
@@ -137,5 +136,5 @@ def _plan_spans(
         )
         parts.append(out[: int(count)].copy())
         position = int(reached)
-    spans = np.concatenate(parts)
-    return np.asarray(spans[np.lexsort((spans[:, 1], spans[:, 0]))])
+    runs = np.concatenate(parts)
+    return np.asarray(runs[np.lexsort((runs[:, 1], runs[:, 0]))])

@@ -340,10 +340,10 @@ class CutRun(CutTexts):
             self.request,
             run.work.path,
         )
-        run.work.save(PLANNED, plan.spans)
+        run.work.save(PLANNED, plan.runs)
         run.work.save(HOLDS, plan.holds)
         run.work.save(REMOVED, plan.removed)
-        return {"spans": len(plan.spans)}
+        return {"runs": len(plan.runs)}
 
     def _cut(self) -> dict[str, object]:
         """Reads the documents with planned cuts, and writes the bytes and texts that are cut."""
@@ -398,13 +398,14 @@ def cut_planned_document(
         return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
     (piece,) = reader.read_documents(pa.array([text], pa.large_string()), 0)
     starts = piece.starts
-    is_cut = are_inside(starts, planned.spans)
+    is_cut = are_inside(np.arange(len(starts)), planned.runs)
     spans = TokenizedText(content, starts, piece.ends, is_cut).spans(request.unit)
     left = len(starts) - int(are_inside(starts, rows_of(spans)).sum())
     if spans and left < request.min_left and not planned.holds_passage:
         return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
-    firsts = np.searchsorted(planned.spans[:, 2], [start for start, _ in spans], side="right")
-    keepers = planned.spans[np.minimum(firsts, len(planned.spans) - 1), 3].tolist()
+    firsts = np.searchsorted(starts, [start for start, _ in spans])
+    runs = np.searchsorted(planned.runs[:, 2], firsts, side="right")
+    keepers = planned.runs[np.minimum(runs, len(planned.runs) - 1), 3].tolist()
     return DocumentCuts(number, content, spans, keepers, is_removed=False)
 
 
@@ -452,9 +453,9 @@ def are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
     """Returns whether each position is in a span, bool (n,).
 
     Args:
-        positions: Numbers of bytes, integers (n,).
-        spans: Rows of at least three numbers, of which the second and the third are the first byte
-            and the byte after the last one, ascending. Spans do not overlap.
+        positions: Numbers of bytes or tokens, integers (n,).
+        spans: Rows of at least three numbers, of which the second and the third are the first
+            position and the one after the last, ascending. Spans do not overlap.
     """
     number = np.searchsorted(spans[:, 1], positions, side="right") - 1
     ends = np.concatenate([spans[:, 2], [0]])

@@ -111,6 +111,9 @@ def test_no_run_stays_at_two_places_and_none_that_is_cut_vanishes(least: int, fu
         assert all(len(places) == 1 for places in cut.complete_places().values())
 
 
+SHINGLER = Shingler(nearkin.Spec(n=1))
+
+
 def shares_characters(text: str, start: int, least: int) -> bool:
     """Returns whether a word of a run belongs to one grapheme cluster with the word before it.
 
@@ -120,7 +123,7 @@ def shares_characters(text: str, start: int, least: int) -> bool:
         least: Number of words of the run. The word after it is looked at, too.
     """
     content = text.encode()
-    words = locate_all_tokens(Shingler(nearkin.Spec(n=1)), text)
+    words = locate_all_tokens(SHINGLER, text)
     following = range(max(start, 1), min(start + least + 1, len(words.starts)))
     return any(
         boundaries.find_grapheme(content, int(words.starts[number]))[0] < words.ends[number - 1]
@@ -128,7 +131,8 @@ def shares_characters(text: str, start: int, least: int) -> bool:
     )
 
 
-def test_runs_stay_at_two_places_only_if_their_words_share_characters(full: bool) -> None:
+def test_words_that_share_a_character_are_cut_together_or_not_at_all(full: bool) -> None:
+    """A run stays at two places only if its words share characters, and none vanishes."""
     rng = np.random.default_rng(3)
     parts = np.array(["a ", "b ", "½ ", "½", "㏂", "ทำ", "e\u0301 ", "\u0301"])
     repeated = 0
@@ -137,16 +141,28 @@ def test_runs_stay_at_two_places_only_if_their_words_share_characters(full: bool
         texts.append("½ a " * 9)
         kept = nearkin.passages(texts, min_tokens=least, cut_unit="passage").kept_documents
         places = defaultdict(list)
+        cut = defaultdict(set)
         for text, spans in zip(texts, kept["cut_spans"].to_pylist(), strict=True):
-            words = locate_all_tokens(Shingler(nearkin.Spec(n=1)), text)
+            words = locate_all_tokens(SHINGLER, text)
             stays = [all(not s["start"] <= at < s["end"] for s in spans) for at in words.starts]
             for start in range(len(stays) - least + 1):
+                run = words.hashes[start : start + least].tobytes()
                 if all(stays[start : start + least]):
-                    places[words.hashes[start : start + least].tobytes()].append((text, start))
+                    places[run].append((text, start))
+                for word in range(start, start + least):
+                    if not stays[word]:
+                        cut[text, word].add(run)
+        assert all(runs & places.keys() for runs in cut.values())
         for copies in places.values():
             repeated += len(copies) > 1
             assert sum(not shares_characters(text, start, least) for text, start in copies) <= 1
     assert repeated
+
+
+def test_a_character_is_cut_only_if_all_its_words_are_in_the_passage() -> None:
+    texts = ["add the juice of 1", "add the juice of ½ lemon", "add the juice of 1 2 lemons"]
+    left = CutTexts(texts, 4).result.kept_documents["text"].to_pylist()
+    assert left == [texts[0], "½ lemon", "2 lemons"]
 
 
 def test_words_that_a_cut_brings_together_can_be_a_run_that_a_second_run_finds() -> None:
@@ -253,7 +269,7 @@ def test_result_does_not_depend_on_batches_and_threads(monkeypatch: pytest.Monke
     rng = np.random.default_rng(5)
     texts = [text for _ in range(5) for text in generate_texts(rng)]
     expected = CutTexts(texts, 3, workers=1)
-    monkeypatch.setattr(plan, "SPANS_AT_ONCE", 1)
+    monkeypatch.setattr(plan, "RUNS_AT_ONCE", 1)
     assert CutTexts(texts, 3, workers=3).cuts == expected.cuts
 
 
