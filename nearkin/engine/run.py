@@ -306,12 +306,13 @@ class Run(ABC):
     def to_exact_groups(self) -> None:
         """Runs all stages up to exact duplicates.
 
-        If groups can have different contents, blocked documents are found before, so that none of
-        them is in a group.
+        If groups can have different contents, blocked documents and those that repeat one of a
+        reference are found before, so that none of them is in a group.
         """
         self.sketch()
         if self.has_mixed_groups:
             self.block()
+            self.against()
         self.collapse()
 
     @final

@@ -76,7 +76,7 @@ class LostInformationCounter:
 
         Args:
             kept: Number of the kept document of each removed one, integers (m,), or None if they
-                are documents of a reference.
+                are documents of a reference. These are listed only if their ids are given.
             removed: Numbers of the removed documents, integers (m,).
             shared: Number of shingles that both have, (m,).
             sizes: Number of shingles of each removed document, at least 1, int64 (m,).
@@ -90,6 +90,8 @@ class LostInformationCounter:
         self._shares += np.bincount(groups, lost, minlength=count)
         self._shingles += np.bincount(groups, missing, minlength=count).astype(np.int64)
         np.maximum.at(self._largest, groups, lost)
+        if kept is None and reference_ids is None:
+            return
         order = np.lexsort((removed, -lost))[:LISTED_REMOVALS]
         order = order[lost[order] > 0]
         self._worst += [
@@ -162,7 +164,8 @@ def measure_lost_information(run: LocalRun, result: Clustering) -> LostInformati
             shared=measured.shared,
             sizes=measured.sizes,
             groups=_groups_of(codes, measured.documents),
-            reference_ids=measured.ids,
+            # Quoting them takes another pass over texts of the reference.
+            reference_ids=None if run.options.acceptance is None else measured.ids,
         )
     removed = np.flatnonzero(is_removed)
     for start in range(0, len(removed), PAIRS_PER_BATCH):

@@ -47,7 +47,11 @@ def measure_lost_information(run: SparkRun) -> LostInformation | None:
     if run.options.source is not None:
         sources = _sum_losses(_with_labels(run, measured))
         sources.sort(key=lambda share: (-share.shingles, share.source))
-    lossy = measured.where("lost > 0").orderBy(f.desc("lost"), "doc").limit(LISTED_REMOVALS)
+    lossy = measured.where("lost > 0")
+    if run.options.acceptance is None:
+        # As in the local engine, documents that a reference removed are not quoted then.
+        lossy = lossy.where(f.col("reference_id").isNull())
+    lossy = lossy.orderBy(f.desc("lost"), "doc").limit(LISTED_REMOVALS)
     worst = [
         LossyRemoval(row["leader"], row["doc"], row["lost"], row["reference_id"])
         for row in lossy.collect()

@@ -451,7 +451,8 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         clusters=clusters["kept"],
         removed_vector=clusters["vector"],
         removed_reference=against.removed if recorded else None,
-        removed_same=clusters["same"] if has_mixed_groups else None,
+        removed_reference_same=against.same if recorded and has_mixed_groups else None,
+        removed_same=clusters["same"] - against.same if has_mixed_groups else None,
         removed_blocked=clusters["blocked"] if run.recorded(Stage.BLOCKLIST) else None,
         related=clusters["related"] if run.options.related is not None else None,
         related_pairs=clusters["related_pairs"] if run.options.related is not None else None,
@@ -526,6 +527,8 @@ def summary_counts(counts: Counts) -> dict[str, int]:
     reference = {}
     if counts.removed_reference is not None:
         reference["removed_reference"] = counts.removed_reference
+    if counts.removed_reference_same is not None:
+        reference["removed_reference_same"] = counts.removed_reference_same
     same = {}
     if counts.removed_same is not None:
         same["removed_same"] = counts.removed_same

@@ -29,6 +29,7 @@ contained in another one."""
 
 OPTIONAL_COUNTS = (
     "removed_reference",
+    "removed_reference_same",
     "removed_same",
     "removed_blocked",
     "related",
@@ -96,8 +97,10 @@ class Counts:
         repeated_ids: Number of rows whose id occurs more than once.
         clusters: Number of clusters with at least one removed document.
         removed_vector: Number of documents removed by the second measure.
-        removed_reference: Number of documents removed as exact or near-duplicates of a document of
-            the reference, which do not count elsewhere. None without a reference.
+        removed_reference: Number of documents removed as duplicates of a document of the reference,
+            which do not count elsewhere. None without a reference.
+        removed_reference_same: Number of those that have an equal value of a column, or None for a
+            run without a reference or the options `same` and `url`.
         removed_same: Number of documents removed because of an equal value of a column, or None
             for a run without the options `same` and `url`.
         removed_blocked: Number of documents removed because they are like an entry of the
@@ -118,6 +121,7 @@ class Counts:
     clusters: int = 0
     removed_vector: int = 0
     removed_reference: int | None = None
+    removed_reference_same: int | None = None
     removed_same: int | None = None
     removed_blocked: int | None = None
     related: int | None = None
@@ -570,6 +574,8 @@ class ReportData:
         reference = ""
         if counts.removed_reference is not None:
             reference = f", {counts.removed_reference:,} more as duplicates of the reference"
+        if counts.removed_reference_same:
+            reference += f" ({counts.removed_reference_same:,} by equal values)"
         same = ""
         if counts.removed_same:
             same = f", {counts.removed_same:,} more by equal values"

@@ -55,7 +55,15 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
             "reference",
             "Duplicates of the reference",
             "exact or near-duplicates of a document of the reference",
-            counts.removed_reference,
+            None
+            if counts.removed_reference is None
+            else counts.removed_reference - (counts.removed_reference_same or 0),
+        ),
+        (
+            "reference-same",
+            "Equal values in the reference",
+            "the same value in a column as a document of the reference; texts not compared",
+            counts.removed_reference_same,
         ),
         (
             "same",

@@ -122,6 +122,13 @@ class IndexReference:
                 "columns of documents; give the files of its documents, or a run over them with "
                 f"{name_flag('save_signatures')}"
             )
+        if options.groups_by_value:
+            name = "url" if options.same is None else "same"
+            raise UsageError(
+                f"{name_setting(name, options.url or options.same)} cannot be combined with "
+                f"{against}: an index keeps no columns of documents; give the files of its "
+                f"documents, or a run over them with {name_flag('save_signatures')}"
+            )
         if options.block_by is not None:
             raise UsageError(
                 f"{name_setting('block_by', options.block_by)} cannot be combined with {against}: "

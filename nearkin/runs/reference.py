@@ -154,13 +154,6 @@ def require_comparable(options: RunOptions) -> None:
             "a removed document must be similar to the document of the reference itself, and not "
             f"through others; use {name_setting('cluster', str(ClusterMethod.LEADERS))}"
         )
-    if options.groups_by_value:
-        name = "url" if options.same is None else "same"
-        raise UsageError(
-            f"{name_setting(name, options.url or options.same)} cannot be combined with {against}: "
-            "documents of the reference are compared by their content alone, so equal values would "
-            "be missed; leave one out"
-        )
     if options.across is not None:
         raise UsageError(
             f"{name_setting('across', options.across)} cannot be combined with {against}: "

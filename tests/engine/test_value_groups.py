@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -160,6 +161,78 @@ def test_clusters_match_plain_oracle(form: str, options: dict[str, Any]) -> None
     assert removed_by_value
     assert result.statistics["removed_same"] == removed_by_value
     assert result.statistics["removed"] == sum(not is_kept for _, _, is_kept in want.values())
+
+
+def reference_oracle(
+    row: dict[str, Any], known: list[dict[str, Any]], keys: list[str], **options: Any
+) -> tuple[str, str] | None:
+    """The document of a reference that a document repeats, and the kind of the document."""
+    found = []
+    for other in known:
+        block = options.get("block_by")
+        if block is not None and row[block] != other[block]:
+            continue
+        has_texts = row["text"] and other["text"]
+        has_value = any(row[key] and row[key] == other[key] for key in keys)
+        if has_texts and row["text"] == other["text"]:
+            found.append((0, 0.0, other["id"], "exact"))
+        elif has_value and (has_texts or options.get("empty") != "drop"):
+            found.append((1, 0.0, other["id"], "same"))
+        elif has_texts and jaccard(row["text"], other["text"]) >= 0.5:
+            found.append((2, -jaccard(row["text"], other["text"]), other["id"], "near"))
+    return min(found)[2:] if found else None
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "only"),
+    [
+        ("two columns", "banded", False),
+        ("url", "brute force", True),
+        ("all, in blocks", "banded", False),
+        ("all, without empty documents", "brute force", False),
+    ],
+)
+def test_values_of_a_reference_match_plain_oracle(name: str, form: str, only: bool) -> None:
+    options = OPTIONS[name]
+    table = table_with_values(5, 110)
+    is_new = [number % 3 > 0 for number in range(len(table))]
+    new = table.filter(pa.array(is_new))
+    old = table.filter(pc.invert(pa.array(is_new)))
+    rows, known = new.to_pylist(), old.to_pylist()
+    for row in (*rows, *known):
+        row["link"] = canonical(row["link"])
+    keys = [key for key in ("doi", "isbn") if key in options.get("same", "")]
+    keys += ["link"] if "url" in options else []
+    bands = COMPLETE if form == "banded" else {}
+    result = nk.dedup(new, against=old, only_against=only, **WORDS, **options, **bands)
+    matched = {row["id"]: reference_oracle(row, known, keys, **options) for row in rows}
+    in_run = [row for row in rows if matched[row["id"]] is None]
+    want = clusters_oracle(in_run, keys, **options)
+    by_kind = {"exact": 0, "same": 0, "near": 0}
+    for row in result.clusters.arrow.to_pylist():
+        match = matched[row["id"]]
+        if match is not None:
+            assert (row["duplicate_of"], row["kind"]) == match
+            assert (row["matched_in"], row["kept"]) == ("reference", False)
+            assert (row["similarity"] is None) == (match[1] == "same")
+            by_kind[match[1]] += 1
+            continue
+        cluster, kind, is_kept = want[row["id"]]
+        if only:
+            assert row["kept"]
+            continue
+        assert (row["cluster"], row["kept"]) == (cluster, is_kept)
+        assert kind is None or (row["kind"], row["matched_in"]) == (kind, "this run")
+    assert min(by_kind.values()) > 0
+    statistics = result.statistics
+    assert statistics["removed_reference"] == sum(by_kind.values())
+    assert statistics["removed_reference_same"] == by_kind["same"]
+    kinds = [] if only else [kind for _, kind, _ in want.values()]
+    assert statistics["removed_same"] == kinds.count("same")
+    for kind in by_kind:
+        assert result.stages["against"][kind] == by_kind[kind]
+    assert result.report_data.lost.unmeasured >= by_kind["same"]
+    assert f"({by_kind['same']} by equal values)" in result.report_data.headline
 
 
 def test_groups_do_not_depend_on_order_or_workers_or_parts(

@@ -203,6 +203,7 @@ REFUSALS: list[tuple[str, dict[str, Any], type[NearkinError], str]] = [
     ("blocks", {"block_by": "id"}, UsageError, "block_by='id' cannot be combined"),
     ("tokens", {"columns": Columns(id="id", text=None, tokens="t")}, UsageError, "lists of tokens"),
     ("condition", {"accept": "jaccard >= 0.9"}, UsageError, "finds documents by its own threshold"),
+    ("value", {"same": "id"}, UsageError, "an index keeps no columns"),
     (
         "no index",
         {"against": "sqlite:///ABSENT/no.db"},

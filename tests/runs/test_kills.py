@@ -66,6 +66,17 @@ CASES: dict[str, list[str]] = {
         "containment >= 0.9 and witness >= 10 and numbers_equal",
         *BANDED,
     ],
+    "against-same": [
+        "dedup",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--against",
+        "OLD",
+        "--same",
+        "source",
+        *BANDED,
+    ],
     "purge": ["purge", "SAVED", "--like", "OLD", "--id", "id", "--out", "OUT"],
     "overwrite": ["dedup", "DOCS", "--out", "OUT", "--overwrite"],
     "pairs": ["pairs", "DOCS", "--out", "OUT", *BANDED],
@@ -196,7 +207,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "DECISIONS": str(folder / "decisions.jsonl"),
     }
     pq.write_table(pa.table({"question": texts[100:140]}), names["SUITE"])
-    old = {"id": [f"o{i}" for i in range(300)], "text": [f"{text} too" for text in texts[500:800]]}
+    old = {
+        "id": [f"o{i}" for i in range(300)],
+        "text": [f"{text} too" for text in texts[500:800]],
+        "source": [f"s{i}" for i in range(0, 600, 2)],
+    }
     pq.write_table(pa.table(old), names["OLD"])
     decisions = [
         {"id_a": f"d{i}", "id_b": f"d{i + other}", "decision": decision}

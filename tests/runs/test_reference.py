@@ -149,11 +149,13 @@ def test_related_documents_of_a_saved_run_are_those_of_its_kept_files(
 
 @pytest.fixture
 def sourced_files(tmp_path: Path, tables: tuple[pa.Table, pa.Table]) -> tuple[Path, Path]:
-    """The new documents and the reference as files, with a column of sources."""
+    """The new documents and the reference as files, with a column of sources and one of keys."""
     paths = (tmp_path / "new.parquet", tmp_path / "old.parquet")
     for path, table in zip(paths, tables, strict=True):
         sources = pa.array([f"s{number % 2}" for number in range(table.num_rows)])
-        pq.write_table(table.append_column("source", sources), path)
+        keys = pa.array([None if number % 3 else f"k{number}" for number in range(table.num_rows)])
+        table = table.append_column("source", sources).append_column("key", keys)
+        pq.write_table(table, path)
     return paths
 
 
@@ -200,11 +202,48 @@ def test_saved_run_without_what_a_condition_compares_is_sketched_again_or_refuse
     assert not list(tmp_path.glob("out*"))
 
 
+def test_equal_values_of_a_saved_run_are_those_of_its_kept_files(
+    tmp_path: Path, sourced_files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = sourced_files
+    dedup(old, tmp_path / "saved", None, save_signatures=True, keep="key asc")
+    options = {"same": "key", "related": 0.2}
+    dedup(new, tmp_path / "files", tmp_path / "saved" / "kept", **options)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("interrupted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_run.LocalRun, "group_exact_duplicates", fail)
+        with pytest.raises(RuntimeError):
+            dedup(new, tmp_path / "run", tmp_path / "saved", **options)
+    record = dedup(new, tmp_path / "run", tmp_path / "saved", resume=True, **options)
+    assert clusters_of(tmp_path / "run") == clusters_of(tmp_path / "files")
+    related = read_related(tmp_path / "run")
+    assert related == read_related(tmp_path / "files")
+    assert record.counts["removed_reference_same"] > 0
+    kinds = {row["id"]: row["kind"] for row in clusters_of(tmp_path / "run").to_pylist()}
+    assert "same" not in {kinds[row["id_a"]] for row in related}
+
+
+def test_saved_run_without_the_column_of_values_is_refused(
+    tmp_path: Path, sourced_files: tuple[Path, Path]
+) -> None:
+    new, old = sourced_files
+    dedup(old, tmp_path / "saved", None, save_signatures=True, documents=DocumentOutput("none"))
+    with pytest.raises(UsageError, match=r"it has not kept the column 'key'.*give the files"):
+        dedup(new, tmp_path / "out", tmp_path / "saved", same="key")
+    pq.write_table(pq.read_table(old).drop_columns("key"), tmp_path / "bare.parquet")
+    with pytest.raises(UsageError, match=r"bare\.parquet has no column 'key'"):
+        dedup(new, tmp_path / "out", tmp_path / "bare.parquet", same="key")
+    assert not list(tmp_path.glob("out*"))
+
+
 def test_report_quotes_the_documents_of_the_reference_beside_those_that_lost_most(
     tmp_path: Path, files: tuple[Path, Path], tables: tuple[pa.Table, pa.Table]
 ) -> None:
     new, old = files
-    record = dedup(new, tmp_path / "out", old, only_against=True)
+    record = dedup(new, tmp_path / "out", old, only_against=True, accept="jaccard >= 0.6")
     texts = [
         dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
         for table in tables

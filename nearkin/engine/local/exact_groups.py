@@ -64,7 +64,7 @@ def save_exact_groups(
     order: np.ndarray | None = None,
     sources: np.ndarray | None = None,
     decided: DecidedPairs | None = None,
-    blocked: np.ndarray | None = None,
+    removed: np.ndarray | None = None,
 ) -> CollapseStats:
     """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
 
@@ -89,11 +89,11 @@ def save_exact_groups(
         sources: Source of each document, uint64 (n,). It follows from the column of `across` if it
             is None.
         decided: Pairs that people decided about, or None without decisions.
-        blocked: Numbers of documents that are in no group, int64 (m,). By default, there are none.
+        removed: Numbers of documents that are in no group, int64 (m,). By default, there are none.
     """
     is_groupable = np.ones(len(documents), bool)
-    if blocked is not None:
-        is_groupable[blocked] = False
+    if removed is not None:
+        is_groupable[removed] = False
     parts = 1
     has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
     if has_groups:

@@ -36,11 +36,13 @@ from nearkin.engine.local.reference_matches import (
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
 from nearkin.engine.local.token_runs import DocumentTokens
+from nearkin.engine.local.value_groups import write_value_keys
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions
-from nearkin.engine.result_schema import EXACT, NEAR
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, EmptyDocuments, RunOptions
+from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
+from nearkin.engine.value_keys import value_columns_of
 from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
@@ -85,7 +87,8 @@ class DocumentReference(Protocol):
         have several matches.
 
         Args:
-            run: Run whose exact duplicates are grouped.
+            run: Run whose exact duplicates are grouped, unless its groups can have different
+                contents. Every document is compared then.
             number: Position of the reference among those of the run.
         """
 
@@ -208,7 +211,9 @@ class ReferenceMatcher:
             compared = reference.compare(run, number)
             parts.append(compared)
             stats = stats.add(compared.stats)
-        representative = np.asarray(run.work.load("representative"))
+        representative = np.arange(len(run.documents()))
+        if not run.has_mixed_groups:
+            representative = np.asarray(run.work.load("representative"))
         matches = ReferenceMatches.concatenate([part.matches for part in parts])
         best = expand_groups(matches.best(), representative)
         related = ReferenceMatches.concatenate([part.related for part in parts])
@@ -264,9 +269,14 @@ class _ReferenceComparison:
         self._theirs = _Side.of(documents, run.options, blocks, is_kept & ~documents.empty)
         self._size = int(np.count_nonzero(is_kept))
         own = run.documents()
-        own_blocks = np.asarray(run.work.load("blocks"))
-        is_first = run.first_of_groups() & ~own.empty
+        if run.has_mixed_groups:
+            own_blocks = hash_blocks(own, run.options)
+            is_first = ~own.empty
+        else:
+            own_blocks = np.asarray(run.work.load("blocks"))
+            is_first = run.first_of_groups() & ~own.empty
         self._ours = _Side.of(own, run.options, own_blocks, is_first)
+        self._is_kept = is_kept
 
     @classmethod
     def open(cls, run: LocalRun, reference: Reference, number: int) -> "_ReferenceComparison":
@@ -286,8 +296,10 @@ class _ReferenceComparison:
     def match(self) -> ComparedReference:
         """Returns the matches of the run's documents, several for some, and the statistics."""
         exact = self._match_copies()
-        is_open = ~np.isin(np.arange(len(self._ours.documents)), exact.documents)
-        is_open &= ~self._ours.documents.matchless
+        same = self._match_values()
+        is_open = ~self._ours.documents.matchless
+        is_open[exact.documents] = False
+        is_open[same.documents] = False
         ours = self._ours.select(is_open)
         theirs = self._theirs.select(~self._theirs.documents.matchless)
         bandings = self._bandings()
@@ -311,7 +323,7 @@ class _ReferenceComparison:
         )
         shutil.rmtree(self._folder, ignore_errors=True)
         self._sketched.release_hashes()
-        return ComparedReference(ReferenceMatches.concatenate([exact, near]), related, stats)
+        return ComparedReference(ReferenceMatches.concatenate([exact, same, near]), related, stats)
 
     def _bandings(self) -> tuple[Banding, ...] | None:
         """Returns the bands of each kind of signatures that finds candidate pairs.
@@ -344,25 +356,43 @@ class _ReferenceComparison:
             return ReferenceMatches.concatenate([])
         ours = self._ours
         theirs = self._theirs
-        words = np.asarray(ours.documents.fingerprints[:, 0])
-        key_set = KeySet.of(words[ours.selected])
-        is_matched = np.zeros(len(theirs.documents), bool)
-        for start, end in theirs.documents.chunks():
-            keys = np.asarray(theirs.documents.fingerprints[start:end, :1])
-            key_set.mark(keys, is_matched[start:end])
-        copies = theirs.select(is_matched).selected
-        seen = key_set.seen().keys
-        candidates = ours.selected[isin_sorted(words[ours.selected], seen)]
-        own_keys = _content_keys(ours, candidates)
-        their_keys = _content_keys(theirs, copies)
-        order = np.argsort(their_keys, kind="stable")
-        ordered = their_keys[order]
-        first = np.searchsorted(ordered, own_keys, "left")
-        counts = np.searchsorted(ordered, own_keys, "right") - first
-        rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-        matched = copies[order[rows]]
-        ids = take_values(theirs.documents.ids, matched)
-        return ReferenceMatches.of_copies(np.repeat(candidates, counts), ids)
+        own, other = _find_equal(
+            ours, theirs, ours.documents.fingerprints, theirs.documents.fingerprints
+        )
+        return ReferenceMatches.of_copies(own, take_values(theirs.documents.ids, other))
+
+    def _match_values(self) -> ReferenceMatches:
+        """Returns the documents with an equal value of a column, with all equals of the reference.
+
+        There are none without the options `same` and `url`.
+        """
+        matches = [ReferenceMatches.concatenate([])]
+        for number, column in enumerate(value_columns_of(self._run.options)):
+            own_keys = write_value_keys(self._ours.documents, column, self._run.work, number)
+            other_keys = write_value_keys(
+                self._theirs.documents, column, self._sketched.work, number
+            )
+            ours = self._with_values(self._ours, own_keys)
+            theirs = self._with_values(self._theirs, other_keys)
+            is_kept = self._is_kept[theirs.selected]
+            theirs = theirs._replace(selected=theirs.selected[is_kept])
+            own, other = _find_equal(ours, theirs, own_keys, other_keys)
+            ids = take_values(theirs.documents.ids, other)
+            no_similarity = np.full(len(own), np.nan)
+            matches.append(ReferenceMatches.without_shingles(own, no_similarity, SAME, ids))
+        return ReferenceMatches.concatenate(matches)
+
+    def _with_values(self, side: _Side, keys: np.ndarray) -> _Side:
+        """Returns a side with all documents that have a value, and are not dropped as empty.
+
+        Args:
+            side: Documents.
+            keys: Keys of the values of all documents of the side, uint64 (n, 2).
+        """
+        has_value = (keys != 0).any(axis=1)
+        if self._run.options.empty == EmptyDocuments.DROP:
+            has_value &= ~side.documents.empty
+        return side._replace(selected=np.flatnonzero(has_value))
 
     def _select_by_keys(
         self, ours: _Side, theirs: _Side, bandings: Sequence[Banding]
@@ -392,7 +422,7 @@ class _ReferenceComparison:
 
     def _without_copies(self, theirs: _Side) -> _Side:
         """Returns one document of each exact group of the reference: that of the smallest id."""
-        keys = _content_keys(theirs, theirs.selected)
+        keys = _combine_keys(theirs, theirs.selected, theirs.documents.fingerprints)
         ids = take_values(theirs.documents.ids, theirs.selected)
         by_id = pc.sort_indices(ids).to_numpy().astype(np.int64)
         _, first = np.unique(keys[by_id], return_index=True)
@@ -603,18 +633,51 @@ class _KeyComparison(NamedTuple):
         )
 
 
-def _content_keys(side: _Side, numbers: np.ndarray) -> np.ndarray:
-    """Returns what exact duplicates have in common, as values that can be sorted.
+def _find_equal(
+    ours: _Side, theirs: _Side, own_words: np.ndarray, other_words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns all pairs of documents of both sides that have equal words.
+
+    Documents whose copy keys differ make no pair.
+
+    Args:
+        ours: Documents of the run.
+        theirs: Documents of the reference.
+        own_words: Words of all documents of the run, uint64 (n, 2).
+        other_words: Words of all documents of the reference, uint64 (m, 2).
+
+    Returns:
+        The numbers of the documents of the run, ascending, and those of the reference, int64 each.
+    """
+    key_set = KeySet.of(np.asarray(own_words[ours.selected, 0]))
+    is_matched = np.zeros(len(theirs.documents), bool)
+    for start, end in theirs.documents.chunks():
+        key_set.mark(np.asarray(other_words[start:end, :1]), is_matched[start:end])
+    equals = theirs.select(is_matched).selected
+    seen = key_set.seen().keys
+    candidates = ours.selected[isin_sorted(np.asarray(own_words[ours.selected, 0]), seen)]
+    own_keys = _combine_keys(ours, candidates, own_words)
+    their_keys = _combine_keys(theirs, equals, other_words)
+    order = np.argsort(their_keys, kind="stable")
+    ordered = their_keys[order]
+    first = np.searchsorted(ordered, own_keys, "left")
+    counts = np.searchsorted(ordered, own_keys, "right") - first
+    rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    return np.repeat(candidates, counts), equals[order[rows]]
+
+
+def _combine_keys(side: _Side, numbers: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Returns words and copy keys of documents as values that can be sorted.
 
     Args:
         side: Documents.
         numbers: Numbers of the documents, int64 (m,).
+        words: Words of all documents of the side, uint64 (n, 2).
     """
-    keys = np.empty(len(numbers), [("first", "u8"), ("second", "u8"), ("block", "u8")])
-    fingerprints = np.asarray(side.documents.fingerprints[numbers])
-    keys["first"] = fingerprints[:, 0]
-    keys["second"] = fingerprints[:, 1]
-    keys["block"] = side.copy_keys[numbers]
+    keys = np.empty(len(numbers), [("first", "u8"), ("second", "u8"), ("copy", "u8")])
+    keys["first"] = words[numbers, 0]
+    keys["second"] = words[numbers, 1]
+    keys["copy"] = side.copy_keys[numbers]
     return keys
 
 
@@ -634,7 +697,7 @@ def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None)
         options: Options of the run.
         bandings: Bands by which the documents were selected, or None if all of them are compared.
     """
-    options = replace(options, across=SIDE, block_by=None, keep=DEFAULT_ORDER)
+    options = replace(options, across=SIDE, block_by=None, keep=DEFAULT_ORDER, same=None, url=None)
     if bandings is None or len(bandings) > 1 or options.spec.measure == HAMMING:
         # the bands of fingerprints follow from their distance, so that none can be given
         return options

@@ -127,7 +127,8 @@ class DocumentMatcher(Protocol):
         """Finds the documents that repeat one of the reference, or are related to one.
 
         Args:
-            run: Run whose exact duplicates are grouped.
+            run: Run whose exact duplicates are grouped, unless its groups can have different
+                contents. Every document is compared then.
         """
 
     def read_contents(self, run: "LocalRun", matches: ReferenceMatches) -> dict[int, Any]:
@@ -342,12 +343,14 @@ class LocalRun(Run):
         documents = self.documents()
         order = None if self.order_of is None else self.order_of(documents)
         sources = None if self.sources_of is None else self.sources_of(documents)
-        blocked = np.empty(0, np.int64)
-        if self.has_blocklist and self.has_mixed_groups:
-            blocked = self.blocked().documents
+        removed = np.empty(0, np.int64)
+        if self.has_mixed_groups and self.has_blocklist:
+            removed = self.blocked().documents
+        if self.has_mixed_groups and self.has_reference:
+            removed = np.union1d(removed, self.matches().documents)
         decided = None
         if self.decisions is not None:
-            decided = number_decisions(self.decisions, documents.ids).without(blocked)
+            decided = number_decisions(self.decisions, documents.ids).without(removed)
             self.work.save(DIFFERENT_PAIRS, decided.different)
         return save_exact_groups(
             documents,
@@ -357,7 +360,7 @@ class LocalRun(Run):
             order,
             sources,
             decided,
-            blocked,
+            removed,
         )
 
     def pairs_apart(self) -> np.ndarray:
@@ -439,7 +442,11 @@ class LocalRun(Run):
         """
         if self.matcher is None or self.options.related is None:
             return ReferenceMatches.concatenate([])
-        return ReferenceMatches.load(self.work, RELATED_PREFIX)
+        related = ReferenceMatches.load(self.work, RELATED_PREFIX)
+        if not self.has_mixed_groups or self.matcher.only_reference:
+            return related
+        # All documents were compared, because they were not grouped yet.
+        return related.select(np.flatnonzero(self.first_of_groups()[related.documents]))
 
     @property
     def pair_scope(self) -> PairScope:

@@ -52,7 +52,7 @@ def find_exact_duplicates(
     if not has_groups:
         none = documents.select("doc", f.col("doc").alias("head"), f.lit(False).alias("same"))
         return ExactDuplicateTables(none.where(f.lit(False)), 0)
-    copies = find_copies(documents, ["fp0", "fp1", *group], _has_shingles())
+    copies = find_copies(documents, ["fp0", "fp1", *group], has_shingles())
     table, counts = tables.counted(copies.withColumn("same", f.lit(False)), "copies")
     return ExactDuplicateTables(table, counts["rows"])
 
@@ -84,13 +84,13 @@ def join_by_values(
     for name in value_keys:
         is_grouped = f.col(name).isNotNull()
         if drops_empty:
-            is_grouped &= _has_shingles()
+            is_grouped &= has_shingles()
         relations.append(find_copies(documents, [name, "block"], is_grouped))
     edges = reduce(DataFrame.unionByName, relations)
     if decided is not None:
         edges = edges.unionByName(list_same_pairs(decided, documents))
     components = join_edges(edges, tables)
-    facts = documents.select("doc", "sort", "fp0", "fp1", (~_has_shingles()).alias("empty"))
+    facts = documents.select("doc", "sort", "fp0", "fp1", (~has_shingles()).alias("empty"))
     if decided is not None:
         components = tables.keep(components, "joined-components")
         components = divide_components(components, relations, facts, decided)
@@ -135,7 +135,8 @@ def _unite_edges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([pa.array(docs), pa.array(docs[parent])], ["doc", "component"])
 
 
-def _has_shingles() -> Column:
+def has_shingles() -> Column:
+    """Returns whether a document has shingles before the frequency cut."""
     return (f.col("fp0") != 0) | (f.col("fp1") != 0)
 
 

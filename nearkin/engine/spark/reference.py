@@ -17,9 +17,10 @@ from pyspark.sql import functions as f
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.engine.acceptance import accepts_all_copies
-from nearkin.engine.options import RunOptions
-from nearkin.engine.result_schema import EXACT, KINDS, NEAR
+from nearkin.engine.options import EmptyDocuments, RunOptions
+from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
 from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
+from nearkin.engine.spark.exact_groups import has_shingles
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import (
     ReferenceMatchTable,
@@ -43,6 +44,15 @@ class JointReference(ABC):
     @abstractmethod
     def _run_over_both(self, run: SparkRun) -> SparkRun:
         """Returns a run over the documents of both sides, whose ids begin with a letter."""
+
+    @abstractmethod
+    def _select_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
+        """Returns (id, fp0, fp1, block, value0, ...) of the documents of the reference.
+
+        Args:
+            run: Run whose value keys are selected.
+            both: Run over the documents of both sides, which has the ids.
+        """
 
     @abstractmethod
     def _count_rejected(self, both: SparkRun) -> int:
@@ -76,15 +86,19 @@ class JointReference(ABC):
         With the option `related`, those that repeat none and are related to some are found, too.
 
         Args:
-            run: Run whose exact duplicates are grouped.
+            run: Run whose exact duplicates are grouped, unless its groups can have different
+                contents. Every document is compared then.
         """
         both = self._run_over_both(run)
         both.to_pairs()
         found = _match_pairs(both, both.scored).drop("other")
         if accepts_all_copies(run.options.acceptance):
             found = found.unionByName(_match_copies(both))
-        is_exact = f.col("match_kind") == KINDS[EXACT]
-        order = f.struct(~is_exact, -f.col("match_similarity"), "duplicate_of")
+        if run.options.groups_by_value:
+            found = found.unionByName(self._match_values(run, both))
+        kind = f.col("match_kind")
+        place = f.when(kind == KINDS[EXACT], 0).when(kind == KINDS[SAME], 1).otherwise(2)
+        order = f.struct(place, -f.col("match_similarity"), "duplicate_of")
         values = ("duplicate_of", "match_similarity", "match_kind", "shared")
         chosen = found.groupBy("own").agg(f.min_by(f.struct(*values), order).alias("best"))
         ids = chosen.select(f.substring("own", 2, 1 << 30).alias("id"), "best.*")
@@ -104,6 +118,27 @@ class JointReference(ABC):
         if run.options.related is not None:
             related = self._find_related(run, both, table)
         return ReferenceMatchTable(table, related, stats)
+
+    def _match_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
+        """Returns (own, duplicate_of, match_similarity, match_kind, shared) of equal values.
+
+        Args:
+            run: Run with the option `same` or `url`.
+            both: Run over the documents of both sides.
+        """
+        theirs = self._select_values(run, both)
+        drops_empty = run.options.empty == EmptyDocuments.DROP
+        matches = []
+        for name in run.request.value_keys:
+            is_grouped = f.col(name).isNotNull()
+            if drops_empty:
+                is_grouped &= has_shingles()
+            own_id = f.concat(f.lit(OURS), "id").alias("own")
+            ours = run.documents.where(is_grouped).select(own_id, name, "block")
+            others = theirs.where(is_grouped).select(f.col("id").alias("other"), name, "block")
+            joined = ours.join(others, [name, "block"])
+            matches.append(_name_matches(joined, SAME, f.lit(None).cast("double")))
+        return reduce(DataFrame.unionByName, matches)
 
     def _find_related(self, run: SparkRun, both: SparkRun, matches: DataFrame) -> DataFrame:
         """Returns (doc, related_to, similarity) of the documents that repeat none of the reference.
@@ -128,7 +163,7 @@ class JointReference(ABC):
             f.col("match_similarity").alias("similarity"),
         )
         own = run.documents.select("doc", "id").join(matches, "doc", "left_anti")
-        if not self.only_reference:
+        if not self.only_reference and not run.has_mixed_groups:
             own = own.join(run.exact_duplicates.copies, "doc", "left_anti")
         return named.join(own, "id").select("doc", "related_to", "similarity")
 
@@ -146,6 +181,13 @@ class SparkReference(JointReference):
     frame: DataFrame
     reference: DataFrame
     only_reference: bool = False
+
+    def _select_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
+        # The rows of both sides are sketched as one DataFrame, without the keys of their values.
+        request = run.request.without_order()
+        keys = FrameSource(self.reference, request).value_keys()
+        named = keys.withColumn("id", f.concat(f.lit(THEIRS), "id"))
+        return both.documents.select("id", "fp0", "fp1", "block").join(named, "id")
 
     def _count_rejected(self, both: SparkRun) -> int:
         place = f.get_json_object("place", "$.id")
@@ -232,12 +274,7 @@ class SparkFileReference(JointReference):
         sides = [_Side(run.document_tables, OURS, 0)]
         first_file = len(run.source.corpus.files)
         for number, files in enumerate(self.sets_of_files):
-            request = TaskRequest(
-                files.columns,
-                replace(options, across=None),
-                run.resources,
-                run.request.on_error,
-            )
+            request = replace(run.request.without_order(), columns=files.columns)
             documents = DocumentTables(
                 FileSource(run.spark, files.corpus, request),
                 request,
@@ -258,6 +295,12 @@ class SparkFileReference(JointReference):
             is_later = f.shiftright("doc", FILE_SHIFT) >= first_file
             number = f.when(is_later, position).otherwise(number)
         return number
+
+    def _select_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
+        assert isinstance(both.document_tables, _TablesOfSides)
+        names = ("id", "fp0", "fp1", "block", *run.request.value_keys)
+        theirs = [side.select_documents(names) for side in both.document_tables.sides[1:]]
+        return reduce(DataFrame.unionByName, theirs)
 
     def _count_rejected(self, both: SparkRun) -> int:
         assert isinstance(both.document_tables, _TablesOfSides)
@@ -344,7 +387,14 @@ def _options_of_sides(options: RunOptions, side: str) -> RunOptions:
         side: Name of the column of sides.
     """
     return replace(
-        options, across=side, keep=DEFAULT_ORDER, source=None, split=None, max_removed=None
+        options,
+        across=side,
+        keep=DEFAULT_ORDER,
+        same=None,
+        url=None,
+        source=None,
+        split=None,
+        max_removed=None,
     )
 
 
@@ -366,16 +416,25 @@ def _match_copies(both: SparkRun) -> DataFrame:
         both: Run over the documents of both sides.
     """
     columns = _columns_of_copies(both.options)
-    has_shingles = (f.col("fp0") != 0) | (f.col("fp1") != 0)
-    hashed = both.documents.where(has_shingles).select("id", *columns)
+    hashed = both.documents.where(has_shingles()).select("id", *columns)
     ours = hashed.where(~_is_theirs("id")).withColumnRenamed("id", "own")
     theirs = hashed.where(_is_theirs("id")).withColumnRenamed("id", "other")
-    joined = ours.join(theirs, columns)
-    return joined.select(
+    return _name_matches(ours.join(theirs, columns), EXACT, f.lit(1.0))
+
+
+def _name_matches(pairs: DataFrame, kind: int, similarity: Column) -> DataFrame:
+    """Returns (own, duplicate_of, match_similarity, match_kind, shared) of pairs of one kind.
+
+    Args:
+        pairs: (own, other): ids of the run over both sides.
+        kind: Kind of the documents as an index into KINDS.
+        similarity: Similarity of the pairs.
+    """
+    return pairs.select(
         "own",
         _own_id("other"),
-        f.lit(1.0).alias("match_similarity"),
-        f.lit(KINDS[EXACT]).alias("match_kind"),
+        similarity.alias("match_similarity"),
+        f.lit(KINDS[kind]).alias("match_kind"),
         f.lit(None).cast("double").alias("shared"),
     )
 

@@ -108,7 +108,8 @@ class ReferenceMatcher(Protocol):
         """Finds the documents that repeat one of the reference.
 
         Args:
-            run: Run whose exact duplicates are grouped.
+            run: Run whose exact duplicates are grouped, unless its groups can have different
+                contents. Every document is compared then.
         """
 
 
@@ -232,6 +233,8 @@ class SparkRun(Run):
         documents = self.documents
         if self.has_mixed_groups:
             documents = self._without_blocked(documents)
+            if self.has_reference:
+                documents = documents.join(self.matches, "doc", "left_anti")
         exact = find_exact_duplicates(
             documents,
             self.tables,
@@ -444,8 +447,12 @@ class SparkRun(Run):
             copies = copies.join(matches, "doc", "left_anti")
             if self.matcher.only_reference:
                 copies = copies.where(f.lit(False))
+        related = self._related_in_reference
+        if related is not None and self.has_mixed_groups:
+            # All documents were compared, because they were not grouped yet.
+            related = related.join(copies, "doc", "left_anti")
         self._clustered = self.cluster_builder.build_clusters(
-            copies, matches, self._blocked, self.decided, self._related_in_reference
+            copies, matches, self._blocked, self.decided, related
         )
         return self._clustered.stats
 

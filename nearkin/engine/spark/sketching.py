@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from nearkin.acceptance import Expression, Same
 from nearkin.acceptance.expression import Equality, collect_equalities
 from nearkin.cluster.dates import count_unreadable_dates
+from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.arrow_conversion import replace_views
 from nearkin.corpus.batches import WHOLE_FILE
@@ -144,6 +145,21 @@ class TaskRequest:
             return ()
         return tuple(f"{FIELD_SIGNATURE}{number}" for number in range(candidates))
 
+    def without_order(self) -> "TaskRequest":
+        """Returns the request of a run over a reference, which has no order and no sources.
+
+        Its columns are those that are compared.
+        """
+        options = replace(
+            self.options,
+            keep=DEFAULT_ORDER,
+            source=None,
+            split=None,
+            max_removed=None,
+        )
+        columns = replace(self.columns, carried_columns=options.compared_columns)
+        return replace(self, columns=columns, options=options, merge_parts=False)
+
     def of_candidate_field(self, number: int) -> "TaskRequest":
         """Returns the request of a run over one of the fields that find candidate pairs.
 
@@ -226,6 +242,19 @@ class Sketching:
         """Yields the table of rows of a DataFrame."""
         return self._rows(read_rows(batches, self.request))
 
+    @property
+    def value_schema(self) -> str:
+        """The schema of the ids and of the keys of values."""
+        return ",".join(["id string", *(f"{name} binary" for name in self.request.value_keys)])
+
+    def value_rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields the ids and the keys of values of the rows of a DataFrame."""
+        with settings_named_as(self.request.setting_form):
+            for read in read_rows(batches, self.request):
+                if len(read.docs):
+                    keys = _value_columns(read, self.request)
+                    yield make_batch(self.value_schema, id=read.ids, **keys)
+
     def _rows(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
         with settings_named_as(self.request.setting_form):
             yield from self._sketched_rows(reads)
@@ -265,11 +294,7 @@ class Sketching:
             columns[LIMITED_BY] = read.documents[limited_by]
         if request.options.across is not None:
             columns[ACROSS] = to_signed(_hash_column(read.documents, request.options.across))
-        for name, column in zip(request.value_keys, value_columns_of(request.options), strict=True):
-            keys = column.build_keys(read.documents[carried_column_name(column.name)])
-            columns[name] = pc.if_else(
-                pa.array(keys.any(axis=1)), to_binary_rows(keys), pa.scalar(None, pa.binary())
-            )
+        columns.update(_value_columns(read, request))
         for name, field_sketches in zip(request.signature_columns, sketches.fields, strict=True):
             columns[name] = pc.if_else(
                 pa.array(field_sketches.has_field),
@@ -299,6 +324,17 @@ def _hash_column(documents: pa.RecordBatch, column: str | None) -> np.ndarray:
     if column is None:
         return np.zeros(len(documents), np.uint64)
     return value_hashes(documents[carried_column_name(column)])
+
+
+def _value_columns(read: Read, request: TaskRequest) -> dict[str, pa.Array]:
+    """Returns the keys of the values by which documents are duplicates at once."""
+    columns = {}
+    for name, column in zip(request.value_keys, value_columns_of(request.options), strict=True):
+        keys = column.build_keys(read.documents[carried_column_name(column.name)])
+        columns[name] = pc.if_else(
+            pa.array(keys.any(axis=1)), to_binary_rows(keys), pa.scalar(None, pa.binary())
+        )
+    return columns
 
 
 def _acceptance_columns(

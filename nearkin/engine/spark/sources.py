@@ -131,6 +131,11 @@ class FrameSource:
         rows = self._read(self.frame)
         return map_rows(rows, Sketching(self.request).rows, self.request.schema)
 
+    def value_keys(self) -> DataFrame:
+        """Returns (id, value0, ...) of the documents: the keys of their values."""
+        sketching = Sketching(self.request)
+        return map_rows(self._read(self.frame), sketching.value_rows, sketching.value_schema)
+
     def hashes(self, hashing: Hashing) -> DataFrame:
         """Returns HASHES of all documents."""
         return map_rows(self._read(self.frame), hashing.rows, HASHES)

@@ -280,8 +280,8 @@ def test_rows_of_a_reference_that_cannot_be_read_are_warned_about() -> None:
         ({"across": "id"}, "whatever their source is"),
         ({"second_measure": "cosine:v:0.9"}, "run twice"),
         ({"accept": "jaccard >= 0.5 and same(lang)"}, "has no column 'lang'"),
-        ({"same": "block"}, "equal values would be missed"),
-        ({"url": "block"}, "equal values would be missed"),
+        ({"same": "isbn"}, "has no column 'isbn'"),
+        ({"url": "link"}, "has no column 'link'"),
     ],
     ids=str,
 )

@@ -27,7 +27,10 @@ def tables() -> tuple[pa.Table, pa.Table]:
 def make_table(texts: list[str]) -> pa.Table:
     names = ["é", "#", "a#b:1", "n1", "r1", *(f"d{number}" for number in range(len(texts)))]
     blocks = [f"b{number % 3}" for number in range(len(texts))]
-    return pa.table({"id": names[: len(texts)], "text": texts, "block": blocks})
+    keys = [None if number % 11 else f"{len(text) % 40}" for number, text in enumerate(texts)]
+    links = [f"https://x.org/{text[:4]}#{number}" for number, text in enumerate(texts)]
+    table = pa.table({"id": names[: len(texts)], "text": texts, "block": blocks})
+    return table.append_column("key", pa.array(keys, pa.string())).append_column("link", [links])
 
 
 def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -44,6 +47,10 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
             {"threshold": 0.9, "related": 0.2, "bands": 40, "rows": 2}, marks=pytest.mark.full
         ),
         pytest.param({"bands": 16, "rows": 3, "keep": "central"}, marks=pytest.mark.full),
+        pytest.param(
+            {"same": "key", "url": "link", "block_by": "block", "empty": "drop"},
+            marks=pytest.mark.full,
+        ),
         pytest.param(
             {"accept": "jaccard >= 0.3 and witness >= 12 and same(block)"}, marks=pytest.mark.full
         ),
@@ -100,7 +107,7 @@ def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
     pq.write_table(pa.concat_tables([halves[0], halves[0].slice(5, 4)]), folder / "old" / "a.pq")
     lines = [json.dumps(row) for row in halves[1].to_pylist()]
     (folder / "old" / "b.jsonl").write_text("\n".join([*lines, '{"id": "x"}', *lines[:2]]))
-    renamed = halves[1].rename_columns(["key", "body", "block"])
+    renamed = halves[1].rename_columns(["name", "body", "block", "key", "link"])
     pq.write_table(renamed, folder / "renamed.parquet")
 
 
@@ -109,8 +116,9 @@ def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
     [
         [
             *("--annotate", "--block-by", "block", "--blocklist", "blocked.list"),
-            *("--related", "0.3", "--max-lost", "0.4"),
+            *("--related", "0.3", "--same", "key"),
         ],
+        pytest.param(["--max-lost", "0.4"], marks=pytest.mark.full),
         pytest.param(
             ["--annotate", "--accept", "containment >= 0.7 and length_ratio <= 1.1"],
             marks=pytest.mark.full,
@@ -139,7 +147,7 @@ def test_files_are_those_of_the_local_engine(
     if "table.lance" in options:
         lance = pytest.importorskip("lance")
         lance.write_dataset(tables[1].slice(10, 5), "table.lance")
-    finished = ["dedup", str(tmp_path / "renamed.parquet"), "--id", "key", "--text", "body"]
+    finished = ["dedup", str(tmp_path / "renamed.parquet"), "--id", "name", "--text", "body"]
     assert run([*finished, "--block-by", "block", "-o", str(tmp_path / "finished")]) == 0
     command = ["dedup", str(tmp_path / "new"), "--id", "id", *options]
     if not {"--threshold", "--accept"} & set(options):
