@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import platform
 import secrets
 from pathlib import Path
 from typing import NamedTuple
@@ -26,13 +27,21 @@ class KeyReference(NamedTuple):
         """Reads the key in this process.
 
         Raises:
-            UsageError: If the key is missing or not valid, or another one.
+            UsageError: If the key is missing or not valid, or another one. The message names the
+                machine.
         """
-        key = HashKey.read(self.source)
+        machine = platform.node()
+        try:
+            key = HashKey.read(self.source)
+        except UsageError as error:
+            raise UsageError(
+                f"a task on {machine} cannot read the key {self.id} of the driver: {error}; give "
+                "all machines the same key"
+            ) from error
         if key.id != self.id:
             raise UsageError(
-                f"{self.source} holds the key {key.id} on this machine, and the key {self.id} on "
-                "the machine of the driver; give all machines the same key"
+                f"{self.source} holds the key {key.id} on {machine}, where a task runs, and the "
+                f"key {self.id} on the machine of the driver; give all machines the same key"
             )
         return key
 

@@ -21,7 +21,7 @@ from nearkin.decontamination.suites import (
     flatten_value,
     merge_suites,
 )
-from nearkin.errors import UsageError
+from nearkin.errors import KeyRequiredError, UsageError
 from nearkin.keys import HashKey
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import describe_columns
@@ -86,7 +86,7 @@ def open_suites(
         if not file.remote and is_suites_file(Path(file.path)):
             _require_size(file, memory)
             saved = read_suites(Path(file.path))
-            saved.spec.require_key(key)
+            _require_key(file, saved, key)
             suites.append(saved)
         else:
             suites.append(_read_file(name, file, columns, key, memory))
@@ -106,6 +106,22 @@ def _require_size(file: InputFile, memory: int) -> None:
             f"{name_setting('memory', memory)}; give at least {name_setting('memory', size)}, or "
             "fewer suites"
         )
+
+
+def _require_key(file: InputFile, saved: Suites, key: HashKey | None) -> None:
+    """Requires the key under which saved suites were built, if they were.
+
+    Raises:
+        KeyRequiredError: If no key or another one was given.
+    """
+    expected = saved.spec.key_id
+    if expected is None or (key is not None and key.id == expected):
+        return
+    given = "no key was given" if key is None else f"the key given is {key.id}"
+    raise KeyRequiredError(
+        f"the suites {format_path(file.path)} were built with the key {expected}, and {given}; "
+        f"give the key of the suites with {name_setting('key')}"
+    )
 
 
 def name_suites(files: Sequence[InputFile]) -> list[tuple[str, InputFile]]:

@@ -146,6 +146,33 @@ def test_tasks_read_the_key_themselves(tmp_path: Path) -> None:
         received.make_reader(1)
 
 
+def test_tasks_without_the_key_of_the_driver_end_the_run_with_nothing_written(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_inputs(tmp_path / "docs")
+    suites = tmp_path / "suites"
+    secret = write_keyed_suites(suites).read_text()
+    # The processes of Spark's tasks began before, so they do not have the variable.
+    monkeypatch.setenv("NEARKIN_TEST_KEY", secret)
+    out = tmp_path / "out"
+    options = ("--text", "body", "--against", suites / "keyed.arrow", "--engine", "spark")
+    before = sorted(tmp_path.iterdir())
+    for source, message in (
+        ("env:NEARKIN_TEST_KEY", "environment variable NEARKIN_TEST_KEY is not set; give all"),
+        (None, "and no key was given; give the key of the suites with --key-file"),
+    ):
+        key = () if source is None else ("--key-file", source)
+        assert run("decontaminate", tmp_path / "docs", *options, *key, "--out", out) == 2
+        printed = capsys.readouterr().err
+        assert message in printed
+        assert "Traceback" not in printed
+        assert secret not in printed
+        assert sorted(tmp_path.iterdir()) == before
+
+
 def test_a_hash_key_that_tasks_cannot_read_is_refused(spark: SparkSession) -> None:
     key = HashKey(bytes(16))
     frame = spark.createDataFrame(ROWS, SCHEMA)
