@@ -1,8 +1,9 @@
 """Measures nearkin decontaminate on generated corpora with planted items of a suite.
 
 python -m benchmarks.decontamination                 20,000 documents, 9,000 items, once
-python -m benchmarks.decontamination --full --write  1,000,000 documents, 90,000 items, three runs;
-                                                     writes the table
+python -m benchmarks.decontamination --full --write  1,000,000 documents, 90,000 items, three runs,
+                                                     and a comparison with decon over 200,000
+                                                     documents; writes the tables
 
 CPU seconds are those of whole processes, with reading the suite. Recall is the share of the planted
 items that are found in their documents; precision is that of the contaminated documents.
@@ -10,6 +11,7 @@ items that are found in their documents; precision is that of the contaminated d
 
 import json
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,8 +21,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
+from benchmarks.peers import RELEASE, WORK, run_apart
+from benchmarks.rust_tools import DECON, build_tool
 from benchmarks.tables import Table, main
 from nearkin.decontamination.request import OPERATING_POINTS
+from nearkin.errors import RunError
+from nearkin.lab.bench import ProcessUsage, run_nearkin, run_process
 from nearkin.lab.contaminated_corpus import TEMPLATE, PlantedForm, write_contaminated_corpus
 
 HERE = Path(__file__).parent
@@ -108,7 +114,132 @@ def decontamination_table(full: bool) -> Table:
     return Table("decontamination", note, columns, rows)
 
 
+def write_json_lines(folder: Path, documents: int, items: int) -> float:
+    """Writes a corpus and its suite as JSON lines, the suite also in the form of decon.
+
+    Args:
+        folder: Folder that gets the corpus.
+        documents: Number of documents.
+        items: Number of items.
+
+    Returns:
+        The size of the texts, in MB.
+    """
+    facts = write_contaminated_corpus(folder / "corpus", documents, items)
+    for name in ("documents", "suite", "decon-suite"):
+        (folder / name).mkdir()
+    with (folder / "documents" / "part.jsonl").open("w") as file:
+        for row in pq.read_table(folder / "corpus" / "documents.parquet").to_pylist():
+            file.write(json.dumps(row) + "\n")
+    suite = pq.read_table(folder / "corpus" / "suite.parquet").to_pylist()
+    with (folder / "suite" / "part.jsonl").open("w") as file:
+        for row in suite:
+            file.write(json.dumps(row) + "\n")
+    with (folder / "decon-suite" / "suite-1.jsonl").open("w") as file:
+        for number, row in enumerate(suite):
+            item = {"eval_key": "suite", "eval_instance_index": number, "split": "test"}
+            item |= {"question": row["question"], "answer": "", "doc_id": number}
+            file.write(json.dumps({**item, "fingerprint": row["id"]}) + "\n")
+    return facts["text_bytes"] / 1e6
+
+
+def read_decon_hits(reports: Path) -> set[tuple[str, str]]:
+    """Returns the ids of documents and items that decon reported."""
+    hits = set()
+    for path in reports.iterdir():
+        for line in path.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            hits.add((f"d{row['training_line']}", str(row["eval_instance_index"])))
+    return hits
+
+
+def read_nearkin_hits(out: Path) -> set[tuple[str, str]]:
+    """Returns the ids of documents and items that nearkin reported."""
+    hits = pq.read_table(out / "hits.parquet", columns=["id", "item"]).to_pylist()
+    return {(hit["id"], hit["item"]) for hit in hits}
+
+
+def score_hits(folder: Path, hits: set[tuple[str, str]]) -> tuple[str, str, str]:
+    """Returns the recall of planted items, the precision of documents, and the flagged templates.
+
+    The first two are shares of planted items and of flagged documents.
+    """
+    truth = pq.read_table(folder / "corpus" / "truth.parquet").to_pylist()
+    planted = {(row["id"], row["item"]) for row in truth if row["item"] is not None}
+    template = {row["id"] for row in truth if row["form"] == TEMPLATE}
+    flagged = {id for id, _ in hits}
+    right = flagged & {id for id, _ in planted}
+    return (
+        f"{len(planted & hits) / len(planted):.4f}",
+        f"{len(right) / max(1, len(flagged)):.4f}",
+        f"{len(flagged & template) / len(template):.4f}",
+    )
+
+
+def peers_table(full: bool) -> Table:
+    """Measures nearkin and decon on one corpus of JSON lines, once each."""
+    documents, items = (200_000, 90_000) if full else (20_000, 9_000)
+    folder = WORK / "decontamination"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    megabytes = run_apart(write_json_lines, folder, documents, items)
+    rows = []
+
+    def add(name: str, release: str, usage: ProcessUsage, scores: tuple[str, str, str]) -> None:
+        rows.append(
+            (
+                name,
+                release,
+                f"{usage.seconds:.0f}",
+                f"{usage.cpu:.1f}",
+                f"{megabytes / usage.cpu:.0f}",
+                f"{usage.memory / 1e9:.2f} GB",
+                *scores,
+            )
+        )
+
+    for point in OPERATING_POINTS:
+        options = ("--operating-point", point, "--memory", MEMORY, "--overwrite", "--quiet")
+        suite = ("--against", folder / "suite" / "part.jsonl", "--suite-id", "id", "--id", "id")
+        out = folder / "out"
+        usage = run_nearkin("decontaminate", folder / "documents", *suite, *options, "--out", out)
+        add(f"nearkin, `{point}`", RELEASE, usage, score_hits(folder, read_nearkin_hits(out)))
+    for tokenizer in ("cl100k", "uniseg"):
+        name = f"decon, tokenizer {tokenizer}"
+        reports = folder / f"reports-{tokenizer}"
+        try:
+            program = build_tool(DECON)
+            line = [str(program), "detect", "--training-dir", str(folder / "documents")]
+            line += ["--evals-dir", str(folder / "decon-suite"), "--tokenizer", tokenizer]
+            usage = run_process([*line, "--report-output-dir", str(reports)])
+        except RunError as error:
+            failure = f"failed: {str(error).strip().splitlines()[-1]}"
+            rows.append((name, DECON.version, failure, "", "", "", "", "", ""))
+            continue
+        add(name, DECON.version, usage, score_hits(folder, read_decon_hits(reports)))
+    shutil.rmtree(folder)
+    note = (
+        f"The same forms in {documents:,} documents ({megabytes:,.0f} MB of text) and {items:,} "
+        "items as JSON lines, one run each with the reading of the suite. decon runs with its "
+        "defaults, and with words instead of the tokens of a language model. The "
+        "documents consist of invented words; its authors report 171 MB/s over others on their "
+        "machine."
+    )
+    columns = (
+        "tool",
+        "version",
+        "wall s",
+        "CPU s",
+        "MB per CPU s",
+        "memory",
+        "recall",
+        "precision",
+        "template documents flagged",
+    )
+    return Table("decontamination_peers", note, columns, rows)
+
+
 if __name__ == "__main__":
-    main(__doc__, [decontamination_table], RECORD)
+    main(__doc__, [decontamination_table, peers_table], RECORD)
     if "--write" in sys.argv:
         write_pages()

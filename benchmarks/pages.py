@@ -212,10 +212,12 @@ def formats_section(record: dict[str, Any]) -> str:
 
 def decontamination_section(record: dict[str, Any]) -> str:
     """Returns the section about the items of suites in a corpus."""
-    table = record["tables"][0]
-    rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"\n## Decontamination\n\n{table['note']}\n\n{describe(record['machine'])}\n{lines}\n"
+    text = f"\n## Decontamination\n\n{describe(record['machine']).strip()}\n"
+    for table in record["tables"]:
+        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        text += f"\n{table['note']}\n\n{lines}\n"
+    return text
 
 
 def replace_block(page: Path, name: str, text: str) -> None:

@@ -3,7 +3,7 @@
 Each tool is installed in an environment of its own.
 
 python -m benchmarks.passage_peers                  a small corpus, to the terminal
-python -m benchmarks.passage_peers --full --write   15 MB of text, for the page of passages
+python -m benchmarks.passage_peers --full --write   60 MB of text, for the page of passages
 """
 
 import os
@@ -11,31 +11,24 @@ import re
 import shutil
 import string
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.peers import WORK, Peer, environment, run_peer, version
+from benchmarks.peers import RELEASE, WORK, Peer, environment, run_apart, run_peer, version
+from benchmarks.rust_tools import LEAST, LEAST_BYTES, RUST_PEERS, build_tool, run_rust_peer
 from benchmarks.tables import Table, main
 from nearkin.errors import RunError
 from nearkin.lab.bench import ProcessUsage, run_nearkin
 from nearkin.lab.synth import SynthSettings, synth
-from nearkin.version import VERSION
-
-Result = TypeVar("Result")
 
 HERE = Path(__file__).parent
 RECORD = HERE / "passage_peers.json"
 PAGE = HERE.parent / "docs" / "explanation" / "passages.md"
 WORD = re.compile(r"\w+")
-LEAST = 50
-LEAST_BYTES = 300
-"""The smallest number of bytes of a repeat of the suffix array: about LEAST words."""
 PLANTED_SHARE = 0.05
 PLANTED_WORDS = (60, 200)
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -61,11 +54,10 @@ PEERS = (
         label="datatrove, three equal sentences",
     ),
 )
-NOT_INSTALLED = (
-    "Not measured: the substring command of text-dedup 0.4.0 calls Rust programs of another "
-    "repository, and bff and decon (github.com/allenai) are Rust programs, all of which are built "
-    "with cargo; the packages bff and decon on PyPI are other programs; the line command of "
-    "text-dedup compares whole lines, and these documents have one line."
+NOT_MEASURED = (
+    "Not measured: the substring command of text-dedup 0.4.0, which calls the programs of "
+    "deduplicate-text-datasets, and its line command, which compares whole lines, while these "
+    "documents have one line."
 )
 
 
@@ -176,19 +168,6 @@ def _mark_repeats(words: np.ndarray, firsts: np.ndarray) -> tuple[np.ndarray, np
     return marks[0], marks[1]
 
 
-def run_apart(function: Callable[..., Result], *arguments: object) -> Result:
-    """Calls a function in another process.
-
-    A measured child process starts with the memory of this process, which must stay small.
-
-    Args:
-        function: The function.
-        *arguments: Its arguments.
-    """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
-        return other.submit(function, *arguments).result()
-
-
 def find_passages(folder: Path, out: Path) -> ProcessUsage:
     """Runs `nearkin passages`.
 
@@ -205,14 +184,14 @@ def find_passages(folder: Path, out: Path) -> ProcessUsage:
 
 def passage_peers_table(full: bool) -> Table:
     """Measures all tools on one corpus, once each."""
-    documents = 10_000 if full else 1_000
+    documents = 40_000 if full else 1_000
     folder = WORK / "passages"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     size = run_apart(plant, folder, documents)
     out = WORK / "spans.parquet"
     find_passages(folder, out)
-    rows = [_measure("nearkin", VERSION, folder, size, lambda: find_passages(folder, out))]
+    rows = [_measure("nearkin", RELEASE, folder, size, lambda: find_passages(folder, out))]
     for peer in PEERS:
         try:
             python = environment(peer)
@@ -227,8 +206,21 @@ def passage_peers_table(full: bool) -> Table:
                 )
             )
         except RunError as error:
-            reason = str(error).strip().splitlines()[-1]
-            rows.append((peer.label, peer.name, f"failed: {reason}", "", "", "", "", ""))
+            rows.append(_failed(peer.label, peer.name, error))
+    for rust_peer in RUST_PEERS:
+        try:
+            program = build_tool(rust_peer.tool)
+            rows.append(
+                _measure(
+                    rust_peer.label,
+                    rust_peer.tool.version,
+                    folder,
+                    size,
+                    lambda p=rust_peer, b=program: run_rust_peer(p, b, folder / "corpus", out),
+                )
+            )
+        except RunError as error:
+            rows.append(_failed(rust_peer.label, rust_peer.tool.version, error))
     shutil.rmtree(folder)
     load = os.getloadavg()[1]
     note = (
@@ -237,8 +229,8 @@ def passage_peers_table(full: bool) -> Table:
         "whole processes, one run each, one after the other. Recall is the share of the words of "
         f"later copies (runs of {LEAST} words that occurred before) that are reported; precision "
         f"is the share of reported words that are in a run of {LEAST} words which occurs twice. "
-        f"The machine also ran other work: the load was {load:.0f} on {os.cpu_count()} cores at "
-        f"the end, so the wall times say little. {NOT_INSTALLED}"
+        f"The load of the machine was {load:.0f} at the end. Tools in Rust get the corpus in their "
+        f"own form; the conversion is not measured. {NOT_MEASURED}"
     )
     columns = (
         "tool",
@@ -251,6 +243,11 @@ def passage_peers_table(full: bool) -> Table:
         "precision",
     )
     return Table("passage_peers", note, columns, rows)
+
+
+def _failed(name: str, release: str, error: RunError) -> tuple[str, ...]:
+    """Returns the row of a tool that could not be installed or run."""
+    return (name, release, f"failed: {str(error).strip().splitlines()[-1]}", "", "", "", "", "")
 
 
 def _measure(

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -35,8 +35,12 @@ from nearkin.lab.synth import SynthSettings, synth
 from nearkin.lsh.slot_bands import solve_banding
 from nearkin.version import VERSION
 
+Result = TypeVar("Result")
+
 HERE = Path(__file__).parent
 WORK = HERE / "work"
+RELEASE = VERSION.partition("+")[0]
+"""The version of nearkin in tables, without the commit."""
 CHECKED_PAIRS = 20_000
 """The number of reported pairs whose similarity is computed from the texts."""
 ABOUT = (
@@ -178,14 +182,17 @@ def recall_and_precision(corpus: Path, pairs_file: Path) -> tuple[float, float]:
     return len(planted.intersection(pairs)) / len(planted), right / max(len(sample), 1)
 
 
-def score_pairs(corpus: Path, pairs_file: Path) -> tuple[float, float]:
-    """Returns recall and precision, computed in another process.
+def run_apart(function: Callable[..., Result], *arguments: object) -> Result:
+    """Calls a function in another process.
 
-    A measured child process starts with the largest resident set of this process, which must stay
-    small.
+    A measured child process starts with the memory of this process, which must stay small.
+
+    Args:
+        function: The function.
+        *arguments: Its arguments.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
-        return other.submit(recall_and_precision, corpus, pairs_file).result()
+        return other.submit(function, *arguments).result()
 
 
 def read_candidates(pairs_file: Path) -> int | None:
@@ -208,7 +215,7 @@ def measure_tool(
     """
     out = WORK / "pairs.parquet"
     done = [run(out) for _ in range(runs)]
-    recall, precision = score_pairs(corpus, out)
+    recall, precision = run_apart(recall_and_precision, corpus, out)
     row = {
         "name": name,
         "version": release,
@@ -236,7 +243,7 @@ def main() -> None:
     synth(corpus, SynthSettings(documents=options.documents, length="lognormal:1500:0.3", files=2))
     documents = corpus / "documents"
     find_pairs(documents, WORK / "pairs.parquet")
-    systems = [measure_tool("nearkin", VERSION, corpus, 3, lambda out: find_pairs(documents, out))]
+    systems = [measure_tool("nearkin", RELEASE, corpus, 3, lambda out: find_pairs(documents, out))]
     systems[0]["candidates"] = count_candidates(documents, "--threshold", str(THRESHOLD))
     for peer in PEERS:
         if peer.name not in options.only:
