@@ -125,9 +125,14 @@ def with_standard_files(
             else:
                 if reads:
                     exits.enter_context(_unfinished_runs_deleted(output.out))
-                spool = _claimed_folder(output.out)
+                from nearkin.runtime.outputs import work_folder_of
+
+                claimed_name = output.out.with_name(f"{output.out.name}.stdin")
+                folder = work_folder_of(claimed_name)
+                spool = _claimed_folder(claimed_name)
                 standard = StandardFiles(reads, writes, lambda: exits.enter_context(spool))
-            command(**{**arguments, "output": output, "standard": standard})
+            with _named_in_errors(folder / INPUT_NAME):
+                command(**{**arguments, "output": output, "standard": standard})
             if writes:
                 write_rows(output.out)
 
@@ -203,12 +208,24 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def _claimed_folder(out: Path) -> Iterator[Path]:
+def _claimed_folder(name: Path) -> Iterator[Path]:
     """Holds a folder beside an output. If this process is killed, the next run deletes it."""
     from nearkin.runtime.outputs import claimed
 
-    with claimed(out.with_name(f"{out.name}.stdin"), "nearkin", replaces=True) as claim:
+    with claimed(name, "nearkin", replaces=True) as claim:
         yield claim.path
+
+
+@contextmanager
+def _named_in_errors(path: Path) -> Iterator[None]:
+    """Names standard input in errors about the file that holds it."""
+    from nearkin.errors import NearkinError
+
+    try:
+        yield
+    except NearkinError as error:
+        error.args = (str(error).replace(str(path.absolute()), "standard input"),)
+        raise
 
 
 @contextmanager

@@ -167,6 +167,20 @@ def test_closed_standard_input_is_refused(
     assert "standard input is closed" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("out", ["-", "out"])
+def test_errors_name_standard_input_and_not_its_file(
+    out: str,
+    feed: Callable[[bytes], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    feed(b'{"body": "a text"}\n')
+    assert run("dedup", "-", "--out", out) == app.USAGE
+    assert "nearkin: standard input has no column 'text'" in capfd.readouterr().err
+
+
 def test_reason_is_shown_if_every_row_is_rejected(
     feed: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
 ) -> None:

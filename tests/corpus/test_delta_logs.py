@@ -13,6 +13,7 @@ import pytest
 from nearkin.corpus import FileCorpus, cloud_storage
 from nearkin.corpus.delta_logs import copy_log, list_log
 from nearkin.corpus.inputs import InputListing, Selection, find_inputs
+from nearkin.corpus.remote_tables import find_enclosing_table
 from nearkin.errors import MissingExtraError, RunError, UsageError
 from tests.corpus.object_storage import serve_objects
 from tests.corpus.samples import run_dedup_on, words_of
@@ -182,3 +183,23 @@ def test_table_that_cannot_be_read_is_one_sentence(
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(MissingExtraError, match=r"\[delta\]"):
         find_inputs(["s3://lake/my tables/t"])
+
+
+class _Storage:
+    """A file system whose folders above `lake/my tables` fail with an error."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+    def isdir(self, path: str) -> bool:
+        if path.startswith("lake/my tables/"):
+            return False
+        raise self.error
+
+
+def test_folders_above_that_may_not_be_listed_have_no_table() -> None:
+    given = "s3://lake/my tables/t"
+    for denial in (PermissionError(), OSError("AWS Error ACCESS_DENIED during HeadObject")):
+        assert find_enclosing_table(given, _Storage(denial), "lake/my tables/t") is None
+    with pytest.raises(TimeoutError):
+        find_enclosing_table(given, _Storage(TimeoutError()), "lake/my tables/t")
