@@ -53,7 +53,8 @@ class PassageMatches:
         compared: Number of candidates that were compared with the text.
         complete: True if no document with a passage can be missing, except beyond `top`. False if
             a bound ended the search: candidates were left out, or documents have left a bucket that
-            was full, even if there is room in it again.
+            was full, even if there is room in it again. Also false if that is unknown, because a
+            version that did not record it wrote the index.
     """
 
     documents: tuple[PassageMatch, ...]

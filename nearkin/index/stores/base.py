@@ -193,7 +193,8 @@ class PostingStore(Protocol):
         """Returns whether buckets may lack postings that were evicted, bool of shape (m,).
 
         A bucket is not marked if it never held more postings than its capacity. One that did stays
-        marked after postings were deleted from it, until the store rebuilds it.
+        marked after postings were deleted from it, until the store rebuilds it. All buckets are
+        marked if it is not known which ones lost postings, after a version that did not record it.
 
         Args:
             keys: Band keys, uint64 of shape (m,).

@@ -127,9 +127,14 @@ would leave out what later schemas record.
 """
 TO_FOURTH = """
 CREATE TABLE {s}.overflowed (key bigint PRIMARY KEY);
+INSERT INTO {s}.meta SELECT 'unmarked', 'true' FROM {s}.evicted WHERE is_called;
 UPDATE {s}.meta SET value = '4' WHERE name = 'schema';
 """
-"""The statements that convert schema 3. They add the keys of buckets that have lost postings."""
+"""The statements that convert schema 3.
+
+They add the keys of buckets that have lost postings. If some have lost postings already, it is not
+known which ones, and any bucket may have.
+"""
 log = logging.getLogger("nearkin.postgres")
 MERGED_AFTER = 1000
 """The number of steps of this process after which the tallies are added up."""
@@ -415,10 +420,16 @@ class PostgresStore:
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
         signed = keys.view(np.int64)
-        query = f"SELECT key FROM {self._s}.overflowed WHERE key = ANY(%s::bigint[])"
+        query = (
+            f"SELECT key FROM {self._s}.overflowed WHERE key = ANY(%s::bigint[]) "
+            f"UNION ALL SELECT NULL FROM {self._s}.meta WHERE name = 'unmarked'"
+        )
         with self._reading() as run:
             rows = run.execute(query, (_array_literal(signed.tolist()),)).fetchall()
-        return np.isin(signed, np.array([key for (key,) in rows], np.int64))
+        marked = [key for (key,) in rows]
+        if None in marked:
+            return np.ones(len(keys), bool)
+        return np.isin(signed, np.array(marked, np.int64))
 
     def reserve(self, count: int) -> list[int]:
         with self._reading() as run:

@@ -314,9 +314,14 @@ class RedisStore:
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
         marks: list[int] = []
         with self._redis_errors(), self._client.pipeline(transaction=False) as pipeline:
+            pipeline.hget(self._key("counts"), "evicted")
+            pipeline.get(self._key("evictions-marked"))
             for key in keys.astype("<u8"):
                 pipeline.sismember(self._key("overflowed"), key.tobytes())
-            marks = pipeline.execute()
+            evicted, marked, *marks = pipeline.execute()
+        # Of evictions by an older version it is not known which buckets they were from.
+        if int(evicted or 0) != int(marked or 0):
+            return np.ones(len(keys), bool)
         return np.array(marks, bool)
 
     def reserve(self, count: int) -> list[int]:

@@ -231,6 +231,7 @@ while i <= #ARGV do
           delta = delta - 1
           redis.call('HINCRBY', P .. 'counts', 'evicted', 1)
           redis.call('SADD', P .. 'overflowed', key)
+          redis.call('INCR', P .. 'evictions-marked')
         end
       end
       if #held > 0 then
