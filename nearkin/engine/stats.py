@@ -127,6 +127,7 @@ class CollapseStats(StageStats):
             policy.
         same: Number of further documents that are in the group of another one because of an equal
             value of a column, with the options `same` and `url`, or because of a decision.
+        without_values: Columns of the options `same` and `url` in which no document has a value.
         decisions: Number of decided pairs by verdict, `same` and `different`, and of those whose
             documents are not both in the inputs, `absent`.
     """
@@ -139,6 +140,7 @@ class CollapseStats(StageStats):
     without_source: int | None = _optional()
     unreadable_dates: Mapping[str, int] | None = _optional()
     same: int | None = _optional()
+    without_values: Sequence[str] | None = _optional()
     decisions: Mapping[str, int] | None = _optional()
 
 

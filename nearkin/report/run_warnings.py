@@ -96,6 +96,12 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{without_source:,} documents have no value in column {options.across!r}; they are a "
             "source of their own, so they are compared with all documents that have one"
         )
+    for column in run.recorded("collapse").get("without_values") or ():
+        setting = "url" if column == options.url else "same"
+        warnings.append(
+            f"no document has a value in column {column!r}, so {name_setting(setting, column)} has "
+            "no effect; check the column"
+        )
     warnings += warn_of_decisions(run)
     unreadable_dates = run.recorded("collapse").get("unreadable_dates") or {}
     for column, unreadable in unreadable_dates.items():

@@ -267,6 +267,19 @@ def test_no_documents_have_no_values(option: str) -> None:
     assert len(result.clusters.arrow) == 0
 
 
+@pytest.mark.parametrize("option", ["same", "url"])
+def test_a_column_in_which_no_document_has_a_value_causes_a_warning(option: str) -> None:
+    table = table_with_values(1)
+    for void in (pa.nulls(len(table), pa.string()), pa.array([""] * len(table))):
+        columns = {option: "void"}
+        result = nk.dedup(table.append_column("void", void), id="id", **columns)  # type: ignore[arg-type]
+        expected = f"no document has a value in column 'void', so {option}='void' has no effect"
+        assert any(warning.startswith(expected) for warning in result.warnings)
+    filled = table.append_column("void", pa.array([None] * (len(table) - 1) + ["x"]))
+    result = nk.dedup(filled, id="id", **columns)  # type: ignore[arg-type]
+    assert "without_values" not in result.stages["collapse"]
+
+
 @pytest.mark.parametrize("rows", [0, 1])
 def test_few_documents_have_no_groups(rows: int) -> None:
     table = table_with_values(1).slice(0, rows)

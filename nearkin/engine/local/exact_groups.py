@@ -129,6 +129,7 @@ def save_exact_groups(
     exact = int(np.count_nonzero(representative != own))
     relations = [representative]
     same = None
+    without_values: list[str] = []
     if columns:
         is_grouped = is_groupable
         if options.empty == EmptyDocuments.DROP:
@@ -137,7 +138,10 @@ def save_exact_groups(
         groups.join(representative)
         for number, column in enumerate(columns):
             keys = write_value_keys(documents, column, work, number)
-            members = is_grouped & (keys != 0).any(axis=1)
+            has_value = (keys != 0).any(axis=1)
+            if len(documents) and not has_value.any():
+                without_values.append(column.name)
+            members = is_grouped & has_value
             equals = _find_first_equal(keys, members, blocks, rank, parts, counter)
             groups.join(equals)
             if decided is not None:
@@ -167,6 +171,7 @@ def save_exact_groups(
         fragile=short.fragile,
         without_source=without_source,
         unreadable_dates=unreadable_dates or None,
+        without_values=without_values or None,
         decisions=None if decided is None else decided.count_verdicts(),
     )
 

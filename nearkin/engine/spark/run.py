@@ -58,6 +58,7 @@ from nearkin.engine.stats import (
     StageRecord,
     StageRecords,
 )
+from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.runtime.compilation import Stopwatch
@@ -223,8 +224,19 @@ class SparkRun(Run):
             fragile=sketched.fragile or 0,
             without_source=without_source,
             unreadable_dates={name: unreadable_dates[name] for name in date_columns} or None,
+            without_values=self._list_columns_without_values() or None,
             decisions=None if self.decided is None else self.decided.count_verdicts(),
         )
+
+    def _list_columns_without_values(self) -> list[str]:
+        """Returns the columns of the options `same` and `url` in which no document has a value."""
+        columns = value_columns_of(self.options)
+        # Facts of tasks are about new documents alone, and earlier ones may have values.
+        if not columns or not self.sketch_stats.documents or self.document_tables.before:
+            return []
+        facts_of_tasks = self.document_tables.task_facts
+        with_values = {name for facts in facts_of_tasks for name in facts["values"]}
+        return [column.name for column in columns if column.name not in with_values]
 
     @cached_property
     def exact_duplicates(self) -> ExactDuplicateTables:

@@ -209,6 +209,8 @@ class SketchFacts(TypedDict):
     """The columns of the keep policy, each with a type that a value does not fit."""
     unreadable_dates: dict[str, int]
     """The number of values that are not dates, for each column of dates of the keep policy."""
+    values: list[str]
+    """The columns of the options `same` and `url` in which a document has a value."""
     shares: list[float]
     """The sums of the shares of empty bins and of completed slots, and the number of sampled
     documents."""
@@ -370,6 +372,7 @@ class _Task:
         self._latency: list[tuple[float, int]] = []
         self._unfit: set[tuple[str, str]] = set()
         self._unreadable_dates: Counter[str] = Counter()
+        self._with_values: set[str] = set()
         self._shares = np.zeros(3)
 
     def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
@@ -388,6 +391,10 @@ class _Task:
         for name in self._request.options.keep_policy.date_columns:
             unreadable = count_unreadable_dates(documents[carried_column_name(name)])
             self._unreadable_dates[name] += unreadable
+        for column in value_columns_of(self._request.options):
+            values = documents[carried_column_name(column.name)]
+            if column.name not in self._with_values and column.build_keys(values).any():
+                self._with_values.add(column.name)
         spec = self._request.options.spec
         if spec.scheme == "binned" and not spec.truncated:
             sample = sketches.signatures[::SAMPLE]
@@ -401,6 +408,7 @@ class _Task:
             "latency": self._latency,
             "unfit": sorted(self._unfit),
             "unreadable_dates": dict(self._unreadable_dates),
+            "values": sorted(self._with_values),
             "shares": self._shares.tolist(),
         }
 

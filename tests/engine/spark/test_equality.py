@@ -194,9 +194,10 @@ def test_same_groups_of_equal_values(
     if full:
         monkeypatch.setattr(exact_groups, "EDGES_IN_ONE_TASK", 0)
     table = table_with_values(5)
+    table = table.append_column("void", pa.nulls(len(table), pa.string()))
     pq.write_table(table, tmp_path / "values.parquet")
     frame = spark.read.parquet(str(tmp_path / "values.parquet")).repartition(3)
-    options |= {"same": "isbn,doi", "url": "link", "shingle": "words:1", "threshold": 0.5}
+    options |= {"same": "isbn,doi,void", "url": "link", "shingle": "words:1", "threshold": 0.5}
     local = nk.dedup(table, id="id", **options)
     with nks.dedup(frame, id="id", **options) as result:
         rows = rows_of(result.clusters.toArrow())
@@ -204,6 +205,8 @@ def test_same_groups_of_equal_values(
         assert {row["kind"] for row in rows} >= {"same", "near", "exact"}
         assert pair_set(result.pairs.toArrow()) == pair_set(local.pairs.arrow)
         assert result.statistics == local.statistics
+        assert result.warnings == local.warnings
+        assert sum("no document has a value" in warning for warning in result.warnings) == 1
         for stage in ("collapse", "cluster"):
             numbers = {name: result.stages[stage][name] for name in ("exact", "same")}
             assert numbers.items() <= local.stages[stage].items()
