@@ -12,7 +12,7 @@ from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import EXACT, FURTHER, NEAR, SAME
-from nearkin.errors import RunError
+from nearkin.errors import NearkinError
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.evaluate.information_lost import LostInformation, measure_lost_information
 from nearkin.evaluate.labels import most_frequent_labels
@@ -101,7 +101,7 @@ class ExcerptCollector:
         matches = result.matches.select(np.searchsorted(result.matches.documents, removed))
         try:
             contents = run.matcher.read_contents(run, matches)
-        except RunError:
+        except NearkinError:
             # The run is complete. A reference that has changed since it was compared is not quoted.
             return {}
         return {document: _format_excerpt(value) for document, value in contents.items()}

@@ -1,18 +1,21 @@
 """An online index as the reference of a run: its documents are searched for, and never changed."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from nearkin.corpus import Batch, Columns
+from nearkin.corpus import Batch, Columns, FileCorpus
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.places import places_of
+from nearkin.engine.local.reference import AGAINST, Reference
 from nearkin.engine.local.reference_matches import ComparedReference, ReferenceMatches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
@@ -24,10 +27,16 @@ from nearkin.index.entry import Match, require_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import UNLIMITED_SIZE
 from nearkin.index.stores.urls import local_file_of
+from nearkin.runtime.files import disk_errors
 from nearkin.runtime.threads import ordered_map
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import find_spec_difference
+
+MOST_MATCHES = 1 << 20
+"""The largest number of documents of an index that one document is compared with by a condition."""
+TEXTS = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
+"""The columns of the file of texts that were found in an index."""
 
 
 class _Found(NamedTuple):
@@ -115,12 +124,19 @@ class IndexReference:
                 f"column {columns.tokens!r} holds lists of tokens, and the index of {against} "
                 "stores texts and vectors; join the tokens to texts"
             )
-        if options.acceptance is not None:
+        if options.acceptance_columns:
             raise UsageError(
                 f"a condition ({options.acceptance}) cannot be combined with {against}: an index "
-                "finds documents by its own threshold alone, and keeps neither the digits nor the "
-                "columns of documents; give the files of its documents, or a run over them with "
+                f"keeps no columns of documents, such as {options.acceptance_columns[0]!r}; give "
+                f"the files of its documents, or a run over them with "
                 f"{name_flag('save_signatures')}"
+            )
+        if options.acceptance is not None and options.related is not None:
+            raise UsageError(
+                f"{name_setting('related', options.related)} and a condition "
+                f"({options.acceptance}) cannot be combined with {against}: documents that are not "
+                "accepted may be related, and an index finds one of its thresholds at a time; "
+                "leave one of them out, or give the files of its documents"
             )
         if options.groups_by_value:
             name = "url" if options.same is None else "same"
@@ -179,10 +195,22 @@ class IndexReference:
             wanted = name_setting("threshold", index.threshold)
             if distance is not None:
                 wanted = name_setting("distance", distance)
+            if options.condition is not None and options.max_lost is None:
+                raise IncompatibleError(
+                    f"{name} finds no similarities below {index.threshold:g}, and the condition "
+                    f"({options.condition}) can hold below; add 'and jaccard >= "
+                    f"{index.threshold:g}' to it, or give the files of its documents"
+                )
             raise IncompatibleError(
                 f"{name} finds no similarities below {index.threshold:g}, and the run counts "
                 f"documents as duplicates from {options.threshold:g}; run with {wanted}, or "
                 "rebuild the index with a lower threshold"
+            )
+        if options.acceptance is not None and not index.settings.store_text:
+            raise IncompatibleError(
+                f"{name} keeps no texts, and the condition ({options.acceptance}) is computed of "
+                f"them; give the files of its documents with {name_setting('against')}, or build "
+                f"an index without {name_setting('store_text', value=False)}"
             )
         self._require_related(index, options, name)
 
@@ -213,37 +241,81 @@ class IndexReference:
 
         Args:
             run: Run whose exact duplicates are grouped.
-            number: Position of the reference, which is of no importance here.
+            number: Position of the reference, for the texts that a condition is computed of.
         """
-        documents = run.documents()
-        wanted = np.flatnonzero(run.first_of_groups() & ~documents.matchless)
-        places = places_of(documents.files[wanted], documents.rows[wanted])
+        if run.options.acceptance is not None:
+            return self._compare_texts(run, number)
         found: list[_FoundInIndex] = []
         with self._open(run.options) as index:
 
             def search(numbered: tuple[np.ndarray, Batch]) -> _FoundInIndex:
                 return self._search(index, run, *numbered)
 
-            batches = _number_batches(read_content(run.corpus, run.columns, places), wanted)
-            found.extend(ordered_map(search, batches, run.options.workers))
-            has_scope = self.scope in index.iterate_scopes()
-            stored = index.counts()["records"] if has_scope else 0
+            found.extend(ordered_map(search, _read_first_documents(run), run.options.workers))
+            stored = self._count_documents(index)
         near = ReferenceMatches.concatenate([part.same.to_matches() for part in found])
         related = ReferenceMatches.concatenate([part.related.to_matches() for part in found])
         stats = ReferenceStats(references=1, documents=stored, compared=len(near))
         return ComparedReference(near, related, stats)
 
+    def _count_documents(self, index: Index) -> int:
+        """Returns the number of documents of an index, or 0 if it does not have the scope."""
+        has_scope = self.scope in index.iterate_scopes()
+        return index.counts()["records"] if has_scope else 0
+
+    def _compare_texts(self, run: LocalRun, number: int) -> ComparedReference:
+        """Compares the documents with the texts of those that the index finds, by a condition.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+            number: Position of the reference among those of the run.
+        """
+        ids: set[str] = set()
+        with self._open(run.options) as index:
+
+            def search(numbered: tuple[np.ndarray, Batch]) -> set[str]:
+                documents = documents_of(numbered[1].documents[run.columns.content])
+                matches = [index.query(self.scope, each, MOST_MATCHES) for each in documents]
+                return {match.id for part in matches for match in part}
+
+            for part in ordered_map(search, _read_first_documents(run), run.options.workers):
+                ids |= part
+            stored = self._count_documents(index)
+            folder = run.work.folder(AGAINST)
+            # The index may have changed since an interrupted run wrote them.
+            shutil.rmtree(folder / f"{number}", ignore_errors=True)
+            self._write_texts(index, sorted(ids), _path_of_texts(run, number))
+        compared = _open_texts(run, number).compare(run, number)
+        return compared._replace(stats=replace(compared.stats, documents=stored))
+
+    def _write_texts(self, index: Index, ids: list[str], path: Path) -> None:
+        """Writes the texts of documents of an index to a file.
+
+        Args:
+            index: The index.
+            ids: Ids of the documents.
+            path: Parquet file.
+        """
+        with disk_errors(path.parent), pq.ParquetWriter(path, TEXTS) as writer:
+            for start in range(0, len(ids), index.settings.max_batch):
+                entries = index.get_many(self.scope, ids[start : start + index.settings.max_batch])
+                # Documents may be erased since they were found.
+                rows = [
+                    {"id": entry.id, "text": entry.text} for entry in entries if entry is not None
+                ]
+                writer.write_batch(pa.RecordBatch.from_pylist(rows, TEXTS))
+
     def read_contents(
         self, run: LocalRun, number: int, documents: np.ndarray
     ) -> Iterator[pa.Array]:
-        """Yields nothing: the documents of an index have no numbers.
+        """Yields the contents of some documents, as `DocumentReference` describes.
 
         Args:
-            run: Run that was compared with the index.
+            run: Run that was compared with the index by a condition.
             number: Position of the reference among those of the run.
-            documents: Numbers of documents.
+            documents: Numbers of the documents among those that were found, ascending, int64 (m,).
         """
-        return iter(())
+        return _open_texts(run, number).read_contents(run, number, documents)
 
     def _search(
         self, index: Index, run: LocalRun, numbers: np.ndarray, batch: Batch
@@ -273,6 +345,25 @@ class IndexReference:
                     if least is not None and other.similarity >= least:
                         found.related.add(number, other)
         return found
+
+
+def _path_of_texts(run: LocalRun, number: int) -> Path:
+    """Returns the file of the texts that were found in the index with a position."""
+    return run.work.folder(AGAINST) / f"{number}-texts.parquet"
+
+
+def _open_texts(run: LocalRun, number: int) -> Reference:
+    """Returns the texts that were found in the index with a position, as a reference."""
+    corpus = FileCorpus.open([str(_path_of_texts(run, number))])
+    return Reference(corpus, Columns(id="id", document_limit=run.columns.document_limit))
+
+
+def _read_first_documents(run: LocalRun) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Yields the first documents of exact groups that have shingles, with their numbers."""
+    documents = run.documents()
+    wanted = np.flatnonzero(run.first_of_groups() & ~documents.matchless)
+    places = places_of(documents.files[wanted], documents.rows[wanted])
+    return _number_batches(read_content(run.corpus, run.columns, places), wanted)
 
 
 def _number_batches(

@@ -12,9 +12,11 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.corpus import Columns
+from nearkin.engine.local import reference
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, MissingIndexError, NearkinError, UsageError
 from nearkin.matching import MatchOutput, match_files
+from nearkin.report.files import read_report
 from nearkin.runs import index_reference
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -47,7 +49,9 @@ def store(tmp_path: Path) -> str:
 
 def dedup(folder: Path, out: str, against: str | tuple[str, ...], **other: Any) -> RunRecord:
     names = [name for name in other if name in RunOptions.__dataclass_fields__]
-    options = {"threshold": THRESHOLD, **{name: other.pop(name) for name in names}}
+    options = {name: other.pop(name) for name in names}
+    if "accept" not in options:
+        options = {"threshold": THRESHOLD, **options}
     fields = {"columns": Columns(id="id"), "scope": "web", **other}
     job = Job(
         (str(folder / "new.parquet"),),
@@ -92,6 +96,50 @@ def test_documents_of_an_index_are_a_reference(tmp_path: Path, store: str, only:
         index.export(tmp_path / "after.parquet")
     before = pq.read_table(tmp_path / "before.parquet")
     assert pq.read_table(tmp_path / "after.parquet") == before
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"accept": "jaccard >= 0.6 and witness >= 10 and length_ratio <= 1"}, {"max_lost": 0.25}],
+    ids=str,
+)
+def test_condition_holds_for_an_index_as_for_its_files(
+    condition: dict[str, Any], tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(STORED, tmp_path / "old.parquet")
+    want = dedup(tmp_path, "files", str(tmp_path / "old.parquet"), scope=None, **condition)
+    both = (store, str(tmp_path / "old.parquet"))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("interrupted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reference._ReferenceComparison, "match", fail)
+        with pytest.raises(RuntimeError):
+            dedup(tmp_path, "out", store, **condition)
+    with nk.Index.open(store) as index:
+        index.upsert("web", NEW["text"][0].as_py(), id="later")
+    record = dedup(tmp_path, "out", store, resume=True, **condition)
+    rows = read_clusters(tmp_path, "out").to_pylist()
+    assert rows[0]["kind"] == "exact"
+    assert rows[1:] == read_clusters(tmp_path, "files").to_pylist()[1:]
+    assert record.stats.against.documents == len(OLD) + 2
+    assert 3 < want.counts["removed_reference"] <= record.counts["removed_reference"] < 35
+    assert record.lost["unmeasured"] == 0
+    lossy = read_report(tmp_path / "out").lost.worst
+    assert {example.text_kept for example in lossy if example.in_reference} <= {*OLD}
+    dedup(tmp_path, "both", both, **condition)
+    assert read_clusters(tmp_path, "both").to_pylist()[1:] == rows[1:]
+
+
+def test_condition_needs_the_texts_of_an_index(tmp_path: Path) -> None:
+    pq.write_table(NEW, tmp_path / "new.parquet")
+    url = f"sqlite:///{tmp_path / 'hashes.db'}"
+    with nk.Index.open(url, threshold=THRESHOLD, store_text=False) as index:
+        index.upsert("web", "a b c d", id="a")
+    with pytest.raises(IncompatibleError, match=r"keeps no texts.*without store_text=False"):
+        dedup(tmp_path, "out", url, accept="jaccard >= 0.7 and numbers_equal")
+    assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.parametrize("least", [0.2, 0.1])
@@ -202,7 +250,14 @@ REFUSALS: list[tuple[str, dict[str, Any], type[NearkinError], str]] = [
     ("scope", {"scope": "a\0b"}, UsageError, "scope"),
     ("blocks", {"block_by": "id"}, UsageError, "block_by='id' cannot be combined"),
     ("tokens", {"columns": Columns(id="id", text=None, tokens="t")}, UsageError, "lists of tokens"),
-    ("condition", {"accept": "jaccard >= 0.9"}, UsageError, "finds documents by its own threshold"),
+    ("column", {"accept": "jaccard >= 0.9 and same(id)"}, UsageError, "such as 'id'"),
+    ("containment", {"accept": "safe"}, IncompatibleError, r"add 'and jaccard >= 0\.6'"),
+    (
+        "condition and related",
+        {"accept": "jaccard >= 0.9", "related": 0.5},
+        UsageError,
+        "finds one of its thresholds at a time",
+    ),
     ("value", {"same": "id"}, UsageError, "an index keeps no columns"),
     (
         "no index",
