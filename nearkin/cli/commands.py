@@ -26,6 +26,11 @@ EXPECTED: dict[Any, str] = {int: "a whole number", float: "a number"}
 """The names of types in messages."""
 UNEXPECTED = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 ABSENT_OPTIONS = {
+    (
+        "pairs",
+        "--accept",
+    ): "it decides which documents nearkin dedup removes; pairs lists all pairs "
+    "that reach --threshold, with --relation containment those of documents in larger ones",
     ("plan", "--across"): "memory, disk and time are those of a run that compares documents of all "
     "sources, which are upper bounds; leave it out, and pass it to nearkin dedup",
 }

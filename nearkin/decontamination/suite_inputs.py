@@ -234,9 +234,13 @@ def read_suite(
         memory: Memory bound of the run, which limits the size of a field.
 
     Raises:
-        UsageError: If the corpus has none of the fields, or not the column of ids.
+        UsageError: If the corpus has no columns, none of the fields, or not the column of ids.
     """
     fields = [field for field in columns.fields if field in names]
+    if not names:
+        raise UsageError(
+            f"the suite {name!r} has no items; leave it out, or check whether it is complete"
+        )
     if not fields:
         raise UsageError(
             f"the suite {name!r} has none of the fields {', '.join(columns.fields)} "

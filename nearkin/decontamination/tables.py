@@ -16,6 +16,7 @@ from nearkin.packed_pairs import sorted_unique
 from nearkin.passages.cutting.run import SPAN
 from nearkin.passages.documents import BYTES, ID
 from nearkin.passages.tables import divide_rows
+from nearkin.runtime.number_format import format_count
 
 HELD_ITEM = pa.struct(
     [
@@ -275,8 +276,9 @@ class ContaminationTables:
         rows = self.suites.to_pylist()
         empty = [f"the suite {row['suite']} has no items" for row in rows if not row["items"]]
         return empty + [
-            f"{row['not_searched']:,} of {row['items']:,} items of the suite {row['suite']} are "
-            "too short or too common to be found, or cannot be read"
+            f"{row['not_searched']:,} of {format_count(row['items'], 'item')} of the suite "
+            f"{row['suite']} {'is' if row['not_searched'] == 1 else 'are'} too short or too common "
+            "to be found, or cannot be read"
             for row in rows
             if row["not_searched"]
         ]

@@ -81,8 +81,7 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
         given = "accept" if settings.max_lost is None else "max_lost"
         raise UsageError(
             f"{name_setting(given)} decides which documents dedup removes; pairs lists all pairs "
-            f"that reach the threshold, so leave it out, or give "
-            f"{name_setting('relation', Relation.CONTAINMENT)}"
+            f"that reach {name_setting('threshold')}, so leave it out"
         )
     if settings.related is not None:
         raise UsageError(
@@ -93,7 +92,7 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
     if relation == Relation.CONTAINMENT and settings.fields:
         raise UsageError(
             f"{name_setting('fields', list(settings.fields))} are compared by their similarity; "
-            f"leave out {name_setting('relation', Relation.CONTAINMENT)}"
+            f"leave out {name_setting('relation', str(Relation.CONTAINMENT))}"
         )
     if relation == Relation.CONTAINMENT:
         require_containable(settings.spec)

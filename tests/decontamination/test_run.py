@@ -207,7 +207,15 @@ def test_items_that_cannot_be_found_are_counted() -> None:
     assert (suite["items"], suite["not_searched"], suite["contaminated_items"]) == (4, 3, 1)
     assert suite["share"] == 0.25
     assert found.documents["document"].to_pylist() == [1]
-    assert "3 of 4 items of the suite odd" in found.warnings[0]
+    assert "3 of 4 items of the suite odd are too short" in found.warnings[0]
+    one = nearkin.decontaminate(["x"], {"odd": items[:1]})
+    assert one.warnings[0].startswith("1 of 1 item of the suite odd is too short")
+
+
+def test_a_file_without_items_is_refused_as_a_suite(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(UsageError, match="the suite 'empty' has no items; leave it out"):
+        nearkin.decontaminate(["x"], tmp_path / "empty.jsonl")
 
 
 def test_equal_items_are_counted_together(full: bool) -> None:

@@ -43,7 +43,7 @@ def print_decontamination(
         console: Console to print to, usually standard error.
     """
     console.print()
-    verb = "is" if counts["contaminated_items"] == 1 else "are"
+    verb = "is" if 1 in (counts["contaminated_items"], counts["items"]) else "are"
     headline = (
         f"{counts['contaminated_items']:,} of {format_count(counts['items'], 'item')} {verb} in "
         f"{counts['contaminated_documents']:,} of {format_count(counts['documents'], 'document')}"

@@ -304,9 +304,11 @@ def test_contradictory_options_are_refused(options: Mapping[str, object], messag
         nk.dedup(["a b c d"], **options)  # type: ignore[arg-type]
 
 
-def test_pairs_refuse_an_acceptance() -> None:
-    with pytest.raises(UsageError, match="decides which documents dedup removes"):
-        nk.pairs(["a b c d"], accept="safe")
+@pytest.mark.parametrize("relation", ["similarity", "containment"])
+def test_pairs_refuse_an_acceptance(relation: str) -> None:
+    message = "decides which documents dedup removes; .* reach `threshold`, so leave it out$"
+    with pytest.raises(UsageError, match=message):
+        nk.pairs(["a b c d"], accept="safe", relation=relation)
 
 
 def test_the_pairs_of_a_run_with_an_acceptance_do_not_decide_another_threshold() -> None:
