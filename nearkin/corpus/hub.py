@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nearkin.corpus.file_names import COMPRESSION_SUFFIXES
 from nearkin.corpus.remote import HUB, loaded_driver_errors, make_listing_error
-from nearkin.corpus.table_folders import TableFolder, find_remote_tables
+from nearkin.corpus.table_folders import TableFolder, TableFormat, find_remote_tables
 from nearkin.errors import MissingExtraError, UsageError
 
 try:
@@ -180,6 +180,11 @@ def _find_all_data_files(filesystem: HfFileSystem, root: str) -> list[str]:
     """Returns the data files of the first kind that a dataset without configurations has."""
     listed = filesystem.find(root)
     for table in find_remote_tables(root, listed):
+        if table.format is TableFormat.DELTA and table.path != root:
+            raise UsageError(
+                f"{HUB}://{root} has the Delta table {HUB}://{table.path}; give the folder of the "
+                "table, or that of other files"
+            )
         raise TableFolder(f"{HUB}://{table.path}", table.format).make_error()
     paths = [
         path

@@ -73,13 +73,15 @@ def find_enclosing_table(given: str, filesystem: Any, folder: str) -> TableFolde
         filesystem: The file system of the URL.
         folder: The path of the folder in the file system.
     """
-    # A listing over HTTP is a page, which servers need not have. A folder above that of a
-    # repository on the hub is not a folder.
-    if parse_protocol(given) in (*EXTRAS, HUB):
+    protocol = parse_protocol(given)
+    # A listing over HTTP is a page, which servers need not have.
+    if protocol in EXTRAS:
         return None
+    # The folder of a repository on the hub is datasets/ORG/NAME, and nothing above it is a folder.
+    fewest_slashes = 2 if protocol == HUB else 0
     errors: tuple[type[BaseException], ...] = (OSError, *loaded_driver_errors())
     folder = folder.rstrip("/")
-    while folder:
+    while folder and folder.count("/") >= fewest_slashes:
         try:
             if filesystem.isdir(f"{folder}/{LOG}"):
                 return TableFolder(make_url(given, folder), TableFormat.DELTA)

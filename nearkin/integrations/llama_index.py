@@ -62,6 +62,7 @@ class NearDuplicateTransformation(TransformComponent):  # type: ignore[misc]
 
     def __call__(self, nodes: Sequence[BaseNode], **_: Any) -> list[BaseNode]:
         """Returns the nodes that stay, in the same order."""
+        nodes = list(nodes)
         texts = [node.get_content() for node in nodes]
         stay = []
         repeated = self._finder.find(texts, [node.node_id for node in nodes])

@@ -60,6 +60,22 @@ def test_repositories_folders_patterns_and_files_are_read(given: str, hub: Hub) 
     assert texts_of(given) == SAMPLE_TEXTS
 
 
+def test_a_delta_table_is_read_in_its_newest_version(hub: Hub, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    for text in SAMPLE_TEXTS[:2]:
+        deltalake.write_deltalake(tmp_path / "t", pa.table({"text": [text]}), mode="overwrite")
+    files = {
+        f"lake/{path.relative_to(tmp_path)}": path.read_bytes()
+        for path in (tmp_path / "t").rglob("*")
+        if path.is_file()
+    }
+    hub.add("kin/news", files)
+    for given in ("lake", "lake/t", "lake/t/*.parquet"):
+        assert texts_of(f"{REPOSITORY}/{given}") == SAMPLE_TEXTS[1:2]
+    with pytest.raises(UsageError, match=r"has the Delta table hf://.*/lake/t; give the folder"):
+        find_inputs([REPOSITORY])
+
+
 def test_a_repository_without_a_path_has_its_data_files_alone(hub: Hub) -> None:
     files = {
         "README.md": b"# News",
