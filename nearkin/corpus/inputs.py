@@ -548,11 +548,15 @@ class _InputSearch:
             if MAGIC & set(path):
                 matched = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
                 folder = _fixed_folder(path, is_file=False)
-                tables = self._open_remote_tables(given, filesystem, folder, matched)
+                # The matches of a pattern need not have the log of the folder.
+                enclosing = find_enclosing_table(given, filesystem, folder)
+                tables = self._open_remote_tables(given, folder, matched, enclosing)
                 names = [name for name in matched if self._is_in_version(name, given, tables)]
             elif filesystem.isdir(path):
                 listed = filesystem.find(path)
-                tables = self._open_remote_tables(given, filesystem, path, listed)
+                above = path.rstrip("/").rpartition("/")[0]
+                enclosing = find_enclosing_table(given, filesystem, above)
+                tables = self._open_remote_tables(given, path, listed, enclosing)
                 tables.require_files(path, listed)
                 names = [
                     name
@@ -572,15 +576,15 @@ class _InputSearch:
         return names, tables
 
     def _open_remote_tables(
-        self, given: str, filesystem: Any, path: str, names: Sequence[str]
+        self, given: str, path: str, names: Sequence[str], enclosing: TableFolder | None
     ) -> RemoteTables:
         """Returns the tables to which listed files belong, without those that `exclude` leaves out.
 
         Args:
             given: The URL that was listed.
-            filesystem: Its file system.
-            path: The path of the listed folder in the file system.
+            path: The path of the listed folder in its file system.
             names: The paths of the files below it.
+            enclosing: The table that the folder is inside of, or None.
 
         Raises:
             UsageError: If a table cannot be read.
@@ -590,7 +594,6 @@ class _InputSearch:
             TableFolder(make_url(given, table.path), table.format)
             for table in find_remote_tables(path, read)
         ]
-        enclosing = find_enclosing_table(given, filesystem, path)
         if enclosing is not None:
             tables = [enclosing]
         return RemoteTables(given, [self._open_newest(table) for table in tables])
