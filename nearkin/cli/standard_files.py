@@ -122,15 +122,19 @@ def with_standard_files(
                 # A file of defaults can ask for JSON, which would be mixed with the rows.
                 output = replace(output, out=folder / result, json=False)
                 standard = StandardFiles(reads, writes, lambda: folder)
-            else:
-                if reads:
-                    exits.enter_context(_unfinished_runs_deleted(output.out))
+            elif reads:
                 from nearkin.runtime.outputs import work_folder_of
 
-                claimed_name = output.out.with_name(f"{output.out.name}.stdin")
-                folder = work_folder_of(claimed_name)
-                spool = _claimed_folder(claimed_name)
+                # It refuses an output that has no folder beside it.
+                work_folder_of(output.out)
+                exits.enter_context(_unfinished_runs_deleted(output.out))
+                spool_name = output.out.with_name(f"{output.out.name}.stdin")
+                folder = work_folder_of(spool_name)
+                spool = _claimed_folder(spool_name)
                 standard = StandardFiles(reads, writes, lambda: exits.enter_context(spool))
+            else:
+                folder = output.out
+                standard = StandardFiles(reads, writes, lambda: folder)
             with _named_in_errors(folder / INPUT_NAME):
                 command(**{**arguments, "output": output, "standard": standard})
             if writes:

@@ -126,6 +126,7 @@ def test_nothing_is_written_to_standard_output_if_a_row_is_refused(
         (["dedup", "-", "--out", "-", "--engine", "spark"], "cannot be combined with -"),
         (["pairs", "-", "--out", "-", "--json"], "--json has no effect with --out -"),
         (["dedup", "-", "--out", "-", "--output", "ids"], "needs an output folder"),
+        (["dedup", "-", "--out", "/"], "/ cannot be an output"),
     ],
 )
 def test_options_without_a_meaning_are_refused_before_reading(
