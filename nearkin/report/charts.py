@@ -162,6 +162,8 @@ def draw_similarities(verified: Histogram, estimated: Histogram, parameters: Par
     if parameters.curve:
         right_ticks = tuple(Tick(_plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1))
     similarities = (0, 0.2, 0.4, 0.6, 0.8, 1)
+    # a condition decides about pairs on both sides of any similarity
+    marker = _similarity_x(parameters.threshold) if parameters.accept is None else None
     return Chart(
         bars=(
             *_histogram_bars(estimated, scale, "candidates"),
@@ -171,7 +173,7 @@ def draw_similarities(verified: Histogram, estimated: Histogram, parameters: Par
         y_ticks=scale.ticks(),
         right_ticks=right_ticks,
         curve=_curve_points(parameters.curve),
-        marker=_similarity_x(parameters.threshold),
+        marker=marker,
     )
 
 

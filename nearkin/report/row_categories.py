@@ -31,6 +31,8 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
     same = contents.get(parameters.measure, "words in the same order")
     if parameters.verify == "none":
         near = "a band in common with a kept document, not verified"
+    elif parameters.accept is not None:
+        near = f"{parameters.accept}, for a removed and a kept document"
     else:
         near = (
             f"similarity of at least {parameters.threshold} to a kept document, by "

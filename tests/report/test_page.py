@@ -258,6 +258,13 @@ def test_run_without_verification_is_labelled_as_not_verified(data: ReportData) 
     assert "not verified" in text
 
 
+def test_condition_takes_the_place_of_the_threshold(data: ReportData) -> None:
+    parameters = replace(data.parameters, threshold=1e-09, accept="containment >= 0.98")
+    text = render_page(replace(data, parameters=parameters, what_if=()))
+    assert text.count(html.escape("containment >= 0.98")) >= 2
+    assert "1e-09" not in text
+
+
 def test_differences_are_marked_and_long_equal_passages_elided(data: ReportData) -> None:
     pair = compare_cluster(data.clusters[0])
     assert "<ins>old</ins> end" in pair.left
