@@ -2,6 +2,9 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +23,8 @@ from nearkin.errors import UsageError
 READER = "nk.dedup(pyiceberg.table.StaticTable.from_metadata({path!r}))"
 """The call that reads tables whose data files do not hold the rows as they are."""
 LOCAL_PREFIX = re.compile(r"file:(//)?(?=/)")
+DECODER_LOCK = Lock()
+"""The lock of the decoder of pyiceberg, which is a variable of its module."""
 
 
 def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> TableVersion:
@@ -48,14 +53,40 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
             raise ValueError(f"its metadata {name} cannot be read: {reason}") from error
         try:
             snapshot = iceberg.current_snapshot()
-            _require_local(table, iceberg)
-            files = {} if snapshot is None else _list_data_files(table, iceberg, path)
+            with bounded_decoder():
+                _require_local(table, iceberg)
+                files = {} if snapshot is None else _list_data_files(table, iceberg, path)
         except (AssertionError, ValidationError) as error:
             raise ValueError(str(error)) from error
     for file in files:
         _require_same_columns(table, iceberg, file, path)
     number = None if snapshot is None else int(snapshot.snapshot_id)
     return TableVersion(table, number, tuple(sorted(files)), is_newest=metadata is None)
+
+
+@contextmanager
+def bounded_decoder() -> Iterator[None]:
+    """Lets pyiceberg decode manifests in Python, with a check of each length.
+
+    Its compiled decoder (0.12) reads beyond the end of a damaged file, which ends the process.
+    """
+    from pyiceberg.avro import file
+    from pyiceberg.avro.decoder import StreamingBinaryDecoder
+
+    class BoundedDecoder(StreamingBinaryDecoder):  # type: ignore[misc]
+        """A decoder that does not skip backwards or beyond the end."""
+
+        def skip(self, n: int) -> None:
+            """Skips bytes, which must exist."""
+            self.read(n)
+
+    with DECODER_LOCK:
+        compiled = file.new_decoder
+        file.new_decoder = BoundedDecoder
+        try:
+            yield
+        finally:
+            file.new_decoder = compiled
 
 
 def _describe_invalid_metadata(error: Exception) -> str:

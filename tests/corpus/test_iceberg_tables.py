@@ -1,7 +1,9 @@
 """Tests of Iceberg tables among the inputs."""
 
 import json
+import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
+from nearkin.corpus.iceberg_tables import bounded_decoder
 from nearkin.corpus.inputs import Selection, find_inputs
 from nearkin.errors import UsageError
 from tests.corpus.samples import run_dedup_on, words_of
@@ -173,6 +176,36 @@ def test_damaged_table_is_a_usage_error(catalog: Any) -> None:
                 with pytest.raises(UsageError, match="cannot read the Iceberg table"):
                     find_inputs([str(folder_of(table))])
                 path.write_bytes(content)
+
+
+def test_any_damage_of_manifests_ends_in_an_answer(catalog: Any) -> None:
+    table = create(catalog, "t")
+    generator = random.Random(1)
+    paths = sorted((folder_of(table) / "metadata").glob("*.avro"))
+    for _ in range(40):
+        path = generator.choice(paths)
+        content = path.read_bytes()
+        damaged = bytearray(content)
+        for _ in range(4):
+            damaged[generator.randrange(len(damaged))] = generator.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(UsageError):
+            find_inputs([str(folder_of(table))])
+        path.write_bytes(content)
+
+
+def test_decoder_of_manifests_stays_inside_its_bytes() -> None:
+    from pyiceberg.avro import file
+
+    compiled = file.new_decoder
+    with bounded_decoder():
+        with pytest.raises(EOFError):
+            file.new_decoder(b"\x02\x02a").read_int_bytes_dict(1 << 40, {})
+        with pytest.raises(EOFError):
+            file.new_decoder(b"ab").skip(3)
+        with pytest.raises(ValueError, match="-1"):
+            file.new_decoder(b"ab").skip(-1)
+    assert file.new_decoder is compiled
 
 
 def test_message_names_the_invalid_field_of_metadata(catalog: Any) -> None:
