@@ -106,6 +106,7 @@ from nearkin.runs.passage_cuts import (
 )
 from nearkin.runs.reference import (
     ReferenceRequest,
+    check_reference,
     columns_of_reference,
     open_references,
     require_comparable,
@@ -800,9 +801,9 @@ def _open_matcher(
                 f"{name_setting('against')} is {type_name(data)}; leave it out"
             )
         table = open_corpus(data, parameters)
-        return ReferenceMatcher(
-            [Reference(table, columns_of_reference(columns, options))], reference.only
-        )
+        columns = columns_of_reference(columns, options)
+        check_reference(table, columns)
+        return ReferenceMatcher([Reference(table, columns)], reference.only)
     if data is not None:
         entries = [data] if isinstance(data, str | Path) else data
         paths = tuple(_path_of(entry) for entry in entries)

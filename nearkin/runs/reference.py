@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
+from nearkin.corpus import Columns, Corpus, FileCorpus, describe_inputs, find_first_change
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
@@ -207,13 +207,43 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
         )
     references = tuple(entry.reference for entry in opened)
     for entry in opened:
-        entry.texts.check(entry.reference.columns)
+        check_reference(entry.texts, entry.reference.columns)
     return OpenedReferences(
         ReferenceMatcher((*references, *indexes), only_reference=request.only),
         files=tuple(entry.files for entry in opened),
         texts=tuple(entry.texts for entry in opened),
         indexes=indexes,
     )
+
+
+def check_reference(corpus: Corpus, columns: Columns) -> None:
+    """Checks that a reference has the columns that are compared.
+
+    Args:
+        corpus: Files or table of the reference.
+        columns: Columns of the reference.
+
+    Raises:
+        UsageError: If a column is missing.
+    """
+    try:
+        corpus.check(columns)
+    except UsageError as error:
+        raise name_reference(error, columns) from error
+
+
+def name_reference(error: UsageError, columns: Columns) -> UsageError:
+    """Returns an error that says which data it is about, and which columns a reference needs.
+
+    Args:
+        error: Error about a missing column.
+        columns: Columns of the reference.
+    """
+    remedy = ""
+    if columns.carried_columns:
+        names = ", ".join(map(repr, columns.carried_columns))
+        remedy = f"; options of the run compare {names}: add it to the reference, or leave them out"
+    return UsageError(f"the reference cannot be compared: {error}{remedy}")
 
 
 def find_store_urls(paths: Sequence[str]) -> list[str]:

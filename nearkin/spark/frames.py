@@ -48,7 +48,7 @@ from nearkin.runs.parameters import (
     spec_of,
     with_contents,
 )
-from nearkin.runs.reference import columns_of_reference, require_comparable
+from nearkin.runs.reference import columns_of_reference, name_reference, require_comparable
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
@@ -473,7 +473,11 @@ def _require_reference(
             "against= cannot be combined with extend= and merge_parts=True; leave one out"
         )
     require_comparable(options)
-    require_columns(reference, columns_of_reference(columns, options))
+    columns = columns_of_reference(columns, options)
+    try:
+        require_columns(reference, columns)
+    except UsageError as error:
+        raise name_reference(error, columns) from error
 
 
 def require_supported(options: RunOptions) -> None:

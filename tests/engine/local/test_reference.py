@@ -291,6 +291,14 @@ def test_options_without_a_meaning_are_refused(options: dict[str, Any], message:
         nk.dedup(new, id="id", against=old, **options)
 
 
+def test_reference_without_a_compared_column_is_named() -> None:
+    new, old = make_tables(1, 10, 10)
+    message = "the reference cannot be compared: the table has no column 'block'.*add it to the"
+    for options in ({"same": "block"}, {"accept": "jaccard >= 0.8 and same(block)"}):
+        with pytest.raises(UsageError, match=message):
+            nk.dedup(new, id="id", against=old.drop_columns("block"), **options)
+
+
 def test_only_against_needs_a_reference() -> None:
     with pytest.raises(UsageError, match="no effect without `against`"):
         nk.dedup(["a"], only_against=True)
