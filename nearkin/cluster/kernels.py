@@ -340,7 +340,8 @@ def split_component(
     Returns:
         The end of each other part in `parts`, which contains the members, int64.
     """
-    total, alive = 0, 0
+    total: int = np.int64(0)
+    alive = 0
     for i in range(gone.shape[0]):
         for at in range(graph.firsts[gone[i]], graph.firsts[gone[i] + 1]):
             d = graph.neighbours[at]

@@ -327,8 +327,9 @@ def find_buckets(
     """
     low = (U64(1) << U64(ordinal_bits)) - U64(1)
     n = packed.shape[0]
-    count = 0
-    run = 0
+    # not literals, for which Numba would compile the called kernels again
+    count: int = np.int64(0)
+    run: int = np.int64(0)
     while run < n:
         prefix = packed[run] & ~low
         stop = run + 1

@@ -156,7 +156,10 @@ def inlined(function: Function) -> Function:
 
 
 def _compiled(function: Function, *, forceinline: bool) -> Function:
-    compiled: Any = njit(nogil=True, error_model="numpy", forceinline=forceinline)(function)
+    # nobody calls kernels from C, and the functions for that would take long to compile
+    compiled: Any = njit(
+        nogil=True, error_model="numpy", forceinline=forceinline, no_cfunc_wrapper=True
+    )(function)
     if not config.DISABLE_JIT and cache_folder() is not None:
         compiled._cache = _KernelCache(function)
     return compiled

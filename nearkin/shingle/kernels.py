@@ -30,7 +30,7 @@ U64 = np.uint64
 
 SHINGLE = U64(0xC2B2AE3D27D4EB4F)
 WINDOWS = U64(4096)
-ASCII_PATH = True
+ASCII_PATH: bool = np.bool_(1)
 
 
 @kernel

@@ -51,7 +51,7 @@ def strip_all(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, ends: np.n
         ends: Receives the first byte of each text in out, and the end, int64 (n + 1,).
     """
     unclosed = np.zeros(258, np.bool_)
-    count = 0
+    count: int = np.int64(0)
     for d in range(offsets.shape[0] - 1):
         ends[d] = count
         count = strip_text(data, offsets[d], offsets[d + 1], unclosed, out, count)

@@ -336,12 +336,12 @@ def decode_at(text: np.ndarray, at: np.uint64) -> np.uint32:
         return c
     second = U32(text[at + U64(1)]) & U32(0x3F)
     if c < U32(0xE0):
-        return ((c & U32(0x1F)) << U32(6)) | second
+        return U32(((c & U32(0x1F)) << U32(6)) | second)
     third = U32(text[at + U64(2)]) & U32(0x3F)
     if c < U32(0xF0):
-        return ((c & U32(0x0F)) << U32(12)) | (second << U32(6)) | third
+        return U32(((c & U32(0x0F)) << U32(12)) | (second << U32(6)) | third)
     fourth = U32(text[at + U64(3)]) & U32(0x3F)
-    return ((c & U32(0x07)) << U32(18)) | (second << U32(12)) | (third << U32(6)) | fourth
+    return U32(((c & U32(0x07)) << U32(18)) | (second << U32(12)) | (third << U32(6)) | fourth)
 
 
 @inlined
@@ -557,7 +557,7 @@ def mark_tokens(
                     after_mark = at + point_size(text[at])
                 step = action >> STEP_SHIFT
                 if step:
-                    encode(c + step, text, at)
+                    encode(U32(c + step), text, at)
             outside |= bit & (U64(0) - U64(action & OUTSIDE))
             alone |= bit & (U64(0) - U64((action & ALONE) >> U32(1)))
         first_bytes = alone
