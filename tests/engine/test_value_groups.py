@@ -187,8 +187,8 @@ def reference_oracle(
     ("name", "form", "only"),
     [
         ("two columns", "banded", False),
-        ("url", "brute force", True),
-        ("all, in blocks", "banded", False),
+        pytest.param("url", "brute force", True, marks=pytest.mark.full),
+        pytest.param("all, in blocks", "banded", False, marks=pytest.mark.full),
         ("all, without empty documents", "brute force", False),
     ],
 )

@@ -100,7 +100,10 @@ def test_documents_of_an_index_are_a_reference(tmp_path: Path, store: str, only:
 
 @pytest.mark.parametrize(
     "condition",
-    [{"accept": "jaccard >= 0.6 and witness >= 10 and length_ratio <= 1"}, {"max_lost": 0.25}],
+    [
+        {"accept": "jaccard >= 0.6 and witness >= 10 and length_ratio <= 1"},
+        pytest.param({"max_lost": 0.25}, marks=pytest.mark.full),
+    ],
     ids=str,
 )
 def test_condition_holds_for_an_index_as_for_its_files(

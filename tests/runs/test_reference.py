@@ -162,9 +162,11 @@ def sourced_files(tmp_path: Path, tables: tuple[pa.Table, pa.Table]) -> tuple[Pa
 @pytest.mark.parametrize(
     ("accept", "saving"),
     [
-        ("contained", {"save_hashes": True}),
+        pytest.param("contained", {"save_hashes": True}, marks=pytest.mark.full),
         ("jaccard >= 0.3 and witness >= 8 and same(source)", {"save_hashes": True}),
-        ("jaccard >= 0.3 and numbers_equal and same(source)", {}),
+        pytest.param(
+            "jaccard >= 0.3 and numbers_equal and same(source)", {}, marks=pytest.mark.full
+        ),
     ],
     ids=["contained", "tokens and a column", "digits and a column"],
 )
@@ -185,7 +187,11 @@ def test_condition_holds_for_a_saved_run_as_for_its_kept_files(
     ("accept", "reason"),
     [
         ("jaccard >= 0.3 and same(source)", "it has not kept the column 'source'"),
-        ("jaccard >= 0.3 and numbers_equal", "it has not kept the digits of the texts"),
+        pytest.param(
+            "jaccard >= 0.3 and numbers_equal",
+            "it has not kept the digits of the texts",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_saved_run_without_what_a_condition_compares_is_sketched_again_or_refused(
