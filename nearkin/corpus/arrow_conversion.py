@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from nearkin.corpus.checked_column import CheckedColumn
 from nearkin.corpus.encoded_columns import remove_encoding
+from nearkin.corpus.iceberg_tables import open_scan
 from nearkin.corpus.lance_tables import require_readable_names
 from nearkin.corpus.table_versions import RUST_PLACE
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
@@ -140,8 +141,7 @@ def _open_source(data: Any) -> Any:
         scanner = data.scanner() if hasattr(data, "scanner") else data
         return scanner.to_reader()
     if _is_iceberg(data):
-        scan = data.scan() if hasattr(data, "scan") else data
-        return scan.to_arrow_batch_reader()
+        return open_scan(data.scan() if hasattr(data, "scan") else data)
     return data
 
 

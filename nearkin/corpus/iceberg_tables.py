@@ -42,7 +42,7 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
     """
     path = metadata or _find_newest_metadata(table)
     with table_library_errors(table):
-        from pyiceberg.exceptions import ValidationError
+        from pyiceberg.exceptions import ResolveError, ValidationError
         from pyiceberg.table import StaticTable
 
         try:
@@ -56,12 +56,30 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
             with bounded_decoder():
                 _require_local(table, iceberg)
                 files = {} if snapshot is None else _list_data_files(table, iceberg, path)
-        except (AssertionError, ValidationError) as error:
+        except (AssertionError, ResolveError, ValidationError) as error:
             raise ValueError(str(error)) from error
     for file in files:
         _require_same_columns(table, iceberg, file, path)
     number = None if snapshot is None else int(snapshot.snapshot_id)
     return TableVersion(table, number, tuple(sorted(files)), is_newest=metadata is None)
+
+
+def open_scan(scan: Any) -> pa.RecordBatchReader:
+    """Returns the reader of a scan of pyiceberg.
+
+    Args:
+        scan: The scan.
+
+    Raises:
+        ValueError: If the table is damaged.
+    """
+    from pyiceberg.exceptions import ResolveError
+
+    try:
+        with bounded_decoder():
+            return scan.to_arrow_batch_reader()
+    except (ResolveError, *UNREADABLE_TABLE) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
 
 
 @contextmanager

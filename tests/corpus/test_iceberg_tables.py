@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
+from nearkin.corpus.arrow_conversion import to_table
 from nearkin.corpus.iceberg_tables import bounded_decoder
 from nearkin.corpus.inputs import Selection, find_inputs
 from nearkin.errors import UsageError
@@ -191,6 +192,8 @@ def test_any_damage_of_manifests_ends_in_an_answer(catalog: Any) -> None:
         path.write_bytes(damaged)
         with suppress(UsageError):
             find_inputs([str(folder_of(table))])
+        with suppress(UsageError):
+            to_table(table)
         path.write_bytes(content)
 
 
