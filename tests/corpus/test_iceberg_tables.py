@@ -164,8 +164,9 @@ def test_damaged_table_is_a_usage_error(catalog: Any) -> None:
         for path in (folder_of(table) / "metadata").glob(pattern):
             content = path.read_bytes()
             damages = [content[: len(content) // 2], content[:-60] + bytes(60)]
-            if path.suffix == ".avro":
-                # a flipped byte is an error of decompression
+            if name == "c":
+                # Flipped bytes of a manifest are an error of decompression. Those of a list of
+                # manifests can be bytes of a value, which has no checksum.
                 damages.append(content[:-40] + b"\xff" * 8 + content[-32:])
             for damaged in damages:
                 path.write_bytes(damaged)
