@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus, carried_column_name, detect_dimensions
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions, SecondMeasure
+from nearkin.engine.result_schema import MATCHED_IN
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import UsageError
 from nearkin.lsh.sign_bands import fixed_sign_banding
@@ -31,6 +32,9 @@ from nearkin.measures.explanation import (
 from nearkin.runtime.number_format import format_similarity
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
+
+if TYPE_CHECKING:
+    from nearkin.evaluate.explain_acceptance import PairConditions
 
 
 @check_arguments
@@ -148,6 +152,11 @@ def _find_document(
     corpus: Corpus, columns: Columns, table: Any, clusters: Path, name: str
 ) -> RunDocument:
     ordinal = pc.index(table["id"], name).as_py()
+    if ordinal < 0 and _is_in_reference(table, name):
+        raise UsageError(
+            f"{name!r} is a document of the reference, and a run explains only documents of its "
+            "inputs; compare the two texts with nearkin explain FILE FILE"
+        )
     if ordinal < 0:
         raise UsageError(f"the run has no document {name!r}; the ids are listed in {clusters}")
     document, place = _read_document(corpus, columns, ordinal)
@@ -162,6 +171,14 @@ def _find_document(
         place=place,
         content=content,
     )
+
+
+def _is_in_reference(clusters: Any, name: str) -> bool:
+    """Returns whether a document of a run was removed because of a reference's document."""
+    if "matched_in" not in clusters.column_names:
+        return False
+    of_reference = clusters.filter(pc.equal(clusters["matched_in"], MATCHED_IN[0]))
+    return pc.index(of_reference["duplicate_of"], name).as_py() >= 0
 
 
 def _read_document(
@@ -217,6 +234,7 @@ def add_run_outcome(
     settings: RunOptions,
     *,
     compared_all: bool,
+    conditions: "PairConditions | None" = None,
 ) -> Explanation:
     """Adds to an explanation what a run did with the two documents.
 
@@ -225,6 +243,7 @@ def add_run_outcome(
         documents: The two documents.
         settings: Options of the run.
         compared_all: True if the run compared every pair, without banding.
+        conditions: Condition of the run for the two documents, or None if it has none.
     """
     rows = (documents[0].row, documents[1].row)
     reason = find_shared_value(documents, settings)
@@ -233,11 +252,33 @@ def add_run_outcome(
         pair = replace(pair, verdict=PairVerdict.NOT_COMPARED, why=reason)
     if compared_all:
         pair = _as_compared(pair, "the run compared every pair exactly")
-    why = pair.why
-    if settings.acceptance is not None:
-        why += f"; the run removed a document only under the condition {settings.acceptance}"
+    if conditions is not None:
+        pair = _judge_conditions(pair, conditions)
     is_match = pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT)
-    return replace(pair, why=why + format_outcome(rows, is_match=is_match), run=rows)
+    outcome = format_outcome(rows, is_match=is_match)
+    if conditions is not None and not all(conditions.hold) and rows[0]["kept"] and rows[1]["kept"]:
+        outcome = "; both are kept"
+        if any(conditions.hold):
+            outcome += ": of two documents, the later one in keep order is the one to be removed"
+    return replace(pair, why=pair.why + outcome, run=rows)
+
+
+def _judge_conditions(pair: Explanation, conditions: "PairConditions") -> Explanation:
+    """Returns the explanation of a pair of a run that removes documents under a condition.
+
+    Args:
+        pair: Explanation of the pair, as if the threshold decided.
+        conditions: Condition of the run for the two documents.
+    """
+    pair = replace(pair, condition=conditions.condition)
+    if pair.verdict in (PairVerdict.EMPTY, PairVerdict.NOT_COMPARED):
+        return pair
+    why = conditions.describe()
+    if not any(conditions.hold):
+        return replace(pair, verdict=PairVerdict.NOT_ACCEPTED, why=why)
+    if pair.verdict == PairVerdict.EXACT or (pair.verdict in MISSED and not conditions.is_indexed):
+        return replace(pair, why=f"{pair.why}; {why}")
+    return replace(pair, verdict=PairVerdict.MATCH, why=why)
 
 
 def format_outcome(rows: tuple[Mapping[str, Any], Mapping[str, Any]], *, is_match: bool) -> str:

@@ -42,6 +42,7 @@ class PairVerdict(StrEnum):
     NOT_A_CANDIDATE = "not a candidate"
     BELOW_MARGIN = "below the margin"
     BELOW_THRESHOLD = "below the threshold"
+    NOT_ACCEPTED = "not accepted"
 
 
 MISSED = (PairVerdict.NOT_A_CANDIDATE, PairVerdict.BELOW_MARGIN)
@@ -125,7 +126,8 @@ class Explanation:
         names: Names of the two documents.
         texts: Texts of the two documents.
         measure: Name of the measure, for example `jaccard`.
-        threshold: Smallest similarity of near-duplicates.
+        threshold: Smallest similarity of near-duplicates. With a condition, the smallest one for
+            which the condition can hold.
         similarity: Exact similarity of the pair.
         estimate: Similarity estimated from the signatures.
         agreeing: Number of slots (or signs) in which the signatures agree.
@@ -141,6 +143,7 @@ class Explanation:
         run: Rows of the two documents in the clusters table of a run, if the pair was explained
             for a run.
         vectors: Comparison of the vectors of the two documents, or None if they have texts alone.
+        condition: Condition under which a run removed documents, or None if the threshold decided.
     """
 
     names: tuple[str, str]
@@ -161,20 +164,29 @@ class Explanation:
     why: str
     run: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     vectors: VectorComparison | None = None
+    condition: str | None = None
+
+    @property
+    def limit(self) -> str:
+        """The threshold, or the condition that takes its place, in words."""
+        if self.condition is None:
+            return f"threshold {self.threshold:g}"
+        return f"condition {self.condition}"
 
     def __repr__(self) -> str:
         first, second = self.names
         return (
             f"<Explanation: {first!r} and {second!r}: {self.verdict}, {self.measure} "
-            f"{format_similarity(self.similarity, digits=4)}, threshold {self.threshold:g}>"
+            f"{format_similarity(self.similarity, digits=4)}, {self.limit}>"
         )
 
     def _repr_html_(self) -> str:
         first, second = self.names
+        limit_name = "threshold" if self.condition is None else "condition"
         numbers = {
             "verdict": str(self.verdict),
             self.measure: format_similarity(self.similarity, digits=4),
-            "threshold": self.threshold,
+            limit_name: self.condition or self.threshold,
             "estimate": self.estimate,
             "shared bands": f"{self.shared_bands} of {self.bands}",
         }

@@ -54,7 +54,7 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
         (
             "similarity",
             f"{format_similarity(explanation.similarity, digits=4)} ({explanation.measure}), "
-            f"threshold {explanation.threshold:g}",
+            f"{explanation.limit}",
         ),
         (
             "estimate",

@@ -13,6 +13,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, measure_run, solve_run_bandings
 from nearkin.evaluate.explain import add_run_outcome, compare_vectors, explain, find_documents
+from nearkin.evaluate.explain_acceptance import explain_acceptance
 from nearkin.evaluate.explain_fields import FieldsExplanation, explain_fields
 from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
 from nearkin.evaluate.scan import ReopenedRun
@@ -109,7 +110,13 @@ def explain_in_run(
         documents=record.require_sketch_stats(folder).documents,
         vectors=vectors,
     )
-    pair = add_run_outcome(pair, (first, second), run.settings, compared_all=not run.bandings)
+    pair = add_run_outcome(
+        pair,
+        (first, second),
+        run.settings,
+        compared_all=not run.bandings,
+        conditions=explain_acceptance((first, second), run.columns, run.settings, run.resources),
+    )
     return replace(pair, why=pair.why + followed)
 
 

@@ -353,17 +353,3 @@ def test_a_saved_run_without_the_digits_is_refused_before_anything_is_written(
     assert run(["dedup", str(saved), "--accept", "safe", "--out", str(out)]) == 2
     assert "needs the digits of the texts" in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.csv", "saved"]
-
-
-def test_an_explanation_says_under_which_condition_a_run_removed_documents(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "documents.csv"
-    path.write_text("id,text\na,one two three four 5\nb,one two three four 6\n")
-    out = tmp_path / "out"
-    condition = "jaccard >= 0.5 and numbers_equal"
-    assert run(["dedup", str(path), "--id", "id", "--accept", condition, "--out", str(out)]) == 0
-    capfd.readouterr()
-    assert run(["explain", "a", "b", "--run", str(out)]) == 0
-    said = " ".join(capfd.readouterr().out.split())
-    assert f"the run removed a document only under the condition {condition}" in said

@@ -1,0 +1,136 @@
+"""Explains whether the condition of a run lets one document be removed in favour of another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.acceptance import And, Expression, Same
+from nearkin.acceptance.expression import Equality, collect_equalities
+from nearkin.corpus import Columns
+from nearkin.corpus.validation import content_arrow_type
+from nearkin.engine.acceptance import needs_tokens
+from nearkin.engine.document_facts import hash_digits, text_lengths, value_hashes
+from nearkin.engine.options import RunOptions
+from nearkin.engine.pair_acceptance import PairAcceptance
+from nearkin.engine.token_runs import TokenRuns, hash_tokens, token_shingler
+from nearkin.evaluate.explain import RunDocument
+from nearkin.measures import measure_of
+from nearkin.measures.base import as_stored
+from nearkin.measures.compared_sets import payload_builder_for_run
+from nearkin.measures.explanation import FIRST_PAIR
+from nearkin.sketch.resources import SpecResources
+
+
+@dataclass(frozen=True)
+class PairConditions:
+    """The condition of a run for two documents, of which either one could be removed.
+
+    Attributes:
+        names: Ids of the two documents.
+        condition: The condition, in words of its grammar.
+        failing: Parts of the condition that do not hold if the first document is removed, and if
+            the second one is.
+        is_indexed: True if the run looked up all pairs for which the condition can hold, so that
+            bands did not decide.
+    """
+
+    names: tuple[str, str]
+    condition: str
+    failing: tuple[tuple[str, ...], tuple[str, ...]]
+    is_indexed: bool
+
+    @property
+    def hold(self) -> tuple[bool, bool]:
+        """The truth of the condition if the first, and if the second document is removed."""
+        first, second = self.failing
+        return not first, not second
+
+    def describe(self) -> str:
+        """Returns which of the documents could be removed in favour of the other, in words."""
+        first, second = self.names
+        if all(self.hold):
+            return f"either could be removed in favour of the other, because {self.condition} holds"
+        if self.failing[0] == self.failing[1]:
+            return f"neither could be removed in favour of the other: {_deny(self.failing[0])}"
+        return f"{self._describe(0, first, second)}; {self._describe(1, second, first)}"
+
+    def _describe(self, position: int, removed: str, kept: str) -> str:
+        failing = self.failing[position]
+        if not failing:
+            return f"{removed} could be removed in favour of {kept}, because {self.condition} holds"
+        return f"{removed} could not be removed in favour of {kept}: {_deny(failing)}"
+
+
+def _deny(conditions: tuple[str, ...]) -> str:
+    verb = "does" if len(conditions) == 1 else "do"
+    return f"{' and '.join(conditions)} {verb} not hold"
+
+
+def explain_acceptance(
+    documents: tuple[RunDocument, RunDocument],
+    columns: Columns,
+    settings: RunOptions,
+    resources: SpecResources,
+) -> PairConditions | None:
+    """Evaluates the condition of a run for two of its documents, in both directions.
+
+    Args:
+        documents: The two documents.
+        columns: Columns that the run read.
+        settings: Options of the run.
+        resources: Data that the Spec refers to.
+
+    Returns:
+        The result, or None if the run has no condition.
+    """
+    expression = settings.acceptance
+    if expression is None:
+        return None
+    contents = pa.array([document.content for document in documents], content_arrow_type(columns))
+    measure = measure_of(settings.spec, resources, settings.distance)
+    stored = as_stored(payload_builder_for_run(measure).build(contents))
+    longest_shared = None
+    if needs_tokens(expression):
+        hashes, counts = hash_tokens(token_shingler(settings.spec, resources), contents)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        longest_shared = TokenRuns(np.arange(2, dtype=np.uint32), starts, hashes).longest_shared
+    facts = {
+        equality: _read_fact(equality, documents, contents)
+        for equality in collect_equalities(expression)
+    }
+    scored = measure.compare(FIRST_PAIR, stored)
+    operands = expression.operands if isinstance(expression, And) else (expression,)
+
+    def fails(operand: Expression, rank: np.ndarray) -> bool:
+        acceptance = PairAcceptance(
+            expression=operand,
+            measure=settings.spec.measure,
+            stored=stored,
+            rank=rank,
+            lengths=text_lengths(contents),
+            facts=facts,
+            longest_shared=longest_shared,
+        )
+        return not len(acceptance.find_accepted(scored))
+
+    # The later document in keep order is the one that would be removed.
+    first_removed, second_removed = np.array([1, 0]), np.array([0, 1])
+    return PairConditions(
+        names=(documents[0].row["id"], documents[1].row["id"]),
+        condition=str(expression),
+        failing=(
+            tuple(str(operand) for operand in operands if fails(operand, first_removed)),
+            tuple(str(operand) for operand in operands if fails(operand, second_removed)),
+        ),
+        is_indexed=settings.containment_threshold is not None,
+    )
+
+
+def _read_fact(
+    equality: Equality, documents: tuple[RunDocument, RunDocument], contents: pa.Array
+) -> np.ndarray:
+    """Returns what must be equal in the two documents, uint64 (2,) or (2, 2)."""
+    if isinstance(equality, Same):
+        return value_hashes(pa.array([document.carried[equality.column] for document in documents]))
+    return hash_digits(contents)
