@@ -213,7 +213,8 @@ def run_decontamination(
             write_tables(tables, staging)
             shutil.copyfile(run.work.path / REJECTED, staging / REJECTED)
             counts = tables.counts() | _write_documents(run, tables, corpus, staging)
-            write_report(job, request, tables, quote_contaminations(run, tables), staging)
+            quotes = quote_contaminations(run, tables)
+            write_report(job, request, tables, counts, quotes, staging)
             facts = {
                 "nearkin": VERSION,
                 **identity,
@@ -279,6 +280,7 @@ def write_report(
     job: Job,
     request: DecontaminationRequest,
     tables: ContaminationTables,
+    counts: Mapping[str, int],
     quotes: Sequence[QuotedHit],
     folder: Path,
 ) -> None:
@@ -288,13 +290,14 @@ def write_report(
         job: The job.
         request: What counts as found.
         tables: The tables of the run.
+        counts: Counts of the run, with those of what was cut or removed.
         quotes: Excerpts of contaminated documents.
         folder: The folder of the result.
     """
     report = DecontaminationReport(
         title=title_of([hide_password(path) for path in job.inputs]),
         request=request,
-        counts=tables.counts(),
+        counts=counts,
         suites=tables.suites.to_pylist(),
         quotes=list(quotes),
     )

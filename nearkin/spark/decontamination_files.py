@@ -102,7 +102,8 @@ def decontaminate_files(
             write_tables(tables, folder)
             write_rejected(scanned.rejected_rows, folder / REJECTED)
             counts = tables.counts() | search.write_documents(tables, scanned, folder)
-            write_report(job, request, tables, quote_contaminations(found, tables), folder)
+            quotes = quote_contaminations(found, tables)
+            write_report(job, request, tables, counts, quotes, folder)
             corpus.require_all_unchanged()
             facts = {
                 "nearkin": VERSION,

@@ -100,11 +100,17 @@ def test_actions_write_the_documents(files: tuple[Path, Path], tmp_path: Path) -
         "cut": ["a", "b"],
         "annotate": ["a", "b"],
     }
+    shown = {
+        "drop": "<p>1 document was removed.</p>",
+        "cut": "<p>1 part was cut from 1 document. The table cuts.parquet lists them.</p>",
+        "annotate": "1 of 3 items is in 1 of 2 documents",
+    }
     for action, ids in expected.items():
         out = tmp_path / action
         assert run("decontaminate", *options_of(files, out), "--action", action, "-q") == 0
         rows = [json.loads(line) for line in (out / "kept" / "docs.jsonl").open()]
         assert [row["id"] for row in rows] == ids
+        assert shown[action] in (out / "report.html").read_text()
         if action == "cut":
             assert rows[0]["text"] == "Quiz \x1b[31m ? </script>"
             assert rows[0]["cut_spans"] == [{"start": 11, "end": 11 + len(QUESTION) - 1}]

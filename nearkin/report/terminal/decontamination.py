@@ -17,11 +17,11 @@ OUTPUT_FILES = (
     ("items", "items.parquet"),
     ("suites", "suites.parquet"),
     ("contaminated documents", "documents.parquet"),
-    ("documents", "kept"),
+    ("kept documents", "kept"),
     ("cut parts", "cuts.parquet"),
     ("rejected rows", "rejected.jsonl"),
     ("report", "report.html"),
-    ("facts of the run", "run.json"),
+    ("run record", "run.json"),
 )
 """The names and the paths of the files of an output, in the order in which they are listed."""
 

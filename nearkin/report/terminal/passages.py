@@ -28,7 +28,7 @@ OUTPUT_FILES = (
     ("cut parts", "cuts.parquet"),
     ("rejected rows", "rejected.jsonl"),
     ("report", "report.html"),
-    ("facts of the run", "passages.json"),
+    ("run record", "passages.json"),
 )
 """The names and the paths of the files of an output, in the order in which they are listed."""
 

@@ -56,7 +56,7 @@ def print_summary(
     console.print(Text(data.headline, style="bold"))
     console.print(_category_table(data))
     if data.lost is not None and data.lost.total.worst:
-        console.print(_describe_lost(data.lost.total))
+        console.print(Text(_describe_lost(data.lost.total)))
     if data.passages is not None:
         request = CutRequest.parse(data.passages.cut, data.passages.min_left)
         print_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit], console)
