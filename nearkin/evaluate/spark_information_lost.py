@@ -68,7 +68,7 @@ def _list_losses(run: SparkRun) -> DataFrame:
     `missing` is the number of its shingles that the kept document lacks, and `lost` their share.
     Both are null if the loss is not known. The kept document is the leader, or one of a reference.
     """
-    own = run.documents.select("doc", "fp0", "fp1", "shingles")
+    own = run.documents.select("doc", "fp0", "fp1")
     kept = run.documents.select(
         f.col("doc").alias("leader"), f.col("fp0").alias("kept0"), f.col("fp1").alias("kept1")
     )
@@ -78,40 +78,44 @@ def _list_losses(run: SparkRun) -> DataFrame:
     removed = removed.join(copies, "doc", "left").select(
         "doc",
         "leader",
-        "shingles",
+        compared.alias("compared"),
         f.least(compared, "leader").alias("a"),
         f.greatest(compared, "leader").alias("b"),
         ((f.col("fp0") == f.col("kept0")) & (f.col("fp1") == f.col("kept1"))).alias("is_copy"),
         (f.col("kind") == KINDS[NEAR]).alias("is_near"),
     )
     is_compared = f.col("is_near") & ~f.col("is_copy")
-    shared = run.scored.select("a", "b", "shared")
-    if run.options.cluster == ClusterMethod.COMPONENTS:
+    shared = run.scored.where(f.col("size_a").isNotNull())
+    shared = shared.select("a", "b", "shared", "size_a", "size_b")
+    has_unscored = run.options.cluster == ClusterMethod.COMPONENTS
+    # Older versions saved pairs without the numbers of shingles.
+    has_unscored |= run.document_tables.before is not None
+    if has_unscored:
         pairs = removed.where(is_compared).select("a", "b").distinct()
         unscored = pairs.join(shared, ["a", "b"], "left_anti")
         shared = shared.unionByName(run.scorer.count_shared(unscored))
-    missing = f.col("shingles") - f.col("shared").cast("long")
+    size = f.when(f.col("compared") == f.col("a"), f.col("size_a")).otherwise(f.col("size_b"))
+    missing = size - f.col("shared").cast("long")
     return removed.join(shared, ["a", "b"], "left").select(
         "doc",
         "leader",
         f.lit(None).cast("string").alias("reference_id"),
         _of_known(f.lit(0), missing, is_compared).alias("missing"),
-        _of_known(f.lit(0.0), missing / f.col("shingles"), is_compared).alias("lost"),
+        _of_known(f.lit(0.0), missing / size, is_compared).alias("lost"),
     )
 
 
 def _list_losses_to_reference(run: SparkRun) -> DataFrame:
     """Returns (doc, leader, reference_id, missing, lost) of the documents that repeat one of it."""
-    matches = run.matches.join(run.documents.select("doc", "shingles"), "doc")
-    matches = matches.withColumn("is_copy", f.col("match_kind") == KINDS[EXACT])
+    matches = run.matches.withColumn("is_copy", f.col("match_kind") == KINDS[EXACT])
     is_compared = f.col("match_kind") == KINDS[NEAR]
-    missing = f.col("shingles") - f.col("shared").cast("long")
+    missing = f.col("size") - f.col("shared").cast("long")
     return matches.select(
         "doc",
         f.lit(None).cast("long").alias("leader"),
         f.col("duplicate_of").alias("reference_id"),
         _of_known(f.lit(0), missing, is_compared).alias("missing"),
-        _of_known(f.lit(0.0), missing / f.col("shingles"), is_compared).alias("lost"),
+        _of_known(f.lit(0.0), missing / f.col("size"), is_compared).alias("lost"),
     )
 
 

@@ -113,7 +113,7 @@ class PairScorer:
         )
 
     def count_shared(self, pairs: DataFrame) -> DataFrame:
-        """Returns (a, b, shared) of pairs, however similar they are.
+        """Returns SHARED of pairs, however similar they are.
 
         Args:
             pairs: Pairs (a, b), each once.

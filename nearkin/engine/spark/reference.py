@@ -99,7 +99,7 @@ class JointReference(ABC):
         kind = f.col("match_kind")
         place = f.when(kind == KINDS[EXACT], 0).when(kind == KINDS[SAME], 1).otherwise(2)
         order = f.struct(place, -f.col("match_similarity"), "duplicate_of")
-        values = ("duplicate_of", "match_similarity", "match_kind", "shared")
+        values = ("duplicate_of", "match_similarity", "match_kind", "shared", "size")
         chosen = found.groupBy("own").agg(f.min_by(f.struct(*values), order).alias("best"))
         ids = chosen.select(f.substring("own", 2, 1 << 30).alias("id"), "best.*")
         numbered = ids.join(run.documents.select("doc", "id"), "id").drop("id")
@@ -120,7 +120,7 @@ class JointReference(ABC):
         return ReferenceMatchTable(table, related, stats)
 
     def _match_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
-        """Returns (own, duplicate_of, match_similarity, match_kind, shared) of equal values.
+        """Returns (own, duplicate_of, match_similarity, match_kind, shared, size) of equal values.
 
         Args:
             run: Run with the option `same` or `url`.
@@ -410,7 +410,7 @@ def _columns_of_copies(options: RunOptions) -> list[str]:
 
 
 def _match_copies(both: SparkRun) -> DataFrame:
-    """Returns (own, duplicate_of, match_similarity, match_kind, shared) of exact duplicates.
+    """Returns (own, duplicate_of, match_similarity, match_kind, shared, size) of exact duplicates.
 
     Args:
         both: Run over the documents of both sides.
@@ -423,7 +423,7 @@ def _match_copies(both: SparkRun) -> DataFrame:
 
 
 def _name_matches(pairs: DataFrame, kind: int, similarity: Column) -> DataFrame:
-    """Returns (own, duplicate_of, match_similarity, match_kind, shared) of pairs of one kind.
+    """Returns (own, duplicate_of, match_similarity, match_kind, shared, size) of pairs of one kind.
 
     Args:
         pairs: (own, other): ids of the run over both sides.
@@ -436,11 +436,12 @@ def _name_matches(pairs: DataFrame, kind: int, similarity: Column) -> DataFrame:
         similarity.alias("match_similarity"),
         f.lit(KINDS[kind]).alias("match_kind"),
         f.lit(None).cast("double").alias("shared"),
+        f.lit(None).cast("long").alias("size"),
     )
 
 
 def _match_pairs(both: SparkRun, scored: DataFrame) -> DataFrame:
-    """Returns (own, other, duplicate_of, match_similarity, match_kind, shared) of scored pairs.
+    """Returns (own, other, duplicate_of, match_similarity, match_kind, shared, size) of pairs.
 
     Args:
         both: Run over the documents of both sides.
@@ -449,11 +450,12 @@ def _match_pairs(both: SparkRun, scored: DataFrame) -> DataFrame:
     documents = both.documents.select("doc", "id", f.struct("fp0", "fp1").alias("content"))
     first = documents.withColumnsRenamed({"doc": "a", "id": "id_a", "content": "content_a"})
     second = documents.withColumnsRenamed({"doc": "b", "id": "id_b", "content": "content_b"})
-    named = scored.select("a", "b", "shared", "joint").join(first, "a").join(second, "b")
+    named = scored.drop("agree", "accepted").join(first, "a").join(second, "b")
     is_first_theirs = _is_theirs("id_a")
     own = f.when(is_first_theirs, f.col("id_b")).otherwise(f.col("id_a"))
     other = f.when(is_first_theirs, f.col("a")).otherwise(f.col("b"))
     other_id = f.when(is_first_theirs, f.col("id_a")).otherwise(f.col("id_b"))
+    size = f.when(is_first_theirs, f.col("size_b")).otherwise(f.col("size_a"))
     similarity = f.col("shared") / f.col("joint")
     is_copy = f.lit(False)
     if both.options.acceptance is not None:
@@ -466,6 +468,7 @@ def _match_pairs(both: SparkRun, scored: DataFrame) -> DataFrame:
         similarity.alias("match_similarity"),
         f.when(is_copy, KINDS[EXACT]).otherwise(KINDS[NEAR]).alias("match_kind"),
         "shared",
+        size.alias("size"),
     )
     return pairs.withColumn("duplicate_of", _own_id("other_id")).drop("other_id")
 

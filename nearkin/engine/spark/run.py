@@ -82,9 +82,12 @@ STEPS = {
 """The number of tables that each stage writes in most runs, in which progress is counted."""
 
 
-MATCHES = "doc long,duplicate_of string,match_similarity double,match_kind string,shared double"
-"""The documents that repeat one of a reference. `shared` is the number of shingles that both have,
-or null for exact duplicates and for equal values, which have no similarity either."""
+MATCHES = (
+    "doc long,duplicate_of string,match_similarity double,match_kind string,shared double,size long"
+)
+"""The documents that repeat one of a reference. `shared` is the number of different shingles that
+both have, and `size` that of the document. Both are null for exact duplicates and for equal values.
+These have no similarity either."""
 
 
 class ReferenceMatchTable(NamedTuple):

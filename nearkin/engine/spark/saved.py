@@ -203,8 +203,12 @@ class Saved:
 
     @property
     def pairs(self) -> DataFrame:
-        """The compared pairs: a, b, agree, and of scored ones shared, joint and accepted."""
+        """The compared pairs: a, b, agree, and of scored ones the other columns of SCORED."""
         pairs = self.spark.read.parquet(f"{self.folder}/{PAIRS}")
+        for name in ("size_a", "size_b"):
+            # Runs that were saved before did not count the shingles of pairs.
+            if name not in pairs.columns:
+                pairs = pairs.withColumn(name, f.lit(None).cast("long"))
         if "accepted" in pairs.columns:
             return pairs
         # Of runs that were saved before, the threshold alone divides the pairs.
@@ -293,7 +297,7 @@ def require_saved_keys(request: TaskRequest) -> None:
 
 
 def with_verdicts(compared: DataFrame, scored: DataFrame) -> DataFrame:
-    """Adds `shared`, `joint` and `accepted` to the compared pairs that are scored.
+    """Adds the further columns of SCORED to the compared pairs that are scored.
 
     Args:
         compared: Compared pairs (a, b, agree).
@@ -309,8 +313,6 @@ def split_known(pairs: DataFrame, known: DataFrame) -> tuple[DataFrame, DataFram
         pairs: Candidate pairs (a, b, agree).
         known: Compared pairs of a saved run.
     """
-    verdicts = known.select("a", "b", "shared", "joint", "accepted")
+    verdicts = known.drop("agree")
     passed = pairs.join(verdicts.where(f.col("shared").isNotNull()), ["a", "b"])
-    return passed.select("a", "b", "agree", "shared", "joint", "accepted"), pairs.join(
-        verdicts, ["a", "b"], "left_anti"
-    )
+    return passed, pairs.join(verdicts, ["a", "b"], "left_anti")

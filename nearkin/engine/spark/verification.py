@@ -1,8 +1,9 @@
 """Stage 4 inside tasks: from candidate pairs to scored pairs."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NotRequired, TypedDict
 
 import numpy as np
@@ -38,10 +39,13 @@ ACCEPTANCE_COLUMNS = ("sort", "length", ACCEPTED_BY)
 """The columns of documents that an acceptance reads."""
 NO_AGREEMENT = -1
 """The number of agreeing slots of pairs that the signatures of different fields find."""
-SCORED = "a long,b long,agree int,shared double,joint double,accepted boolean"
+SIZES = "size_a long,size_b long"
+"""The numbers of different shingles of both documents of a pair. Null if only signatures were
+compared, and in runs that were saved without them."""
+SCORED = f"a long,b long,agree int,shared double,joint double,{SIZES},accepted boolean"
 """Scored pairs. `accepted` is true for those of duplicates, and false for those of documents that
 are only related."""
-SHARED = "a long,b long,shared double"
+SHARED = f"a long,b long,shared double,{SIZES}"
 
 
 class HistogramFacts(TypedDict):
@@ -67,9 +71,15 @@ class Members:
             a: First documents, int64 (m,).
             b: Second documents, int64 (m,).
         """
-        return pack_pairs(
-            self.order[np.searchsorted(self.docs, a)], self.order[np.searchsorted(self.docs, b)]
-        )
+        return pack_pairs(self.places(a), self.places(b))
+
+    def places(self, docs: np.ndarray) -> np.ndarray:
+        """Returns the positions of documents in the bin, int64 (m,).
+
+        Args:
+            docs: Numbers of the documents, int64 (m,).
+        """
+        return np.asarray(self.order[np.searchsorted(self.docs, docs)])
 
 
 @dataclass(frozen=True)
@@ -156,12 +166,14 @@ class Scoring:
         """
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
-        packed = Members(to_numbers(documents["doc"])).pack(a, b)
+        members = Members(to_numbers(documents["doc"]))
+        packed = members.pack(a, b)
         stored = as_stored(payload)
         scored = self.request.measure.compare(packed, stored)
         accepted = self._are_accepted(scored, documents, stored)
         agreeing = to_numbers(pairs["agree"])
-        return _scored(a, b, agreeing, scored, accepted, self.request.options)
+        sizes = _count_shingles(members.places(a), members.places(b), stored)
+        return _scored(a, b, agreeing, scored, accepted, self.request.options, sizes)
 
     def count_shared(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Returns SHARED of pairs, however similar they are.
@@ -172,9 +184,12 @@ class Scoring:
         """
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
-        packed = Members(to_numbers(documents["doc"])).pack(a, b)
-        shared = self.request.measure.compare(packed, as_stored(payload)).intersection
-        return pa.Table.from_batches([make_batch(SHARED, a=a, b=b, shared=np.asarray(shared))])
+        members = Members(to_numbers(documents["doc"]))
+        stored = as_stored(payload)
+        scored = self.request.measure.compare(members.pack(a, b), stored)
+        shared = np.asarray(scored.intersection)
+        sizes = _count_shingles(members.places(a), members.places(b), stored)
+        return pa.Table.from_batches([make_batch(SHARED, a=a, b=b, shared=shared, **sizes)])
 
     def _are_accepted(
         self, scored: ScoredPairs, documents: pa.Table, stored: StoredPayloads
@@ -239,13 +254,17 @@ class Scoring:
             scope = scope._replace(sources=to_unsigned(documents[ACROSS]))
         compared = self.request.measure.compare_all(payload, scope, options.scored_threshold, 1)
         scored = ScoredPairs.concatenate(list(compared))
-        accepted = self._are_accepted(scored, documents, as_stored(payload))
+        stored = as_stored(payload)
+        accepted = self._are_accepted(scored, documents, stored)
         first, second = unpack_pairs(scored.pairs)
-        a, b = docs[first], docs[second]
+        is_ascending = docs[first] < docs[second]
+        a = np.where(is_ascending, first, second)
+        b = np.where(is_ascending, second, first)
         agreeing = np.full(len(a), NO_AGREEMENT)
         if not self.request.signature_columns:
             agreeing = self.agreements(scored.pairs, documents["signature"])
-        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, scored, accepted, options)
+        sizes = _count_shingles(a, b, stored)
+        return _scored(docs[a], docs[b], agreeing, scored, accepted, options, sizes)
 
     @property
     def pairs_schema(self) -> str:
@@ -289,6 +308,17 @@ def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, 
     return documents_without_payloads.take(pa.array(first_rows)), unite_parts(docs, payload)
 
 
+def _count_shingles(a: np.ndarray, b: np.ndarray, stored: StoredPayloads) -> dict[str, np.ndarray]:
+    """Returns SIZES of pairs of stored documents.
+
+    Args:
+        a: Positions of the first documents, int64 (m,).
+        b: Positions of the second documents, int64 (m,).
+        stored: Payloads of the documents.
+    """
+    return {"size_a": stored.count_rows(a), "size_b": stored.count_rows(b)}
+
+
 def _scored(
     a: np.ndarray,
     b: np.ndarray,
@@ -296,6 +326,7 @@ def _scored(
     scored: ScoredPairs,
     accepted: np.ndarray,
     options: RunOptions,
+    sizes: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> pa.Table:
     """Returns SCORED of the pairs that are accepted, or those of related documents.
 
@@ -306,6 +337,7 @@ def _scored(
         scored: Similarities of the pairs.
         accepted: Which pairs are those of duplicates, bool (m,).
         options: Options of the run.
+        sizes: SIZES, or nothing if signatures were compared.
     """
     keep = accepted
     if options.related is not None:
@@ -317,6 +349,7 @@ def _scored(
         "shared": scored.intersection,
         "joint": scored.union,
         "accepted": accepted,
+        **sizes,
     }
     return pa.Table.from_batches(
         [make_batch(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})]

@@ -30,6 +30,8 @@ def test_lost_information_is_that_of_the_local_engine(
     options: dict[str, Any], spark: SparkSession
 ) -> None:
     texts = make_texts(60, seed=9)
+    # The shingles of a text that is doubled are repeated. They count once.
+    texts += [f"{text} {text}" for text in texts[10:20]]
     texts += [*texts[:9], "", ""]
     rows = [
         {

@@ -21,6 +21,8 @@ def tables() -> tuple[pa.Table, pa.Table]:
     """New documents and a reference, whose ids collide."""
     old = make_texts(31, 60)
     new = share_texts(31, old, 45)
+    # Shingles that a text repeats count once.
+    new += [f"{text} {text}" for text in old[:3]]
     return make_table(new), make_table(old)
 
 
