@@ -3,6 +3,7 @@
 An index fed by a stream that is broken off.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,10 @@ def test_interrupted_stream_continues_without_repetitions(
     url, some = f"sqlite:///{tmp_path / 'kin.db'}", code.slice(0, 90).select(["id", "text"])
     (tmp_path / "in").mkdir()
     for number in range(3):
-        pq.write_table(some.slice(30 * number, 30), tmp_path / "in" / f"{number}.parquet")
+        file = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(some.slice(30 * number, 30), file)
+        # Spark reads files in the order of their times, which can be equal otherwise.
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
     nk.Index.open(url, threshold=0.7).close()
     real, calls = nk.Index.upsert_many, []
 
