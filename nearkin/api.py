@@ -269,8 +269,9 @@ def pairs(
             `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
         relation: `similarity`; or `containment`, for documents (id_a) of whose shingles a larger
-            document (id_b) contains at least a share of `threshold`. The default is that of the
-            settings, or `similarity`.
+            document (id_b) contains at least a share of `threshold`, or for which `accept` holds
+            if id_a were removed in favor of id_b. The default is that of the settings, or
+            `similarity`.
         expand_exact: Whether every member of a group of exact duplicates is listed, instead of
             one for all.
         work: Folder for temporary files. The default is that of the system.

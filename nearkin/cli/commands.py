@@ -28,9 +28,9 @@ UNEXPECTED = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", r
 ABSENT_OPTIONS = {
     (
         "pairs",
-        "--accept",
-    ): "it decides which documents nearkin dedup removes; pairs lists all pairs "
-    "that reach --threshold, with --relation containment those of documents in larger ones",
+        "--max-lost",
+    ): "it decides which documents nearkin dedup removes; to list pairs under "
+    "this condition, write it as --accept 'jaccard >= 0.8 and containment >= 0.95', for example",
     ("plan", "--across"): "memory, disk and time are those of a run that compares documents of all "
     "sources, which are upper bounds; leave it out, and pass it to nearkin dedup",
 }

@@ -64,6 +64,17 @@ def pairs(
             rich_help_panel=VERIFICATION,
         ),
     ] = "similarity",
+    accept: Annotated[
+        str,
+        typer.Option(
+            help="Condition of the reported pairs in place of --threshold, for example "
+            "'containment >= 0.8 and witness >= 30', about the contained or shorter document in "
+            "the other one; or safe, contained, or similar (the threshold decides). With --field, "
+            "'title and (body or image)'.",
+            metavar="EXPR",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = "similar",
     expand_exact: Annotated[
         bool,
         typer.Option(
@@ -91,6 +102,7 @@ def pairs(
         match: Options for candidates and verification.
         output: Options of the output.
         relation: Relation of the reported pairs: `similarity` or `containment`.
+        accept: Condition of the reported pairs, or `similar` if the threshold decides.
         expand_exact: Whether every member of a group of exact duplicates is listed.
         settings: Settings file whose values the options have, or None.
         preset: Name of the preset whose values the options have, or None.
@@ -105,18 +117,27 @@ def pairs(
 
         nearkin pairs docs.parquet --relation containment --threshold 0.9 --out contained.parquet
 
+        nearkin pairs docs.parquet --relation containment --accept "containment >= 0.8 and witness >= 30" --out quoted.parquet
+
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
     with file_imports():
         from nearkin.cluster.keep import KeepPolicy
+        from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
+        from nearkin.runs.parameters import require_one_threshold
         from nearkin.runs.spec_request import resolve_inputs
 
     out = output.out
     hash_inputs = reading.parse_hash_inputs()
     columns.require_used(given)
-    request = spec.to_request(columns.rules)
-    carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
+    request = spec.to_request(columns.rules, accept)
+    require_one_threshold(given.names, accept)
+    clustering = o.ClusterOptions(accept=accept)
+    carried = match.carried_columns(
+        KeepPolicy.parse(clustering.keep),
+        *(() if columns.fields else columns_of_acceptance(accept)),
+    )
     requested_columns = columns.to_columns(carried, match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, settings=settings)
@@ -124,7 +145,8 @@ def pairs(
     progress = o.open_progress(quiet=output.quiet)
 
     def options_with(resolved_spec: "Spec", found: "Columns") -> "RunOptions":
-        run_options = match.to_run_options(resolved_spec, fields=columns.name_contents(found))
+        fields = columns.name_contents(found)
+        run_options = match.to_run_options(resolved_spec, clustering, fields)
         parse_relation(relation, run_options, expand_exact=expand_exact)
         return run_options
 

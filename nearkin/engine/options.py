@@ -247,6 +247,7 @@ class RunOptions:
         accept: Condition under which a document is removed in favor of the kept one: an
             expression such as `jaccard >= 0.8 and containment >= 0.98`, `safe` or `contained`.
             It replaces `threshold`. The default is `similar`: the threshold alone decides.
+            `nearkin.pairs` lists the pairs for which it holds.
         max_lost: Largest share of the shingles of a removed document that the kept one may lack,
             from 0 to 1. Documents that would lose more are kept.
         related: Smallest similarity of related documents, above 0 and below the threshold (with
@@ -772,6 +773,14 @@ class RunOptions:
         if bounds.jaccard >= LEAST_BANDED or bounds.overlap <= bounds.jaccard:
             return None
         return bounds.overlap
+
+    @property
+    def contained_threshold(self) -> float:
+        """The smallest containment of the smaller document of a pair that contains another one.
+
+        It is the threshold, or follows from the condition that takes its place.
+        """
+        return self.threshold if self.acceptance is None else self._acceptance_bounds.overlap
 
     @property
     def banding_threshold(self) -> float:

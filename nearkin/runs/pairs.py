@@ -77,11 +77,18 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
             f"{name_setting('relation', relation)} is not one of {', '.join(Relation)}"
             f"{did_you_mean(relation, Relation)}"
         )
-    if settings.acceptance is not None:
-        given = "accept" if settings.max_lost is None else "max_lost"
+    if settings.max_lost is not None:
+        enough = "jaccard >= 0.8 and containment >= 0.95"
         raise UsageError(
-            f"{name_setting(given)} decides which documents dedup removes; pairs lists all pairs "
-            f"that reach {name_setting('threshold')}, so leave it out"
+            f"{name_setting('max_lost', settings.max_lost)} decides which documents dedup removes; "
+            f"to list pairs under this condition, write it as {name_setting('accept', enough)}, "
+            "for example"
+        )
+    if settings.acceptance is not None and expand_exact:
+        raise UsageError(
+            f"{name_setting('accept', settings.accept)} decides about the compared documents, and "
+            "not about their exact duplicates, whose texts may differ; leave out "
+            f"{name_flag('expand_exact')}"
         )
     if settings.related is not None:
         raise UsageError(

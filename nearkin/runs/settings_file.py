@@ -66,7 +66,7 @@ CLUSTER_OPTIONS = frozenset(
         "split",
     }
 )
-"""Settings that have no effect on pairs."""
+"""Settings of clusters. They have no effect on pairs, except `accept`."""
 VALID_KEYS = tuple(
     sorted(
         (OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"measure", "max_df", "relation", "text"})
@@ -227,12 +227,8 @@ class Settings:
         return self._without({"relation"})
 
     def for_pairs(self) -> "Settings":
-        """Returns the settings that `pairs` takes. Those of clusters are left out.
-
-        Raises:
-            UsageError: If an acceptance takes the place of the threshold that `pairs` needs.
-        """
-        return self._without_clusters()
+        """Returns the settings that `pairs` takes. Those of clusters are left out."""
+        return self._without(CLUSTER_OPTIONS - {"accept"})
 
     def for_splits(self) -> "Settings":
         """Returns the settings that `split` and `check` take. Those of clusters are left out.
@@ -246,18 +242,12 @@ class Settings:
                 f"{self.source}: fields are compared by nearkin dedup and nearkin pairs only; "
                 "delete them"
             )
-        return self.for_dedup()._without_clusters()
-
-    def _without_clusters(self) -> "Settings":
-        if self._has_condition():
+        if str(self.values.get("accept", SIMILAR)).strip() != SIMILAR:
             raise UsageError(
                 f"{self.source}: accept={self.values['accept']!r} decides which documents dedup "
                 "removes, and takes the place of a threshold; delete it, and set a threshold"
             )
-        return self._without(CLUSTER_OPTIONS)
-
-    def _has_condition(self) -> bool:
-        return str(self.values.get("accept", SIMILAR)).strip() != SIMILAR
+        return self.for_dedup()._without(CLUSTER_OPTIONS)
 
     def limit_to(self, names: Collection[str]) -> "Settings":
         """Returns the settings of some names.

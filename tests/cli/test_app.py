@@ -72,7 +72,10 @@ FAULTS = [
     (["dedup", "--no-such-option"], "no such option '--no-such-option'"),
     (["no-such-command"], "no such command 'no-such-command'; see nearkin --help"),
     (["dedup", "--treshold", "0.7"], "no such option '--treshold'; did you mean '--threshold'?"),
-    (["pairs", "--accept", "safe"], "--accept is not an option of nearkin pairs: it decides which"),
+    (
+        ["pairs", "--max-lost", "0"],
+        "--max-lost is not an option of nearkin pairs: it decides which",
+    ),
     (["dedupe"], "no such command 'dedupe'; did you mean 'dedup'?"),
     (["compact", "sqlite:///x"], "no such command 'compact'; did you mean 'index compact'?"),
     (["dedup", "DOCS", "-o", "x", "-t", "high"], "--threshold 'high' is not a number"),

@@ -74,15 +74,26 @@ def test_a_threshold_beside_an_acceptance_is_refused(name: str) -> None:
         nk.dedup(TEXTS, accept="contained", **{name: 1})  # type: ignore[arg-type]
 
 
-def test_pairs_refuse_the_acceptance_of_the_file() -> None:
+def test_splits_refuse_the_acceptance_of_the_file() -> None:
     settings = {"shingle": "words:1", "accept": "containment >= 0.9"}
-    for find in (nk.pairs, nk.split):
-        with pytest.raises(nk.UsageError, match="decides which documents dedup"):
-            find(TEXTS, settings=settings)  # type: ignore[operator]
+    with pytest.raises(nk.UsageError, match="decides which documents dedup"):
+        nk.split(TEXTS, settings=settings)
     with pytest.raises(nk.UsageError, match="takes the place of a threshold"):
         nk.check(TEXTS, TEXTS, settings=settings)
     similar = {"shingle": "words:1", "accept": "similar", "threshold": 0.6}
     assert len(nk.pairs(TEXTS, settings=similar).pairs) == 1
+
+
+def test_pairs_take_the_acceptance_of_the_file() -> None:
+    settings = {"shingle": "words:1", "accept": "containment >= 0.9 and witness >= 2"}
+    texts = ["cat mat", "the cat sat on the mat", "a cat mat"]
+    for relation in ("similarity", "containment"):
+        listed = nk.pairs(texts, settings=settings, relation=relation).pairs
+        assert listed.arrow.select(["id_a", "id_b"]).to_pylist() == [
+            {"id_a": "0000000000", "id_b": "0000000002"}
+        ]
+    with pytest.raises(nk.UsageError, match=r"`threshold` and accept=.*set by settings="):
+        nk.pairs(texts, settings=settings, threshold=0.5)
 
 
 def test_pairs_take_the_relation_of_the_file_and_ignore_clusters() -> None:

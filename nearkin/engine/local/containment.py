@@ -4,9 +4,13 @@ A search by shingle hashes finds candidate pairs, which are compared exactly. It
 hashes that more documents have than the pair budget allows. The pairs that are missing for this
 reason are estimated: all hashes are looked up for some of the documents that have such a hash,
 drawn at random.
+
+A condition on a pair takes the place of the threshold, with the contained document as the one that
+would be removed.
 """
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -146,7 +150,7 @@ class _ContainmentRun:
         lookup = ContainmentSearch.prepare(
             run.payload_source,
             run.options,
-            run.options.threshold,
+            run.options.contained_threshold,
             run.progress,
             run.active(),
             run.pair_scope,
@@ -200,26 +204,23 @@ class _ContainmentRun:
         for pairs in self.lookup.look_up(rows, NO_HASHES):
             spool.add(pairs[~isin_sorted(pairs, known)])
         candidates = write_pairs(run.work.path / MISSING_CANDIDATES, spool)
-        payloads = run.build_payloads(documents_in_pairs(candidates, documents))
+        score = self._scorer(run.build_payloads(documents_in_pairs(candidates, documents)))
         counts = np.zeros(len(self.smallest.active), np.int64)
         for portion in split_pairs(candidates):
-            contained = self._score(payloads, portion).a
+            contained = score(portion).a
             positions = np.searchsorted(self.smallest.active, contained)
             counts += np.bincount(positions, minlength=len(counts))
         return counts
 
     def _verify(self, candidates: np.ndarray) -> int:
-        """Writes the candidate pairs that reach the threshold, and returns their number.
+        """Writes the candidate pairs of contained documents, and returns their number.
 
         Args:
             candidates: Packed pairs, sorted, uint64 (m,).
         """
         run = self.local_run
-        payloads = run.build_payloads(documents_in_pairs(candidates, len(self.smallest.sizes)))
-
-        def score(pairs: np.ndarray) -> Contained:
-            return self._score(payloads, pairs)
-
+        documents = documents_in_pairs(candidates, len(self.smallest.sizes))
+        score = self._scorer(run.build_payloads(documents))
         folder = run.work.folder(CONTAINED_FOLDER)
         count = 0
         with ExitStack() as stack:
@@ -230,25 +231,51 @@ class _ContainmentRun:
                     file.write(np.ascontiguousarray(column, dtype).data)
         return count
 
-    def _score(self, payloads: Payloads, pairs: np.ndarray) -> Contained:
-        """Returns the pairs that reach the threshold.
+    def _scorer(self, payloads: Payloads) -> Callable[[np.ndarray], Contained]:
+        """Returns what selects the packed pairs, (a << 32) | b, whose document a is contained in b.
 
         Args:
             payloads: Shingle sets of the documents.
-            pairs: Packed pairs, uint64 (m,): (a << 32) | b.
         """
-        a, b = unpack_pairs(pairs)
-        scored = payloads.compare(pack_pairs(a, b))
-        size = self.smallest.sizes[a]
-        is_enough = meets_threshold(scored.intersection, size, self.local_run.options.threshold)
-        enough = scored.select(is_enough)
-        return Contained(
-            a=a[is_enough],
-            b=b[is_enough],
-            shared=enough.intersection.astype(np.int64),
-            size=size[is_enough],
-            union=enough.union.astype(np.int64),
-        )
+        sizes = self.smallest.sizes
+        options = self.local_run.options
+        acceptance = None
+        if options.acceptance is not None:
+            rank = _rank_by_size(sizes)
+            acceptance = self.local_run.create_pair_acceptance(options.acceptance, payloads, rank)
+
+        def score(pairs: np.ndarray) -> Contained:
+            a, b = unpack_pairs(pairs)
+            scored = payloads.compare(pack_pairs(a, b))
+            is_enough = meets_threshold(scored.intersection, sizes[a], options.contained_threshold)
+            rows = np.flatnonzero(is_enough)
+            if acceptance is not None:
+                rows = rows[acceptance.find_accepted(scored.select(rows))]
+            enough = scored.select(rows)
+            return Contained(
+                a=a[rows],
+                b=b[rows],
+                shared=enough.intersection.astype(np.int64),
+                size=sizes[a[rows]],
+                union=enough.union.astype(np.int64),
+            )
+
+        return score
+
+
+def _rank_by_size(sizes: np.ndarray) -> np.ndarray:
+    """Returns the position of each document in the order of decreasing size, int64 (n,).
+
+    Of two documents of one size, the one with the larger number comes first, as the search takes it
+    for the containing one.
+
+    Args:
+        sizes: Number of shingles of each document, int64 (n,).
+    """
+    numbers = np.arange(len(sizes))
+    rank = np.empty(len(sizes), np.int64)
+    rank[np.lexsort((-numbers, -sizes))] = numbers
+    return rank
 
 
 def _total_interval(counts: np.ndarray, documents: int) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nearkin.acceptance import Expression
 from nearkin.cluster.election import NO_PAIRS
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
@@ -79,6 +80,7 @@ from nearkin.engine.local.verification import (
 )
 from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder, map_file
 from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.stats import (
     BlocklistStats,
@@ -606,12 +608,24 @@ class LocalRun(Run):
 
     def _pair_filter(self, payloads: Payloads) -> PairFilter:
         """Returns what drops scored pairs that the acceptance of the run does not accept."""
-        expression = self.options.acceptance
-        if expression is None:
+        if self.options.acceptance is None:
             return keep_all
         rank = np.asarray(self.work.load("rank"))
+        return self.create_pair_acceptance(self.options.acceptance, payloads, rank).select
+
+    def create_pair_acceptance(
+        self, expression: Expression, payloads: Payloads, rank: np.ndarray
+    ) -> PairAcceptance:
+        """Returns the acceptance of scored pairs of documents whose payloads the run stored.
+
+        Args:
+            expression: The acceptance of the run.
+            payloads: Payloads of the documents.
+            rank: Position of each document in the order that gives pairs their direction, integers
+                (n,). The later document of a pair takes the place of the removed one.
+        """
         tokens = load_token_runs(self.work) if needs_tokens(expression) else None
-        return create_acceptance(expression, self.documents(), rank, payloads, tokens).select
+        return create_acceptance(expression, self.documents(), rank, payloads, tokens)
 
     def hot_bucket_members(self) -> StoredBuckets:
         """Returns the documents of the hot buckets of a run with a pair budget."""

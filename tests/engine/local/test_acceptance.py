@@ -62,6 +62,34 @@ class Oracle:
         language = self.languages[document] if "same" in text else None
         return (tuple(self.tokens[document]), length, digits, language)
 
+    def keep_order(self) -> list[int]:
+        """Returns the documents in the order of decreasing length, then of the ids."""
+        return sorted(range(len(self.texts)), key=lambda n: (-len(self.texts[n]), n))
+
+    def pairs(self, expression: Expression, order: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the pairs (later, earlier) for which an expression holds, sorted.
+
+        Accepted exact duplicates are represented by the first of them in keep order.
+
+        Args:
+            expression: The condition, of which the later document is the removed one.
+            order: All documents, in the order that gives pairs their direction.
+        """
+        first_copies: dict[tuple[object, ...], int] = {}
+        repeated = set()
+        for document in self.keep_order():
+            copied = first_copies.setdefault(self.copy_key(document, expression), document)
+            is_accepted = holds(expression, self.numbers(document, copied, expression))
+            if copied != document and is_accepted and "witness" not in str(expression):
+                repeated.add(document)
+        compared = [document for document in order if document not in repeated]
+        return sorted(
+            (later, earlier)
+            for earlier, later in itertools.combinations(compared, 2)
+            if self.sets[later] & self.sets[earlier]
+            and holds(expression, self.numbers(later, earlier, expression))
+        )
+
     def leaders(self, expression: Expression, known: Sequence[int] = ()) -> list[int]:
         """Returns the kept document of each, in the order of decreasing length, then of the ids.
 
@@ -72,8 +100,7 @@ class Oracle:
             known: Documents of a reference, which are kept.
         """
         first_copies: dict[tuple[object, ...], int] = {}
-        order = sorted(range(len(self.texts)), key=lambda n: (-len(self.texts[n]), n))
-        order = [document for document in order if document not in known]
+        order = [document for document in self.keep_order() if document not in known]
         leader = list(range(len(self.texts)))
         kept: list[int] = []
         for document in order:
@@ -310,11 +337,96 @@ def test_contradictory_options_are_refused(options: Mapping[str, object], messag
         nk.dedup(["a b c d"], **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("relation", "expression"),
+    [
+        *(("containment", each) for each in EXPRESSIONS[1::2]),
+        *(("similarity", each) for each in EXPRESSIONS[1::4]),
+        *(pytest.param("containment", each, marks=pytest.mark.full) for each in EXPRESSIONS[::2]),
+        *(pytest.param("similarity", each, marks=pytest.mark.full) for each in EXPRESSIONS[::2]),
+        *(pytest.param("similarity", each, marks=pytest.mark.full) for each in EXPRESSIONS[3::4]),
+    ],
+)
+def test_pairs_are_listed_as_by_an_oracle(
+    relation: str, expression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    # the words of the other texts have digits
+    contained = "please pay no 12 for the delivery of may"
+    texts = [*make_texts(40, seed=8), contained, f"{contained} soon"]
+    languages = [("de", "en", None)[number % 3] for number in range(len(texts))]
+    oracle = Oracle(texts, languages)
+    options: dict[str, Any] = {"shingle": "words:2", "recall": 0.999, "k": 256}
+    table = {"text": texts, "lang": languages}
+    result = nk.pairs(table, accept=expression, relation=relation, **options).pairs.arrow
+    listed = [(int(row["id_a"]), int(row["id_b"])) for row in result.to_pylist()]
+    if relation == "containment":
+        # a document is contained in a larger one, and of two equally large ones in the later one
+        order = sorted(range(len(texts)), key=lambda n: (-len(oracle.sets[n]), -n))
+        assert sorted(listed) == oracle.pairs(parse_expression(expression), order)
+    else:
+        expected = oracle.pairs(parse_expression(expression), oracle.keep_order())
+        assert sorted(listed) == sorted((min(pair), max(pair)) for pair in expected)
+    assert listed
+
+
+def test_pairs_of_a_condition_are_those_of_dedup() -> None:
+    texts = make_texts(50, seed=8)
+    accept = "containment >= 0.6 and witness >= 20"
+    listed = nk.pairs(texts, accept=accept, shingle="words:2").pairs
+    assert listed == nk.dedup(texts, accept=accept, shingle="words:2").pairs
+    assert len(listed) > 0
+
+
+def test_the_direction_of_a_pair_is_that_of_the_keep_policy_or_of_the_sizes() -> None:
+    texts = ["a b c d", "a b c d e f g h"]
+    for keep, count in (("length desc", 1), ("length asc", 0)):
+        listed = nk.pairs(texts, accept="contained", shingle="words:1", keep=keep).pairs
+        assert len(listed) == count
+        contained = nk.pairs(
+            texts, accept="contained", relation="containment", shingle="words:1", keep=keep
+        )
+        assert len(contained.pairs) == 1
+
+
+def test_missing_pairs_of_a_condition_are_estimated() -> None:
+    words = ["".join(letters) for letters in itertools.product("abcdefghi", repeat=3)]
+    shared = " ".join(words[:70])
+    texts = [f"{shared} {words[100 + number]} {number % 2}" for number in range(60)]
+    listed = {"relation": "containment", "shingle": "words:1"}
+    accept = "containment >= 0.9 and numbers_equal and witness >= 60"
+    complete = nk.pairs(texts, accept=accept, **listed)
+    assert (len(complete.pairs), complete.missing) == (2 * 30 * 29 // 2, None)
+    cut = nk.pairs(texts, accept=accept, hot_bucket_size=10, pair_budget=0, **listed)
+    assert cut.missing is not None
+    assert len(cut.pairs) + cut.missing.pairs == len(complete.pairs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accept": "witness >= 30"}, "can hold for documents that share no shingle"),
+        ({"accept": "safe", "threshold": 0.5}, "exclude each other: the expression decides alone"),
+        ({"accept": "safe", "verify": "none"}, "give verify='exact'"),
+        ({"accept": "safe", "verify": "estimate"}, "give verify='exact'"),
+        ({"accept": "safe", "measure": "simhash"}, "give measure='jaccard'"),
+        ({"accept": "safe", "related": 0.3}, "links documents of different clusters"),
+        ({"accept": "jaccard >= 0.8 and same(nowhere)"}, "nowhere"),
+        ({"accept": "nonsense"}, "unknown term 'nonsense'"),
+        ({"max_lost": 0.1}, "max_lost=0.1 decides which .* write it as accept='jaccard >= 0.8 and"),
+    ],
+)
 @pytest.mark.parametrize("relation", ["similarity", "containment"])
-def test_pairs_refuse_an_acceptance(relation: str) -> None:
-    message = "decides which documents dedup removes; .* reach `threshold`, so leave it out$"
+def test_pairs_refuse_what_contradicts_a_condition(
+    relation: str, options: Mapping[str, object], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
-        nk.pairs(["a b c d"], accept="safe", relation=relation)
+        nk.pairs(["a b c d"], relation=relation, **options)  # type: ignore[arg-type]
+
+
+def test_copies_are_not_expanded_under_a_condition() -> None:
+    with pytest.raises(UsageError, match=r"accept='safe' decides .* leave out expand_exact=True$"):
+        nk.pairs(["a b c d"], accept="safe", expand_exact=True)
 
 
 def test_the_pairs_of_a_run_with_an_acceptance_do_not_decide_another_threshold() -> None:
