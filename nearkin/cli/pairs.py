@@ -117,8 +117,6 @@ def pairs(
 
         nearkin pairs docs.parquet --relation containment --threshold 0.9 --out contained.parquet
 
-        nearkin pairs docs.parquet --relation containment --accept "containment >= 0.8 and witness >= 30" --out quoted.parquet
-
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
     with file_imports():
