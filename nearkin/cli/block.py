@@ -12,6 +12,7 @@ from nearkin.cli.commands import make_group
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
 from nearkin.cli.printing import print_facts, print_json, require_documents
+from nearkin.runtime.number_format import format_count
 
 if TYPE_CHECKING:
     from nearkin.runs.blocklist import BlocklistJob, BlocklistSummary
@@ -212,13 +213,14 @@ def _print_summary(summary: "BlocklistSummary", verb: str, *, as_json: bool) -> 
         print_json(summary.to_json())
     else:
         typer.echo(
-            f"{summary.changed:,} entries {verb} for {summary.documents:,} documents; "
+            f"{summary.changed:,} {'entry' if summary.changed == 1 else 'entries'} {verb} for "
+            f"{format_count(summary.documents, 'document')}; "
             f"{summary.path} has {summary.entries:,}"
         )
     if summary.rejected:
         sys.stderr.write(
-            f"nearkin: warning: {summary.rejected:,} rows were rejected, so that their documents "
-            f"were not {verb}; --on-error fail names the first of them\n"
+            f"nearkin: warning: not {verb}, because they were rejected: "
+            f"{format_count(summary.rejected, 'row')}; --on-error fail names the first of them\n"
         )
     if not summary.is_keyed:
         sys.stderr.write(

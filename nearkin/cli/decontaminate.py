@@ -361,5 +361,6 @@ def _print_saved(path: Path, suites: "Suites", *, as_json: bool) -> None:
     content = "their words" if suites.width is None else f"fingerprints of {suites.width} words"
     sys.stderr.write(
         f"{path} holds {format_count(suites.items.num_rows, 'different item')} of "
-        f"{format_count(len(suites.suites), 'suite')} ({rows:,} rows) with {content}\n"
+        f"{format_count(len(suites.suites), 'suite')} ({format_count(rows, 'row')}) with "
+        f"{content}\n"
     )

@@ -8,6 +8,7 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings
+from nearkin.runtime.number_format import format_count
 
 COMMON_OPTIONS = (
     "text",
@@ -90,6 +91,6 @@ def frequencies(
         return
     print_inputs(summary.account)
     sys.stderr.write(
-        f"{summary.out} lists {summary.shingles:,} shingles that two or more of "
-        f"{summary.documents:,} documents contain\n"
+        f"{summary.out} lists {format_count(summary.shingles, 'shingle')} that two or more of "
+        f"{format_count(summary.documents, 'document')} contain\n"
     )

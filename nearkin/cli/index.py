@@ -22,6 +22,7 @@ from nearkin.cli.option_groups import (
 )
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
+from nearkin.runtime.number_format import format_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -765,7 +766,8 @@ def check(
         print_json(finding.to_dict())
     else:
         verdict = "sound" if finding.sound else "not sound"
-        typer.echo(f"{finding.records:,} documents, {finding.postings:,} postings: {verdict}")
+        documents = format_count(finding.records, "document")
+        typer.echo(f"{documents}, {format_count(finding.postings, 'posting')}: {verdict}")
         for problem in finding.problems:
             typer.echo(f"  {problem.scope} {problem.id}: {problem.what}")
         if finding.stray:

@@ -10,6 +10,7 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.runtime.number_format import format_count
 
 
 @with_option_groups
@@ -95,4 +96,4 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
     if as_json:
         print_json({"out": str(out), "documents": sizes.num_rows})
     else:
-        sys.stderr.write(f"{sizes.num_rows:,} clusters in {out}\n")
+        sys.stderr.write(f"{format_count(sizes.num_rows, 'cluster')} in {out}\n")

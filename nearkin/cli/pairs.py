@@ -13,7 +13,7 @@ from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_o
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
-from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.number_format import format_count, format_percent
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
@@ -181,7 +181,7 @@ def pairs(
         print_inputs(resolved.account)
         missing = describe_missing(summary.missing)
         shown = standard.name_output(out)
-        sys.stderr.write(f"{summary.pairs:,} verified pairs in {shown}{missing}\n")
+        sys.stderr.write(f"{format_count(summary.pairs, 'verified pair')} in {shown}{missing}\n")
     sketch_stats = summary.stages.get("sketch")
     if sketch_stats:
         advice = "nearkin dedup lists the reasons"

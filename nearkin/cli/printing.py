@@ -19,8 +19,8 @@ def require_documents(documents: int, rejected: int, advice: str) -> None:
     """
     if rejected and not documents:
         sys.stderr.write(
-            f"nearkin: no document could be read: {rejected:,} of {rejected:,} rows were rejected; "
-            f"{advice}\n"
+            f"nearkin: no document could be read: every row was rejected ({rejected:,} of "
+            f"{rejected:,}); {advice}\n"
         )
         raise typer.Exit(NOTHING_READ)
 

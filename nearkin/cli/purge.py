@@ -12,6 +12,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.index import open_existing_index
 from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
+from nearkin.runtime.number_format import format_count
 
 if TYPE_CHECKING:
     from nearkin.purge import PurgedDocument
@@ -189,8 +190,8 @@ def purge_index(
         warnings.append(f"the scope {scope!r} has no documents; check --scope and the URL")
     if result.unknown:
         warnings.append(
-            f"{result.unknown:,} documents could not be compared, because the index does not keep "
-            "their content"
+            f"{format_count(result.unknown, 'document')} could not be compared, because the index "
+            "does not keep the content"
         )
     print_warnings(warnings)
     if as_json:

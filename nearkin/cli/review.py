@@ -9,6 +9,7 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
+from nearkin.runtime.number_format import format_count
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -136,7 +137,8 @@ def _ask(queue: "ReviewQueue", file: "DecisionFile", by: str | None) -> None:
     with disk_errors(file.path.parent):
         decided = session.ask_all()
     left = len(queue.pairs) - decided
-    sys.stderr.write(f"{decided:,} decisions appended to {file.path}; {left:,} pairs left\n")
+    appended = f"{format_count(decided, 'decision')} appended to {file.path}"
+    sys.stderr.write(f"{appended}; {format_count(left, 'pair')} left\n")
 
 
 def _count_pairs(queue: "ReviewQueue") -> str:

@@ -10,6 +10,7 @@ from nearkin.cli.option_groups import GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.standard_files import StandardFiles, with_standard_files
 from nearkin.cli.standard_streams import write_to_stdout
+from nearkin.runtime.number_format import format_count
 
 COMMON_OPTIONS = (
     "text",
@@ -127,7 +128,8 @@ def sketch(
         print_inputs(resolved.account)
         shown = standard.name_output(out)
         sys.stderr.write(
-            f"{summary.documents:,} signatures in {shown} ({summary.rejected:,} rows rejected)\n"
+            f"{format_count(summary.documents, 'signature')} in {shown} "
+            f"({format_count(summary.rejected, 'row')} rejected)\n"
         )
     reasons = ", ".join(summary.reasons)
     require_documents(summary.documents, summary.rejected, f"reasons: {reasons}")

@@ -432,5 +432,9 @@ def read_run_record(path: Path) -> RunRecord:
         raise UsageError(
             f"{path.parent} is not the output of a run (run.json has no entry {error})"
         ) from error
+    except NotADirectoryError as error:
+        raise UsageError(
+            f"{path.parent} is a file and not the output folder of a run of nearkin dedup"
+        ) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"{path.parent} is not the output of a run ({error})") from error

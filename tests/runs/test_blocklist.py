@@ -32,7 +32,7 @@ def test_documents_are_added_once_and_removed(
         assert "not keyed" in output.err
     assert nk.Blocklist.open("l").ids == ("n0", "n1")
     assert app.run(["block", "remove", "--entry", "n1", "--list", "l"]) == 0
-    assert "1 entries removed" in capsys.readouterr().out
+    assert "1 entry removed" in capsys.readouterr().out
     assert app.run(["block", "remove", "docs.jsonl", "--list", "l"]) == 0
     assert len(nk.Blocklist.open("l")) == 0
     assert sorted(path.name for path in folder.iterdir()) == ["docs.jsonl", "key", "l"]
@@ -99,6 +99,6 @@ def test_rejected_rows_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     with Path("docs.jsonl").open("a") as file:
         file.write('{"text": null}\n')
     assert app.run(["block", "add", "docs.jsonl", "--list", "l"]) == 0
-    assert "1 rows were rejected" in capsys.readouterr().err
+    assert "because they were rejected: 1 row;" in capsys.readouterr().err
     assert app.run(["block", "add", "docs.jsonl", "--list", "m", "--on-error", "fail"]) != 0
     assert not Path("m").exists()

@@ -107,7 +107,7 @@ def test_finished_pairs_with_a_request_are_resumed(
     assert run_command(*arguments) == 0
     capsys.readouterr()
     assert run_command(*arguments) == 0
-    assert "1 verified pairs" in capsys.readouterr().err
+    assert "1 verified pair in" in capsys.readouterr().err
 
 
 def test_finished_pairs_without_a_request_are_not_resumed(
