@@ -8,18 +8,19 @@ from nearkin.runtime.number_format import format_percent
 from nearkin.setting_names import SettingForm, current_form, name_flag, name_setting
 from nearkin.suggestions import MAX_NAME_LENGTH
 
-BLAMED_CLUSTERS = 3
-"""The number of clusters that a message names."""
+MOST_BLAMED = 3
+"""The number of documents that a message names."""
 WITHOUT_VALUE = "(none)"
 
 
-class BlamedCluster(NamedTuple):
-    """A cluster that removes many documents of one source."""
+class BlamedDocument(NamedTuple):
+    """A document because of which a run removes many documents of one source."""
 
-    kept: str
-    """The id of the kept document."""
+    id: str
     removed: int
-    """The number of documents of the source that the cluster removes."""
+    """The number of documents of the source that are removed because of it."""
+    in_reference: bool = False
+    """True if it is a document of the reference, and not a kept one of the run."""
 
 
 class RemovedShare(NamedTuple):
@@ -68,20 +69,28 @@ class RemovalLimit(NamedTuple):
         """
         return removed / documents > self.share
 
-    def refuse(self, excess: RemovedShare, clusters: Sequence[BlamedCluster]) -> None:
+    def refuse(self, excess: RemovedShare, blamed: Sequence[BlamedDocument]) -> None:
         """Raises the error of a run that removes too much.
 
         Args:
             excess: Value that loses too many of its documents.
-            clusters: Clusters that remove most of them.
+            blamed: Documents because of which most of them are removed. A message names those that
+                remove most. There are none if all are empty, or repeat blocked documents.
 
         Raises:
-            RunError: If it is called. The message names the value and the clusters.
+            RunError: If it is called. The message names the value and these documents.
         """
         value = WITHOUT_VALUE if excess.value is None else _quote(excess.value)
-        blamed = ", ".join(
-            f"{_quote(cluster.kept)} removes {cluster.removed:,}" for cluster in clusters
+        named = sorted(blamed, key=lambda document: -document.removed)[:MOST_BLAMED]
+        cause = "".join(
+            f" Of the {name}, {_join_blamed(part)}."
+            for name, part in (
+                ("kept documents", [document for document in named if not document.in_reference]),
+                ("reference", [document for document in named if document.in_reference]),
+            )
+            if part
         )
+        look = " Look at them, then restrict" if named else " Restrict"
         remedy = "raise the limit"
         if current_form() is SettingForm.OPTION:
             remedy = f"repeat the command with a higher limit and {name_flag('resume')}"
@@ -89,9 +98,15 @@ class RemovalLimit(NamedTuple):
             f"the run would remove {excess.removed:,} of {excess.documents:,} documents "
             f"({format_percent(excess.removed / excess.documents)}) with {self.column} {value}, "
             f"more than {name_setting('max_removed', f'{self.column}:{self.share:g}')} allows; "
-            f"nothing was written. Of the kept documents, {blamed}. Look at them, then restrict "
-            f"{name_setting('accept')}, or {remedy}"
+            f"nothing was written.{cause}{look} {name_setting('accept')}, or {remedy}"
         )
+
+
+def _join_blamed(documents: Sequence[BlamedDocument]) -> str:
+    """Returns how many documents each of some documents removes, for a message."""
+    return ", ".join(
+        f"{_quote(document.id)} removes {document.removed:,}" for document in documents
+    )
 
 
 def _quote(text: str) -> str:

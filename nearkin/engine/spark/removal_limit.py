@@ -2,7 +2,8 @@
 
 from pyspark.sql import functions as f
 
-from nearkin.engine.removal_limit import BLAMED_CLUSTERS, BlamedCluster, RemovedShare
+from nearkin.engine.removal_limit import MOST_BLAMED, BlamedDocument, RemovedShare
+from nearkin.engine.result_schema import MATCHED_IN
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sketching import LIMITED_BY
 
@@ -14,13 +15,17 @@ def require_removal_limit(run: SparkRun) -> None:
         run: The run after its last stage.
 
     Raises:
-        RunError: If it removes more of a value. The message names the clusters that do.
+        RunError: If it removes more of a value. The message names the documents that do.
     """
     limit = run.options.removal_limit
     if limit is None:
         return
     values = run.documents.select("doc", f.col(LIMITED_BY).alias("value"))
-    documents = values.join(run.clusters.select("doc", "kept", "cluster"), "doc")
+    in_reference = f.lit(False)
+    if run.has_reference:
+        in_reference = f.coalesce(f.col("matched_in") == MATCHED_IN[0], f.lit(False))
+    clusters = run.clusters.select("doc", "kept", "cluster", in_reference.alias("in_reference"))
+    documents = values.join(clusters, "doc")
     groups = documents.groupBy("value").agg(
         f.count("*").alias("documents"),
         f.sum((~f.col("kept")).cast("long")).alias("removed"),
@@ -31,7 +36,12 @@ def require_removal_limit(run: SparkRun) -> None:
     if worst is None or not limit.is_exceeded(worst["removed"], worst["documents"]):
         return
     is_worst = f.col("value").eqNullSafe(f.lit(worst["value"]))
-    removed = documents.where(is_worst & ~f.col("kept")).groupBy("cluster").count()
-    rows = removed.orderBy(f.desc("count"), "cluster").limit(BLAMED_CLUSTERS).collect()
-    clusters = [BlamedCluster(row["cluster"], row["count"]) for row in rows]
-    limit.refuse(RemovedShare(worst["value"], worst["documents"], worst["removed"]), clusters)
+    removed = documents.where(is_worst & ~f.col("kept"))
+    # A document that is like a blocked one has no kept document in the run.
+    kept = run.clusters.where("kept").select(f.col("id").alias("cluster"))
+    in_run = removed.where("NOT in_reference").join(kept, "cluster", "left_semi")
+    matched = removed.where("in_reference").select(*in_run.columns)
+    counted = in_run.unionByName(matched).groupBy("in_reference", "cluster").count()
+    rows = counted.orderBy(f.desc("count"), "in_reference", "cluster").limit(MOST_BLAMED).collect()
+    blamed = [BlamedDocument(row["cluster"], row["count"], row["in_reference"]) for row in rows]
+    limit.refuse(RemovedShare(worst["value"], worst["documents"], worst["removed"]), blamed)

@@ -324,8 +324,19 @@ def test_limit_of_removals_counts_duplicates_of_a_reference() -> None:
     new = {"text": ["a b c d e", "f g h i j"], "source": ["x", "x"]}
     reference_table = {"text": ["a b c d e"]}
     assert nk.dedup(new, against=reference_table, max_removed="source:0.5").kept.sum() == 1
-    with pytest.raises(RunError, match="source"):
+    message = r"nothing was written\. Of the reference, '0000000000' removes 1\. Look at them"
+    with pytest.raises(RunError, match=message):
         nk.dedup(new, against=reference_table, max_removed="source:0.4")
+    new = {"text": [*new["text"], "f g h i j", "f g h i j"], "source": ["x"] * 4}
+    message = r"Of the kept documents, '0000000001' removes 2\. Of the reference, '0000000000'"
+    with pytest.raises(RunError, match=message):
+        nk.dedup(new, against=reference_table, max_removed="source:0.4")
+
+
+def test_limit_of_removals_names_no_document_for_empty_ones() -> None:
+    new = {"text": ["", ""], "source": ["x", "x"]}
+    with pytest.raises(RunError, match=r"nothing was written\. Restrict `accept`"):
+        nk.dedup(new, empty="drop", max_removed="source:0.4")
 
 
 def test_result_with_a_reference_is_written(tmp_path: Path) -> None:

@@ -86,6 +86,26 @@ def test_the_same_run_is_refused_as_by_the_local_engine(
         nks.dedup(frame, shingle="words:2", id="id", accept="safe", threshold=0.8)
 
 
+@pytest.mark.full
+def test_refused_run_names_the_same_documents_of_a_reference(
+    table: pa.Table, spark: SparkSession
+) -> None:
+    options: dict[str, Any] = {"shingle": "words:2", "id": "id", "max_removed": "lang:0.1"}
+    reference = table.slice(5, 1)
+    text = reference["text"][0].as_py()
+    copies = [{"id": f"e{number}", "text": text, "lang": "xx"} for number in range(4)]
+    new = pa.concat_tables([table, pa.Table.from_pylist(copies, table.schema)])
+    with pytest.raises(RunError, match=r"Of the reference, ") as local:
+        nk.dedup(new, against=reference, **options)
+    frames = [
+        spark.createDataFrame(part.to_pylist(), "id string, text string, lang string")
+        for part in (new, reference)
+    ]
+    with pytest.raises(RunError) as distributed:
+        nks.dedup(frames[0], against=frames[1], **options)
+    assert str(distributed.value) == str(local.value)
+
+
 def make_additions(texts: int) -> list[str]:
     """Returns texts, each followed by a copy with long additions, and texts of frequent words."""
     rng = np.random.default_rng(23)
