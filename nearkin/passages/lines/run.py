@@ -126,7 +126,7 @@ class LineRun(DocumentRun):
 
     def _count_lines(self, request: LinesRequest, order: np.ndarray) -> dict[str, object]:
         """Writes the repeated lines, and what is cut."""
-        self.progress.stage("frequencies", None)
+        self.progress.stage(COUNTING_STAGE, None)
         ranks = np.empty(len(order), np.uint32)
         ranks[order] = np.arange(len(order), dtype=np.uint32)
         listed = [np.empty((0, 5), np.int64)]
