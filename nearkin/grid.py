@@ -175,6 +175,12 @@ def _check_cell(settings: Mapping[str, object], common: Mapping[str, object]) ->
             unit = settings.get("unit", default.unit)
             values["shingle"] = f"{unit}:{settings.get('n', default.n)}"
         checked = Settings(values, describe_settings(settings)).values
+        if checked.get("relation") == Relation.CONTAINMENT and "max_lost" in checked:
+            raise UsageError(
+                f"max_lost={checked['max_lost']} decides which documents dedup removes, and "
+                "relation=containment finds pairs; write it as a condition, for example "
+                "accept=containment >= 0.95"
+            )
     except UsageError as error:
         return GridCell(settings, values, str(error))
     return GridCell(settings, checked)

@@ -114,6 +114,14 @@ def test_contained_documents_are_clusters_of_a_cell() -> None:
     contained, similar = (clusters for _, clusters in sorted(ran, key=lambda one: one[0].label))
     assert contained == {"a": "a", "b": "a", "c": "a", "d": "d"}
     assert similar == {name: name for name in "abcd"}
+    grid = "relation=containment;accept=contained,containment >= 0.9 and witness >= 5"
+    ran = grid_clusters(f"{grid};shingle=words:2", table)
+    assert [clusters for _, clusters in ran] == [contained, similar]
+
+
+def test_lost_share_of_contained_documents_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"max_lost=0\.05 decides .* write it as a condition"):
+        check_grid("relation=containment;max_lost=0.05", {})
 
 
 @pytest.mark.parametrize(
