@@ -371,3 +371,17 @@ def test_a_password_of_a_store_is_not_recorded(
     for file in tmp_path.joinpath("out").iterdir():
         if file.is_file():
             assert b"hunter2" not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize(("postings", "kept"), [("leaders", True), ("all", False)])
+def test_conditions_compare_representatives_unless_all_documents_are_posted(
+    tmp_path: Path, postings: str, kept: bool
+) -> None:
+    url = f"sqlite:///{tmp_path / 'kin.db'}"
+    text = "one two three four five six seven eight nine ten"
+    longer = f"{text} eleven twelve"
+    with nk.Index.open(url, threshold=0.5, postings=postings) as index:
+        index.upsert_many("web", [text, longer], ["short", "long"])
+    accept = "jaccard >= 0.5 and containment >= 0.98"
+    result = nk.dedup([longer], against=url, scope="web", accept=accept)
+    assert result.kept.tolist() == [kept]
