@@ -217,6 +217,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "why": "the exact similarity 0.8750 reaches the threshold 0.8",
             "run": None,
             "vectors": None,
+            "condition": None,
         },
         {"scope": SCOPE, "a": "one", "b": ID},
     ),
