@@ -20,7 +20,7 @@ DRAW = (
 )
 """Code that calls a small kernel, which calls a kernel of another file: `mix64`."""
 DRAWN = f"{start_stream(np.uint64(1), np.uint64(2), np.uint64(3))}\n"
-"""What it prints."""
+"""The output of DRAW."""
 LOAD_ALL = """
 import sys
 from nearkin.runtime.jit import COMPILATION
