@@ -204,26 +204,22 @@ def peers_table(full: bool) -> Table:
         out = folder / "out"
         usage = run_nearkin("decontaminate", folder / "documents", *suite, *options, "--out", out)
         add(f"nearkin, `{point}`", RELEASE, usage, score_hits(folder, read_nearkin_hits(out)))
-    for tokenizer in ("cl100k", "uniseg"):
-        name = f"decon, tokenizer {tokenizer}"
-        reports = folder / f"reports-{tokenizer}"
-        try:
-            program = build_tool(DECON)
-            line = [str(program), "detect", "--training-dir", str(folder / "documents")]
-            line += ["--evals-dir", str(folder / "decon-suite"), "--tokenizer", tokenizer]
-            usage = run_process([*line, "--report-output-dir", str(reports)])
-        except RunError as error:
-            failure = f"failed: {str(error).strip().splitlines()[-1]}"
-            rows.append((name, DECON.version, failure, "", "", "", "", "", ""))
-            continue
-        add(name, DECON.version, usage, score_hits(folder, read_decon_hits(reports)))
+    reports = folder / "reports"
+    try:
+        program = build_tool(DECON)
+        line = [str(program), "detect", "--training-dir", str(folder / "documents")]
+        line += ["--evals-dir", str(folder / "decon-suite"), "--report-output-dir", str(reports)]
+        usage = run_process(line)
+        add("decon", DECON.version, usage, score_hits(folder, read_decon_hits(reports)))
+    except RunError as error:
+        failure = f"failed: {str(error).strip().splitlines()[-1]}"
+        rows.append(("decon", DECON.version, failure, "", "", "", "", "", ""))
     shutil.rmtree(folder)
     note = (
         f"The same forms in {documents:,} documents ({megabytes:,.0f} MB of text) and {items:,} "
         "items as JSON lines, one run each with the reading of the suite. decon runs with its "
-        "defaults, and with words instead of the tokens of a language model. The "
-        "documents consist of invented words; its authors report 171 MB/s over others on their "
-        "machine."
+        "defaults. The documents consist of invented words; its authors report 171 MB/s over "
+        "others on their machine."
     )
     columns = (
         "tool",
