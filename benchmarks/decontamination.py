@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from benchmarks.peers import RELEASE, WORK, run_apart
+from benchmarks.peers import RELEASE, TOOL_COLUMNS, WORK, run_apart
 from benchmarks.rust_tools import DECON, build_tool
 from benchmarks.tables import Table, main
 from nearkin.decontamination.request import OPERATING_POINTS
@@ -221,17 +221,7 @@ def peers_table(full: bool) -> Table:
         "defaults. The documents consist of invented words; its authors report 171 MB/s over "
         "others on their machine."
     )
-    columns = (
-        "tool",
-        "version",
-        "wall s",
-        "CPU s",
-        "MB per CPU s",
-        "memory",
-        "recall",
-        "precision",
-        "template documents flagged",
-    )
+    columns = (*TOOL_COLUMNS, "template documents flagged")
     return Table("decontamination_peers", note, columns, rows)
 
 

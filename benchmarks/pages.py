@@ -6,7 +6,7 @@ benchmarks/reference.json, benchmarks/peers.json, benchmarks/index.json and benc
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,12 @@ beside them. They are those of whole processes with a warm JIT cache, unless the
 otherwise. Corpora come from `nearkin synth` with seed 1.
 
 """
+
+
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table as Markdown, without a line break at the end."""
+    all_rows = (columns, ["---"] * len(columns), *rows)
+    return "\n".join(f"| {' | '.join(row)} |" for row in all_rows)
 
 
 def describe(machine: Mapping[str, Any]) -> str:
@@ -122,8 +128,7 @@ def stages_section(record: dict[str, Any]) -> str:
     """Returns the section about single stages, with a table for each of them."""
     text = f"\n## Stages\n\n{describe(record['machine'])}\n{STAGES_NOTE}"
     for table in record["tables"]:
-        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
-        lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        lines = table_lines(table["columns"], table["rows"])
         text += f"\n{table['name'].capitalize()}. {table['note']}\n\n{lines}\n"
     return text
 
@@ -197,8 +202,7 @@ documents. Other programs ran beside the measurements (load average up to {load:
 def formats_section(record: dict[str, Any]) -> str:
     """Returns the section about reading and copying files."""
     table = record["tables"][0]
-    rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    lines = table_lines(table["columns"], table["rows"])
     return (
         f"\n## Reading and copying files\n\n{table['note']}\n\n{describe(record['machine'])}\n"
         f"{lines}\n\n"
@@ -214,8 +218,7 @@ def decontamination_section(record: dict[str, Any]) -> str:
     """Returns the section about the items of suites in a corpus."""
     text = f"\n## Decontamination\n\n{describe(record['machine']).strip()}\n"
     for table in record["tables"]:
-        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
-        lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        lines = table_lines(table["columns"], table["rows"])
         text += f"\n{table['note']}\n\n{lines}\n"
     return text
 

@@ -18,7 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.peers import RELEASE, WORK, Peer, environment, run_apart, run_peer, version
+from benchmarks.peers import (
+    RELEASE,
+    TOOL_COLUMNS,
+    WORK,
+    Peer,
+    environment,
+    run_apart,
+    run_peer,
+    version,
+)
 from benchmarks.rust_tools import LEAST, LEAST_BYTES, RUST_PEERS, build_tool, run_rust_peer
 from benchmarks.tables import Table, main
 from nearkin.errors import RunError
@@ -232,17 +241,7 @@ def passage_peers_table(full: bool) -> Table:
         f"The load of the machine was {load:.0f} at the end. Tools in Rust get the corpus in their "
         f"own form; the conversion is not measured. {NOT_MEASURED}"
     )
-    columns = (
-        "tool",
-        "version",
-        "wall s",
-        "CPU s",
-        "MB per CPU s",
-        "memory",
-        "recall",
-        "precision",
-    )
-    return Table("passage_peers", note, columns, rows)
+    return Table("passage_peers", note, TOOL_COLUMNS, rows)
 
 
 def _failed(name: str, release: str, error: RunError) -> tuple[str, ...]:

@@ -41,6 +41,17 @@ HERE = Path(__file__).parent
 WORK = HERE / "work"
 RELEASE = VERSION.partition("+")[0]
 """The version of nearkin in tables, without the commit."""
+TOOL_COLUMNS = (
+    "tool",
+    "version",
+    "wall s",
+    "CPU s",
+    "MB per CPU s",
+    "memory",
+    "recall",
+    "precision",
+)
+"""The columns of tables that compare tools by the text that they read."""
 CHECKED_PAIRS = 20_000
 """The number of reported pairs whose similarity is computed from the texts."""
 ABOUT = (

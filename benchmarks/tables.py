@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.pages import describe
+from benchmarks.pages import describe, table_lines
 from nearkin.lab.bench import describe_machine
 
 
@@ -20,11 +20,7 @@ class Table(NamedTuple):
 
     def markdown(self) -> str:
         """Returns the note and the table as Markdown."""
-        lines = [
-            f"| {' | '.join(row)} |"
-            for row in (self.columns, ("---",) * len(self.columns), *self.rows)
-        ]
-        return f"{self.note}\n\n" + "\n".join(lines) + "\n"
+        return f"{self.note}\n\n{table_lines(self.columns, self.rows)}\n"
 
 
 def write_page(
