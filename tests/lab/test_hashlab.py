@@ -33,7 +33,9 @@ def test_affine_functions_do_not_wrap_around(a: int, x: int, b: int) -> None:
 
 def test_minima_of_affine_functions_match_python() -> None:
     rng = np.random.default_rng(2)
-    values, a, b = (rng.integers(0, PRIME, size, np.uint64) for size in (50, 7, 7))
+    values = rng.integers(0, PRIME, 50, np.uint64)
+    a = rng.integers(0, PRIME, 7, np.uint64)
+    b = rng.integers(0, PRIME, 7, np.uint64)
     out = np.empty(7, np.uint64)
     kernels.affine_minhash(values, a, b, out)
     assert out.tolist() == [

@@ -10,14 +10,13 @@ from nearkin.engine.result_schema import EXACT, NEAR, SAME
 
 
 def make_matches(rows: list[tuple[int, float, int, str]]) -> ReferenceMatches:
-    documents, similarity, kind, ids = zip(*rows, strict=True) if rows else ((), (), (), ())
     matches = ReferenceMatches.without_shingles(
-        np.array(documents, np.int64),
-        np.array(similarity, np.float64),
+        np.array([row[0] for row in rows], np.int64),
+        np.array([row[1] for row in rows], np.float64),
         NEAR,
-        pa.array(ids, pa.large_string()),
+        pa.array([row[3] for row in rows], pa.large_string()),
     )
-    return replace(matches, kind=np.array(kind, np.uint8))
+    return replace(matches, kind=np.array([row[2] for row in rows], np.uint8))
 
 
 def test_best_match_is_exact_then_of_an_equal_value_then_similar_then_of_the_smallest_id() -> None:

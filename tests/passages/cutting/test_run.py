@@ -156,7 +156,11 @@ def test_words_that_share_a_character_are_cut_together_or_not_at_all(full: bool)
         for copies in places.values():
             if len(copies) > 1:
                 repeated += 1
-                apart = [copy for copy in copies if not shares_characters(*copy, least)]
+                apart = [
+                    (text, start)
+                    for text, start in copies
+                    if not shares_characters(text, start, least)
+                ]
                 assert len(apart) <= 1
     assert repeated
 
