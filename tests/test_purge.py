@@ -86,7 +86,7 @@ def test_the_command_shows_first_and_removes_then(capsys: pytest.CaptureFixture[
         row = {"id": "x", "cluster": "x", "like": "req-7", "similarity": 1.0}
         assert (facts["purged"], facts["removed"]) == ([row], removed)
     assert app.run([*COMMAND, "--scope", "web", "--yes"]) == 0
-    assert "0 of 1 documents were removed" in capsys.readouterr().out
+    assert "removed 0 of 1 documents" in capsys.readouterr().out
     assert app.run([*COMMAND, "--scope", "wed", "--dry-run"]) == 0
     assert "has no documents" in capsys.readouterr().err
 

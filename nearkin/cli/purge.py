@@ -198,9 +198,9 @@ def purge_index(
         print_json(result.to_json())
         return
     print_purged(result.purged)
-    verb = "were removed" if yes else "would be removed"
+    verb = "removed" if yes else "would remove"
     count = result.removed if yes else len(result.purged)
-    typer.echo(f"{count:,} of {result.compared:,} documents {verb}")
+    typer.echo(f"{verb} {count:,} of {result.compared:,} documents")
 
 
 def purge_run(
@@ -257,8 +257,8 @@ def purge_run(
     print_purged(purged.purged)
     kept = sum(row.was_kept for row in purged.purged)
     typer.echo(
-        f"{len(purged.purged):,} of {purged.compared:,} documents were removed, {kept:,} of which "
-        f"{folder} had kept; the result is in {output.out}"
+        f"removed {len(purged.purged):,} of {purged.compared:,} documents, of which {folder} had "
+        f"kept {kept:,}; the result is in {output.out}"
     )
 
 

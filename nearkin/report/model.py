@@ -593,8 +593,8 @@ class ReportData:
     def all_warnings(self) -> tuple[str, ...]:
         """The warnings of the run, of sources that lose nearly all rows, and of leaking splits."""
         losing_sources = (
-            f"{source.removed:,} of {source.read:,} documents of the source {source.source} were "
-            f"removed ({format_percent(source.share)})"
+            f"the source {source.source} lost {source.removed:,} of {source.read:,} documents "
+            f"({format_percent(source.share)})"
             for source in self.sources
             if source.share > NOTABLE_LOSS
         )

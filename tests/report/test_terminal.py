@@ -43,7 +43,7 @@ def test_summary_shows_numbers_warnings_and_output_files(data: ReportData, tmp_p
         "Near-duplicates",
         "18.0%",
         "4.00 s, 250 documents/s, peak memory 1.3 GB",
-        "warning 190 of 200 documents of the source mirror",
+        "warning the source mirror lost 190 of 200 documents",
         "report",
     ):
         assert words in text

@@ -130,7 +130,7 @@ def test_the_result_is_that_of_a_run_without_the_documents(
     assert record["blocklist"]["like"] == ["like.jsonl"]
     assert Path("purged/signatures").exists() == ("--save-signatures" in options)
     assert command([*PURGE, "--out", "purged", "--quiet", "--resume"]) == 0
-    assert f"{len(like)} of 60 documents were removed" in capsys.readouterr().out
+    assert f"removed {len(like)} of 60 documents" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("folder")
@@ -326,4 +326,4 @@ def test_a_run_with_a_key_needs_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert command([*PURGE, "--out", "new", "--quiet"]) == 2
     assert "pass the key" in capsys.readouterr().err
     assert command([*PURGE, *key, "--out", "new", "--quiet"]) == 0
-    assert f"{len(find_like())} of 60 documents were removed" in capsys.readouterr().out
+    assert f"removed {len(find_like())} of 60 documents" in capsys.readouterr().out
