@@ -4,18 +4,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nearkin.cli.command_line import OWNS_PROCESS
-from nearkin.runtime.loading import hide_scipy, load_arrow_without_pandas, paused_collector
+from nearkin.runtime.loading import (
+    hide_libraries_from_numba,
+    load_arrow_without_pandas,
+    paused_collector,
+)
 
 
 @contextmanager
 def file_imports() -> Iterator[None]:
     """Imports the modules of a command that never handles a data frame.
 
-    If the process belongs to the command, Arrow does not import pandas, and Numba does not import
-    SciPy. A caller of `nearkin.cli.app.run` may use both afterwards, so nothing is hidden from it.
+    If the process belongs to the command, Arrow does not import pandas, and Numba imports
+    neither SciPy nor coverage. A caller of `nearkin.cli.app.run` may use them afterwards, so
+    nothing is hidden from it.
     """
     with paused_collector():
         if OWNS_PROCESS.get():
-            hide_scipy()
+            hide_libraries_from_numba()
             load_arrow_without_pandas()
         yield

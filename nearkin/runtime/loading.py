@@ -1,4 +1,4 @@
-"""Loading of large libraries: without garbage collections and without pandas and SciPy."""
+"""Loading of large libraries: without garbage collections and without what no kernel needs."""
 
 import gc
 import sys
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 LARGE = "numba"
 """A library that every command with kernels loads. If it is there, the others are too."""
 PANDAS = "pandas"
-SCIPY = "scipy"
+UNUSED_BY_KERNELS = ("scipy", "coverage")
+"""Libraries that Numba imports, if they are installed, for linear algebra and for measuring which
+lines are compiled."""
 
 
 @contextmanager
@@ -84,11 +86,11 @@ def load_arrow_without_pandas() -> None:
         sys.meta_path.remove(blocker)
 
 
-def hide_scipy() -> None:
-    """Hides SciPy from this process, unless it has been imported already.
+def hide_libraries_from_numba() -> None:
+    """Hides the libraries that no kernel needs from this process, unless they are imported already.
 
-    Numba imports it, if it is installed, for linear algebra, which the kernels do not have. It does
-    so again when it loads compiled kernels, so SciPy stays hidden.
+    Numba imports SciPy again when it loads compiled kernels, so they stay hidden.
     """
-    if SCIPY not in sys.modules:
-        sys.meta_path.insert(0, _Blocker(SCIPY))
+    for library in UNUSED_BY_KERNELS:
+        if library not in sys.modules:
+            sys.meta_path.insert(0, _Blocker(library))

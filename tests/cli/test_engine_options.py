@@ -14,7 +14,7 @@ def test_libraries_are_not_hidden_from_spark(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hidden: list[str] = []
-    monkeypatch.setattr(imports, "hide_scipy", lambda: hidden.append("scipy"))
+    monkeypatch.setattr(imports, "hide_libraries_from_numba", lambda: hidden.append("scipy"))
     monkeypatch.setattr(imports, "load_arrow_without_pandas", lambda: hidden.append("pandas"))
     missing = tmp_path / "missing.jsonl"
     owner = OWNS_PROCESS.set(True)
