@@ -39,13 +39,10 @@ Over SQLite, statements take as long as all the rest. A single upsert consists o
 of Python. They take far longer than the kernels, which need about 15 µs, mostly to receive their
 arguments. So the goal of 60 µs (16,700 a second) is not reached. A document in `memory://` takes
 its text, a signature of 512 bytes, 40 bytes for each of its 13 postings, and about 250 bytes for
-its names, its times and the objects that hold them. The text and the signature alone are half of
-what a document took before (2,017 bytes), so that half is not reachable with both.
+its names, its times and the objects that hold them.
 """
-STAGES_NOTE = """The column *before* has the figures of the version before text of every script was
-marked in place and keys that occur once were dropped, measured on the same machine at the same
-time. Japanese, Chinese and Vietnamese have the shortest tokens (3.4 to 6 bytes). There, hashes of
-tokens, shingles and slots take more than half of the time.
+STAGES_NOTE = """Japanese, Chinese and Vietnamese have the shortest tokens (3.4 to 6 bytes). There,
+hashes of tokens, shingles and slots take more than half of the time.
 """
 HEADER = """# Benchmarks
 
@@ -53,7 +50,8 @@ This page has measured times, memory and accuracy of nearkin, and a comparison w
 is written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes),
 `python -m benchmarks.stages --full --write` and `make bench-peers`. Figures are medians of the runs
 beside them. They are those of whole processes with a warm JIT cache, unless the name says
-otherwise. Corpora come from `nearkin synth` with seed 1.
+otherwise. The column *goal* has the limit that the project set itself. Corpora come from
+`nearkin synth` with seed 1.
 
 """
 
@@ -191,8 +189,8 @@ run](../how-to/deduplicate-against-a-reference.md#sketch-the-reference-once), by
 `python -m benchmarks.reference --write`. Figures are CPU seconds of whole processes, medians of
 three runs. Without saved hashes, the texts of the reference are read again for the exact
 comparison. The pass over the keys is measured with 100 new documents that resemble no other. The
-goal is 1.5 times the new documents alone plus that pass, for 1,000,000 against 10,000,000
-documents. Other programs ran beside the measurements (load average up to {load:.0f}).
+goal for 1,000,000 against 10,000,000 documents is 1.5 times the new documents alone, plus that
+pass. It is not reached. Other programs ran beside the measurements (load average up to {load:.0f}).
 
 {describe(first["machine"])}
 {table}

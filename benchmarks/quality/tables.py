@@ -329,9 +329,6 @@ LOSSES = """### Where nearkin loses, and why
   of three in another order shares few shingles of three words. Fitted settings use single words or
   short shingles of characters, and find it.
 - **C and C++ revisions**: a half has a dozen true clusters, so the choice depends on a few pairs.
-  Two ways to smooth the choice were tried on twelve sets: they changed F1 here from 0.89 to 0.85,
-  and that of libraries and references from 0.94 to 0.95 and from 0.95 to 0.96. On average, they
-  were no better, and were left out.
 - **Answers instead of labels** (*asked*): 50 answers leave the threshold uncertain, above all over
   records with many errors, references, headlines and web pages. `nearkin fit --ask` says how
   uncertain it is. Questions about products are not limited to pairs of different sources.
