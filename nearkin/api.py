@@ -345,8 +345,8 @@ def passages(
         source: Column of sources, whose repeated shares are computed.
         cut_unit: What is cut from all places of a passage but one: `passage` (the words),
             `sentence`, `line`, `paragraph` (those that are repeated as a whole), or
-            `document:SHARE` (documents of which that share of the bytes is repeated). By default,
-            nothing is cut.
+            `document:SHARE` (documents of which at least that share of the bytes is repeated). By
+            default, nothing is cut.
         min_left: Number of words below which the rest of a cut document is removed, too.
         repeated_lines: Number of documents, at least 2, or number of places, for example
             `"3:places"`. Lines that occur so often are found instead of passages. Normalization is
@@ -446,8 +446,8 @@ def decontaminate(
 ) -> DecontaminationResult:
     """Finds the items of benchmark suites in documents.
 
-    A document holds an item if the words that it shares with a field of the item, in order, cover
-    enough of the field. Words that are rare in the documents and in the suite count more.
+    A document contains an item if the words that it shares with a field of the item, in order,
+    cover enough of the field. Words that are rare in the documents and in the suite count more.
 
     Args:
         data: The documents, as for `dedup`.

@@ -293,8 +293,8 @@ class DedupResult:
     def pairs(self) -> ResultTable:
         """The verified pairs. One document represents a group of exact duplicates.
 
-        The columns are id_a, id_b, similarity (exact) and estimate, and distance for simhash and
-        cosine.
+        The columns are id_a, id_b, similarity (exact) and estimate, and distance for simhash,
+        cosine and hamming.
         """
         run = self._open[0].run
         return ResultTable(
@@ -982,7 +982,8 @@ class CheckResult:
 
     Attributes:
         pairs: A table with the columns id_a (of the first corpus), id_b (of the second one),
-            similarity (exact) and estimate, and distance for simhash and cosine.
+            similarity (exact) and estimate, and distance for simhash, cosine and
+            hamming.
         documents: Number of documents of each corpus.
         affected: Number of documents of each corpus that have a near-duplicate in the other one.
         missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
@@ -1028,7 +1029,7 @@ class PairsResult:
 
     Attributes:
         pairs: A table with the columns id_a, id_b, similarity (exact) and estimate, and distance
-            for simhash and cosine; or id_a, id_b, containment and jaccard.
+            for simhash, cosine and hamming; or id_a, id_b, containment and jaccard.
         rejected: The rejected rows, which are not documents. The columns are those of
             `DedupResult.rejected`.
         statistics: The counts of rows that were read and rejected, and of pairs.

@@ -116,8 +116,8 @@ def decontaminate(
     action: Annotated[
         str | None,
         typer.Option(
-            help="Also write the documents: annotate (with the items that they hold), cut (without "
-            "the passages of items), or drop (without contaminated documents).",
+            help="Also write the documents: annotate (with the items that they contain), cut "
+            "(without the passages of items), or drop (without contaminated documents).",
             metavar="ACTION",
             rich_help_panel=OUTPUT,
         ),
@@ -172,9 +172,9 @@ def decontaminate(
 ) -> None:
     """Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.
 
-    A suite is a file of items with named fields, such as question and answer. A document holds an
-    item if the words that it shares with a field, in order, cover enough of it. Rare words count
-    more.
+    A suite is a file of items with named fields, such as question and answer. A document contains
+    an item if the words that it shares with a field, in order, cover enough of it. Rare words
+    count more.
 
     Args:
         given: Names of the options that were given on the command line.

@@ -521,7 +521,7 @@ def match(
     readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
-    """Find the documents of files that an index has. Nothing is added to the index.
+    """Find the documents of files that repeat one of an index. Nothing is added to the index.
 
     The output has the documents without a match, and matches.parquet.
 

@@ -154,7 +154,7 @@ Hidden = Annotated[
     bool,
     typer.Option(
         "--hidden",
-        help="Read files and folders below an input folder whose names start with . or _ too.",
+        help="Also read files and folders below an input folder whose names start with . or _.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -866,7 +866,8 @@ CutUnit = Annotated[
         "--cut",
         help="Write the documents with each repeated passage in one place only. What is cut from "
         "the others: passage (the words), sentence, line, paragraph (those that are repeated as a "
-        "whole), or document:SHARE (documents of which that share of the bytes is repeated).",
+        "whole), or document:SHARE (documents of which at least that share of the bytes is "
+        "repeated).",
         metavar="UNIT",
         rich_help_panel=OUTPUT,
     ),

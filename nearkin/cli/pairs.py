@@ -89,8 +89,8 @@ def pairs(
 ) -> None:
     """Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl or .arrow.
 
-    Its columns are id_a, id_b, similarity and estimate, and distance for simhash and cosine. Exact duplicates are
-    represented by one of them unless --expand-exact is given.
+    Its columns are id_a, id_b, similarity and estimate, and distance for simhash, cosine and hamming. Exact duplicates
+    are represented by one of them unless --expand-exact is given.
 
     Args:
         given: Names of the options that were given on the command line.

@@ -148,7 +148,8 @@ class CheckOutcome:
 
     Attributes:
         pairs: A table with the columns id_a (of the first input), id_b (of the second one),
-            similarity and estimate, and distance for simhash and cosine.
+            similarity and estimate, and distance for simhash, cosine and
+            hamming.
         documents: Number of documents of each input.
         affected: Number of documents of each input that have a near-duplicate in the other one.
         rejected: Number of rejected rows of both inputs.

@@ -216,7 +216,8 @@ class SparkCheckResult:
 
     Attributes:
         pairs: A table with the columns id_a (of the first DataFrame), id_b (of the second one),
-            similarity and estimate, and distance for simhash and cosine.
+            similarity and estimate, and distance for simhash, cosine and
+            hamming.
         documents: Number of documents of each DataFrame.
         affected: Number of documents of each DataFrame that have a near-duplicate in the other one.
         warnings: Sentences about the result, for example that most texts are short.
