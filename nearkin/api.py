@@ -451,8 +451,9 @@ def decontaminate(
 
     Args:
         data: The documents, as for `dedup`.
-        against: The suites: a path, glob, folder or URL, or a list of them, of tables and of files
-            that `nearkin decontaminate --build` wrote; or tables by the names of the suites.
+        against: The suites: the path of files, a glob, a folder or a URL, or a list of them; or
+            tables in memory, by the names of the suites. Files are tables of items, or were written
+            by `nearkin decontaminate --build`.
         text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         id: Column of ids. The default is the row number, or the path and the row for files.
         suite_fields: Columns of the texts of an item, of which a suite needs at least one.

@@ -203,15 +203,17 @@ def suites_of_data(
         memory: Memory bound of the run, which limits the size of a field.
 
     Raises:
-        UsageError: If there is no table, or one has none of the fields.
+        UsageError: If there is no table, or one has no items or none of the fields.
     """
     if not data:
         raise UsageError(f"{name_setting('against')} names no suite; give at least one")
     suites = []
     for name, table in sorted(data.items()):
-        corpus = TableCorpus(table)
         names = table.column_names
-        suites.append(read_suite(name, corpus, names, columns, key, memory))
+        if not table.num_rows:
+            # The table of an empty list has a column, which no item has.
+            names = [column for column in names if column in columns.fields]
+        suites.append(read_suite(name, TableCorpus(table), names, columns, key, memory))
     return merge_suites(suites)
 
 
@@ -234,12 +236,14 @@ def read_suite(
         memory: Memory bound of the run, which limits the size of a field.
 
     Raises:
-        UsageError: If the corpus has no columns, none of the fields, or not the column of ids.
+        UsageError: If the corpus has no columns and so no items, none of the fields, or not the
+            column of ids.
     """
     fields = [field for field in columns.fields if field in names]
     if not names:
         raise UsageError(
-            f"the suite {name!r} has no items; leave it out, or check whether it is complete"
+            f"the suite {name!r} has no items; leave it out of {name_setting('against')}, or give "
+            f"items with at least one of the fields {', '.join(columns.fields)}"
         )
     if not fields:
         raise UsageError(

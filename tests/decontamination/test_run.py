@@ -214,8 +214,15 @@ def test_items_that_cannot_be_found_are_counted() -> None:
 
 def test_a_file_without_items_is_refused_as_a_suite(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
-    with pytest.raises(UsageError, match="the suite 'empty' has no items; leave it out"):
+    message = "the suite 'empty' has no items; leave it out of `against`, or give items with .* que"
+    with pytest.raises(UsageError, match=message):
         nearkin.decontaminate(["x"], tmp_path / "empty.jsonl")
+
+
+@pytest.mark.parametrize("items", [[], {}, {"text": []}])
+def test_a_table_without_items_and_fields_is_refused_as_a_suite(items: object) -> None:
+    with pytest.raises(UsageError, match="the suite 's' has no items; leave it out of `against`"):
+        nearkin.decontaminate(["x"], {"s": items})
 
 
 def test_equal_items_are_counted_together(full: bool) -> None:
