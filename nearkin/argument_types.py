@@ -44,10 +44,8 @@ DESCRIPTIONS: dict[Any, str] = {
     Callable: "a function",
 }
 """How messages describe types. Other classes are described by their names."""
-
-
-PLURALS: dict[Any, str] = {}
-"""How messages describe the elements of lists."""
+PLURALS: dict[Any, str] = {Any: "values", object: "values"}
+"""How messages describe the elements of lists and the values of mappings."""
 
 
 class _MismatchError(Exception):
@@ -173,6 +171,10 @@ def describe_type(kind: Any) -> str:
     Examples:
         >>> describe_type(str | Sequence[str] | None)
         'a text, a list of texts or None'
+        >>> describe_type(Sequence[str | Path]), describe_type(Mapping[str, Any])
+        ('a list of texts or Paths', 'a mapping of texts to values')
+        >>> describe_type(Sequence[Sequence[float]])
+        'a list of lists of numbers'
     """
     if kind in DESCRIPTIONS:
         return DESCRIPTIONS[kind]
@@ -183,20 +185,34 @@ def describe_type(kind: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if origin in (Sequence, list, tuple, Iterable):
-        kind_of_elements = get_args(kind)[0]
-        if kind_of_elements in PLURALS:
-            return f"a list of {PLURALS[kind_of_elements]}"
-        element = describe_type(kind_of_elements)
-        plural = element.removeprefix("a ") + "s"
-        is_one_word = element.startswith("a ") and " or " not in element
-        return f"a list of {plural}" if is_one_word else "a list"
+        elements = _describe_plural(get_args(kind)[0])
+        return "a list" if elements is None else f"a list of {elements}"
     if origin is Callable:
         return DESCRIPTIONS[Callable]
     if origin in (Mapping, dict):
-        keys, value_kind = (describe_type(part).removeprefix("a ") for part in get_args(kind))
-        return f"a mapping of {keys}s to {value_kind}s"
+        keys, values = (_describe_plural(part) or "values" for part in get_args(kind))
+        return f"a mapping of {keys} to {values}"
     name = kind.__forward_arg__ if isinstance(kind, ForwardRef) else getattr(kind, "__name__", "")
     return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}" if name else "another value"
+
+
+def _describe_plural(kind: Any) -> str | None:
+    """Returns how a message describes several values of a type, or None if there is no short form.
+
+    Args:
+        kind: The type, or another annotation.
+    """
+    if kind in PLURALS:
+        return PLURALS[kind]
+    if get_origin(kind) in (Union, UnionType):
+        options = [_describe_plural(option) for option in get_args(kind)]
+        plurals = [option for option in options if option is not None]
+        return " or ".join(plurals) if len(plurals) == len(options) else None
+    element = describe_type(kind)
+    if not element.startswith("a ") or " or " in element:
+        return None
+    noun, of, content = element.removeprefix("a ").partition(" of ")
+    return f"{noun}s{of}{content}"
 
 
 def _shorten_value(value: object) -> str:
