@@ -437,7 +437,9 @@ class Index(IndexReader):
         """
         from nearkin.index.exports import write_export
 
-        return write_export(self._session.store, Path(path))
+        # It keeps the store open if the index moves meanwhile.
+        searcher = self._session.searcher
+        return write_export(searcher.store, Path(path))
 
 
 def _read_all(decisions: "Mapping[str, str | Path | Decisions]") -> "dict[str, Decisions]":

@@ -39,8 +39,8 @@ EXPLAINED_DOCUMENTS = 1_000_000
 class IndexReader(IndexDescription):
     """The reads of an open index. Nothing is written.
 
-    Each method uses one searcher, and its store, from begin to end. So a read that is under way
-    while the index moves ends in the store in which it began.
+    Each method holds one searcher from begin to end, which keeps its store open. So a read that is
+    under way while the index moves ends in the store in which it began.
     """
 
     @check_arguments
@@ -289,11 +289,14 @@ class IndexReader(IndexDescription):
         Returns:
             The entries in the order of the ids, with None for each document that does not exist.
         """
-        return self._session.store.entries(scope, ids)
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        return searcher.store.entries(scope, ids)
 
     def get_by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         """Returns the entries of documents by the numbers that the store gave them."""
-        return self._session.store.by_refs(refs)
+        searcher = self._session.searcher
+        return searcher.store.by_refs(refs)
 
     @check_arguments
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
@@ -303,7 +306,9 @@ class IndexReader(IndexDescription):
             scope: Scope that is read, or None for all.
             content: False to leave signatures, texts and payloads out.
         """
-        return self._session.store.scan(scope, content=content)
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        yield from searcher.store.scan(scope, content=content)
 
     def scopes(self) -> list[str]:
         """Returns the scopes that have documents, sorted."""
@@ -311,7 +316,9 @@ class IndexReader(IndexDescription):
 
     def iterate_scopes(self) -> Iterator[str]:
         """Yields the scopes that have documents, in no particular order, as they are read."""
-        return self._session.store.scopes()
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        yield from searcher.store.scopes()
 
     @check_arguments
     def cluster(self, scope: str, id: str) -> Cluster | None:
@@ -330,7 +337,8 @@ class IndexReader(IndexDescription):
             StoreError: If the store fails.
         """
         self._session.refresh_if_due()
-        store = self._session.searcher.store
+        searcher = self._session.searcher
+        store = searcher.store
         entry = store.entries(require_scope(scope), [require_id(id)])[0]
         if entry is None:
             return None
@@ -351,7 +359,7 @@ class IndexReader(IndexDescription):
             scope: Scope of the document.
             id: Id of any document of the cluster.
             start: Position of the first document of the part. 0 is the representative.
-            limit: Maximum number of documents.
+            limit: Maximum number of documents, at least 1.
             after: Id of the document after which the part begins. If it still is in the cluster,
                 it is looked up by key and `start` is ignored. `start` alone skips all members
                 before it.
@@ -360,13 +368,15 @@ class IndexReader(IndexDescription):
             The part, or None if the document does not exist.
 
         Raises:
-            UsageError: If a name is not valid, or `start` is negative.
+            UsageError: If a name is not valid, `start` is negative, or `limit` is less than 1.
             StoreError: If the store fails.
         """
         if start < 0:
             raise UsageError(f"{name_setting('start', start)} is negative; 0 is the representative")
+        _require_limit(limit)
         self._session.refresh_if_due()
-        store = self._session.searcher.store
+        searcher = self._session.searcher
+        store = searcher.store
         ids = [require_id(id)]
         if after is not None:
             ids.append(require_id(after))
@@ -384,6 +394,7 @@ class IndexReader(IndexDescription):
         after_ref = 0 if last.is_leader else last.ref
         return _cluster_part(store, leader, with_leader=False, after=after_ref, skip=0, limit=limit)
 
+    @check_arguments
     def cluster_part_after(
         self, scope: str, id: str, position: MemberPosition, limit: int = 100
     ) -> ClusterPart | None:
@@ -396,13 +407,19 @@ class IndexReader(IndexDescription):
             scope: Scope of the document.
             id: Id of any document of the cluster.
             position: `ClusterPart.end` of the previous part, from this index in this store.
-            limit: Maximum number of documents.
+            limit: Maximum number of documents, at least 1.
 
         Returns:
             The part, or None if the document does not exist.
+
+        Raises:
+            UsageError: If a name is not valid, or `limit` is less than 1.
+            StoreError: If the store fails.
         """
+        _require_limit(limit)
         self._session.refresh_if_due()
-        store = self._session.searcher.store
+        searcher = self._session.searcher
+        store = searcher.store
         entry = store.entries(require_scope(scope), [require_id(id)])[0]
         leader = _leader_of(store, entry)
         if leader is None:
@@ -594,6 +611,16 @@ def _matching_members(
         )
         for member in searcher.compare_members(prepared, members)
     ]
+
+
+def _require_limit(limit: int) -> None:
+    """Requires that a part of a cluster has room for a document.
+
+    Raises:
+        UsageError: If it has not.
+    """
+    if limit < 1:
+        raise UsageError(f"{name_setting('limit', limit)} is less than 1")
 
 
 def _leader_of(store: Store, entry: Entry | None) -> Entry | None:

@@ -1,12 +1,15 @@
 """Tests of reads of an index: scopes, clusters in parts, explanations."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearkin as nk
 from nearkin.errors import UsageError
+from nearkin.index.migration.state import MOVED, MigrationState
+from nearkin.index.stores.base import FIRST_PORTION
 from tests.index.conftest import (
     NEAR,
     TEXT,
@@ -160,3 +163,35 @@ def test_a_part_of_a_cluster_does_not_begin_before_its_representative() -> None:
         index.upsert("a", "one two three four", id="first")
         with pytest.raises(nk.UsageError, match="start=-1 is negative"):
             index.cluster_part("a", "first", -1)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_part_of_a_cluster_has_room_for_a_document(limit: int) -> None:
+    with nk.Index.open("memory://") as index:
+        index.upsert("a", "one two three four", id="first")
+        part = index.cluster_part("a", "first", limit=1)
+        assert part is not None
+        assert part.end is not None
+        with pytest.raises(nk.UsageError, match=f"limit={limit} is less than 1"):
+            index.cluster_part("a", "first", limit=limit)
+        with pytest.raises(nk.UsageError, match=f"limit={limit} is less than 1"):
+            index.cluster_part_after("a", "first", part.end, limit)
+
+
+def test_listings_that_are_under_way_end_in_the_store_that_the_index_has_left(
+    tmp_path: Path,
+) -> None:
+    old, new = (f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new"))
+    with nk.Index.open(old) as index, nk.Index.open(new) as target:
+        # more documents than are read at a time
+        for number in range(FIRST_PORTION + 2):
+            index.upsert("a", f"text {number} of a document", id=f"d{number}")
+        index.upsert("b", "another text", id="other")
+        target.upsert("c", "a text of the new store", id="new")
+        entries, scopes = index.scan("a"), index.iterate_scopes()
+        assert (next(entries).id, next(scopes)) == ("d0", "a")
+        index._session.store.redirect(MigrationState(1, MOVED, (new,)))
+        index.refresh()
+        assert index.scopes() == ["c"]
+        assert len(list(entries)) == FIRST_PORTION + 1
+        assert list(scopes) == ["b"]
