@@ -235,23 +235,31 @@ def open_references_of(
         UsageError: If a reference does not exist or cannot be compared, an option contradicts it,
             or a file is both an input and a part of a reference.
     """
-    references = open_references(
-        ReferenceRequest(
-            job.against,
-            job.columns,
-            job.settings,
-            on_error=job.on_error,
-            selection=job.selection,
-            only=job.only_against,
-            uses_signatures=uses_signatures,
-            scope=job.scope,
-            resources=job.resources,
-        )
-    )
+    references = open_references(reference_request_of(job, uses_signatures=uses_signatures))
     if references is not None:
         references.require_other_files(corpus)
         require_apart(job.out, [*job.against, *references.list_local_files()])
     return references
+
+
+def reference_request_of(job: Job, *, uses_signatures: bool) -> ReferenceRequest:
+    """Returns the request to open the references of a job.
+
+    Args:
+        job: The job.
+        uses_signatures: Whether signatures of finished runs are used instead of sketching.
+    """
+    return ReferenceRequest(
+        job.against,
+        job.columns,
+        job.settings,
+        on_error=job.on_error,
+        selection=job.selection,
+        only=job.only_against,
+        uses_signatures=uses_signatures,
+        scope=job.scope,
+        resources=job.resources,
+    )
 
 
 def open_blocklist_of(job: Job) -> Blocklist | GivenDocuments | None:

@@ -23,10 +23,11 @@ from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.cutting.request import CutUnit, PassageRequest
 from nearkin.passages.lines.request import Counted, LinesAction, LinesRequest
-from nearkin.runs.dedup import run_dedup
+from nearkin.runs.dedup import reference_request_of, run_dedup
 from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
 from nearkin.runs.job import Job
 from nearkin.runs.purge_request import PurgeRequest, has_given_documents
+from nearkin.runs.reference import open_references
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.files import Readers
@@ -129,6 +130,7 @@ def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
     folder = purge.request.run
     record = read_run_record(folder / RUN)
     job = _job_of(purge, record)
+    _require_same_reference(folder, record, job)
     require_apart(purge.out, [str(folder), *purge.request.like.list_files()])
     finished = SavedRun(folder, record).read_clusters(["id", "kept"])
     if _merges_parts(record):
@@ -266,6 +268,30 @@ def _inputs_of(folder: Path, record: RunRecord) -> tuple[str, ...]:
     if has_signatures:
         return (str(folder),)
     return tuple(file.path for file in corpus.files)
+
+
+def _require_same_reference(folder: Path, record: RunRecord, job: Job) -> None:
+    """Requires that the reference of a run is as it was. An index may change.
+
+    Raises:
+        UsageError: If a file of it is missing, is new or has changed since.
+    """
+    files = record.require_files(folder)
+    recorded = files.inputs.against
+    if recorded is None:
+        return
+    # Spark records the files of texts in place of those of signatures.
+    uses_signatures = files.environment.engine is None
+    try:
+        references = open_references(reference_request_of(job, uses_signatures=uses_signatures))
+        change = None if references is None else references.find_change(recorded["files"])
+    except UsageError as error:
+        change = str(error)
+    if change is not None:
+        raise UsageError(
+            f"{folder} cannot be purged: {change}; restore the reference, or run nearkin dedup on "
+            f"its inputs with {name_setting('against')} and {name_setting('blocklist')}"
+        )
 
 
 def _documents_of(recorded: Mapping[str, object]) -> DocumentOutput:

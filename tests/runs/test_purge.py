@@ -219,6 +219,31 @@ def test_changed_inputs_and_damaged_files_are_refused(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_run_whose_reference_changed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Documents that the run had removed as duplicates of the reference would be kept."""
+    reference = Path("old.parquet")
+    pq.write_table(pa.table({"id": ["o"], "text": [TEXTS[1]]}), reference)
+    line = ["dedup", "docs", *LINE, "--against", "old.parquet", "--out", "run", "--quiet"]
+    assert command(line) == 0
+    pq.write_table(pa.table({"id": ["o"], "text": ["something else"]}), reference)
+    assert command([*PURGE, "--out", "new", "--quiet"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "run cannot be purged: of the reference, the input" in message
+    assert "old.parquet has changed: size was" in message
+    assert "restore the reference, or run nearkin dedup on its inputs with --against" in message
+    # a relative path names another file in another folder
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    purge = ["purge", "../run", "--like", "../like.jsonl", "--text", "body", "--id", "request"]
+    assert command([*purge, "--out", "new", "--quiet"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "../run cannot be purged: no such file or folder: old.parquet; restore" in message
+    assert not Path("new").exists()
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_run_whose_decisions_changed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["dedup", "docs", *LINE, "--decisions", write_decisions(), "--out", "run", "--quiet"]
     assert command(line) == 0
