@@ -115,7 +115,7 @@ from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, execute_split, with_recall_of_splits
 from nearkin.runtime.files import PRIVATE_FILE, disk_errors, require_file_path
-from nearkin.runtime.notebook_progress import default_progress
+from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.sizes import parse_size
@@ -214,36 +214,40 @@ def dedup(
     if callable(keep):
         keep_function = keep
         del parameters["keep"]
-    with settings.named_in_errors():
-        if blocklist is None and settings.blocklist is not None:
-            blocklist = Blocklist.open(settings.blocklist)
-        finished = prepare_run(
-            data,
-            id,
-            work,
-            progress,
-            settings.apply_to(parameters),
-            reference=ReferenceData(against, only=only_against, blocklist=blocklist, scope=scope),
-            decisions=_open_decisions(decisions),
-            keep_function=keep_function,
-        )
-        if request is not None:
-            require_passages_cuttable(
-                request, finished.run.columns, DocumentOutput(), annotate=False
+    with open_progress(progress) as updates:
+        with settings.named_in_errors():
+            if blocklist is None and settings.blocklist is not None:
+                blocklist = Blocklist.open(settings.blocklist)
+            finished = prepare_run(
+                data,
+                id,
+                work,
+                updates,
+                settings.apply_to(parameters),
+                reference=ReferenceData(
+                    against, only=only_against, blocklist=blocklist, scope=scope
+                ),
+                decisions=_open_decisions(decisions),
+                keep_function=keep_function,
             )
+            if request is not None:
+                require_passages_cuttable(
+                    request, finished.run.columns, DocumentOutput(), annotate=False
+                )
+            if lines is not None:
+                require_lines_cuttable(
+                    lines, finished.run.columns, DocumentOutput(), annotate=False
+                )
+        clustering = to_final_clusters(finished.run)
+        require_removal_limit(finished.run, clustering)
+        cut_texts: CutTexts | None = None
+        line_run: LineRun | None = None
+        if request is not None:
+            cut_texts = cut_kept_passages(finished.run, clustering, request)
         if lines is not None:
-            require_lines_cuttable(lines, finished.run.columns, DocumentOutput(), annotate=False)
-    clustering = to_final_clusters(finished.run)
-    require_removal_limit(finished.run, clustering)
-    cut_texts: CutTexts | None = None
-    line_run: LineRun | None = None
-    if request is not None:
-        cut_texts = cut_kept_passages(finished.run, clustering, request)
-    if lines is not None:
-        line_run = cut_kept_lines(finished.run, clustering, lines)
-        cut_texts = line_run.cut_texts()
-    result = DedupResult(finished, clustering, cut_texts, line_run)
-    finished.run.progress.close()
+            line_run = cut_kept_lines(finished.run, clustering, lines)
+            cut_texts = line_run.cut_texts()
+        result = DedupResult(finished, clustering, cut_texts, line_run)
     log_warnings(result.warnings)
     return result
 
@@ -293,14 +297,14 @@ def pairs(
     """
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_pairs()
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
-    with settings.named_in_errors():
-        finished = prepare_run(data, id, work, progress, settings.apply_to(parameters))
-        run = finished.run
-        run.options = with_pair_budget(run.options)
-        parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
-    found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
-    table = pa.Table.from_batches(found_pairs.batches, found_pairs.schema)
-    run.progress.close()
+    with open_progress(progress) as updates:
+        with settings.named_in_errors():
+            finished = prepare_run(data, id, work, updates, settings.apply_to(parameters))
+            run = finished.run
+            run.options = with_pair_budget(run.options)
+            parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
+        found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
+        table = pa.Table.from_batches(found_pairs.batches, found_pairs.schema)
     warnings = warn_of_inputs(run.corpus, run.columns)
     if parsed == Relation.SIMILARITY:
         warnings += warn_of_run(run)
@@ -404,21 +408,20 @@ def passages(
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
-    updates = progress or default_progress()
-    if lines is not None and policy is not None:
-        line_run = LineRun(corpus, columns, options, work_folder, updates, key)
-        line_run.find_lines(lines, partial(order_documents, line_run, policy))
-        result = PassagesResult.from_line_run(line_run, lines)
-    else:
-        run = PassageRun(corpus, columns, options, work_folder, updates, key)
-        cut_run = None
-        if request is not None and policy is not None:
-            cut_run = CutRun(run, request, partial(order_documents, run, policy))
-            cut_run.find()
+    with open_progress(progress) as updates:
+        if lines is not None and policy is not None:
+            line_run = LineRun(corpus, columns, options, work_folder, updates, key)
+            line_run.find_lines(lines, partial(order_documents, line_run, policy))
+            result = PassagesResult.from_line_run(line_run, lines)
         else:
-            run.find()
-        result = PassagesResult.from_run(run, cut_run)
-    updates.close()
+            run = PassageRun(corpus, columns, options, work_folder, updates, key)
+            cut_run = None
+            if request is not None and policy is not None:
+                cut_run = CutRun(run, request, partial(order_documents, run, policy))
+                cut_run.find()
+            else:
+                run.find()
+            result = PassagesResult.from_run(run, cut_run)
     log_warnings(result.warnings)
     folder.remove()
     return result
@@ -504,12 +507,13 @@ def decontaminate(
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
-    updates = progress or default_progress()
     index = SuiteIndex(suites, request.point.least)
-    run = DecontaminationRun(corpus, columns, index, request, options, work_folder, updates, key)
-    run.find()
-    result = DecontaminationResult.from_run(run)
-    updates.close()
+    with open_progress(progress) as updates:
+        run = DecontaminationRun(
+            corpus, columns, index, request, options, work_folder, updates, key
+        )
+        run.find()
+        result = DecontaminationResult.from_run(run)
     log_warnings(result.warnings)
     folder.remove()
     return result
@@ -578,12 +582,12 @@ def split(
     """
     parsed = SplitGroups(tuple(groups), tuple(names or ()), group_seed)
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
-    with settings.named_in_errors():
-        applied = with_recall_of_splits(settings.apply_to(parameters))
-        finished = prepare_run(data, id, work, progress, applied)
-        require_splittable(finished.run.options)
-    executed = execute_split(finished.run, parsed)
-    finished.run.progress.close()
+    with open_progress(progress) as updates:
+        with settings.named_in_errors():
+            applied = with_recall_of_splits(settings.apply_to(parameters))
+            finished = prepare_run(data, id, work, updates, applied)
+            require_splittable(finished.run.options)
+        executed = execute_split(finished.run, parsed)
     log_warnings(tuple(executed.warnings))
     result = SplitResult.from_run(finished.run, executed)
     finished.folder.remove()
@@ -630,14 +634,14 @@ def check(
         (1, 1)
     """
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
-    with settings.named_in_errors():
-        applied = with_recall_of_splits(settings.apply_to(parameters))
-        opened = _open_two(first, second, applied, id)
-        finished = prepare_corpus_run(opened.corpus, id, work, progress, applied)
-        run = finished.run
-        run.options = require_checkable(run.options)
-    outcome = check_inputs(run, opened.inputs)
-    run.progress.close()
+    with open_progress(progress) as updates:
+        with settings.named_in_errors():
+            applied = with_recall_of_splits(settings.apply_to(parameters))
+            opened = _open_two(first, second, applied, id)
+            finished = prepare_corpus_run(opened.corpus, id, work, updates, applied)
+            run = finished.run
+            run.options = require_checkable(run.options)
+        outcome = check_inputs(run, opened.inputs)
     log_warnings(outcome.warnings)
     result = CheckResult.from_outcome(outcome)
     finished.folder.remove()
@@ -695,7 +699,7 @@ def prepare_run(
     data: Any,
     id: str | None,
     work: str | Path | None,
-    progress: Progress | None,
+    progress: Progress,
     parameters: RunParameters,
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
@@ -707,7 +711,7 @@ def prepare_run(
         data: The documents, as `dedup` takes them.
         id: Column of ids, or None.
         work: Folder for temporary files, or None for that of the system.
-        progress: Receives stage and row-count updates. By default, stages are logged.
+        progress: Receives stage and row-count updates.
         parameters: The parameters of the run, without settings and preset.
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
@@ -731,7 +735,7 @@ def prepare_corpus_run(
     corpus: Corpus,
     id: str | None,
     work: str | Path | None,
-    progress: Progress | None,
+    progress: Progress,
     parameters: RunParameters,
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
@@ -743,7 +747,7 @@ def prepare_corpus_run(
         corpus: The documents.
         id: Column of ids, or None.
         work: Folder for temporary files, or None for that of the system.
-        progress: Receives stage and row-count updates. By default, stages are logged.
+        progress: Receives stage and row-count updates.
         parameters: The parameters of the run, without settings and preset.
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
@@ -764,9 +768,8 @@ def prepare_corpus_run(
     if keep_function is not None:
         require_choosable(options, corpus)
     folder = TemporaryFolder(work)
-    updates = progress or default_progress()
     request = _Request(corpus, columns, options, resources_of(parameters))
-    request = _count_shingles(request, parameters, folder.path, updates)
+    request = _count_shingles(request, parameters, folder.path, progress)
     columns = replace(columns, carried_columns=request.options.carried_columns)
     blocker = None
     if reference.blocklist is not None:
@@ -779,7 +782,7 @@ def prepare_corpus_run(
         columns,
         request.options,
         work_folder,
-        updates,
+        progress,
         request.resources,
         matcher=matcher,
         decisions=decisions,
@@ -971,12 +974,11 @@ def frequencies(
     folder = TemporaryFolder(work)
     columns = columns_of({"text": text, "tokens": tokens}, None)
     corpus = open_corpus(data, {})
-    updates = default_progress()
-    counting = FrequencyRequest(
-        corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, updates
-    )
-    counted = count_frequencies(counting)
-    updates.close()
+    with open_progress() as updates:
+        counting = FrequencyRequest(
+            corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, updates
+        )
+        counted = count_frequencies(counting)
     folder.remove()
     return counted
 

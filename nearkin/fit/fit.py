@@ -18,7 +18,7 @@ from nearkin.fit.objective import Objective
 from nearkin.fit.result import FitResult
 from nearkin.report.run_warnings import log_warnings
 from nearkin.runs.parameters import ReadKeywords, RunParameters, columns_of
-from nearkin.runtime.notebook_progress import default_progress
+from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.progress import Progress
 
 
@@ -97,8 +97,7 @@ def fit(
     columns = columns_of({**content, **reading}, id)
     corpus = open_corpus(data, reading)
     columns = detect_dimensions(corpus, columns)
-    updates = progress or default_progress()
-    fitted = fit_settings(corpus, columns, golden, request, updates)
-    updates.close()
+    with open_progress(progress) as updates:
+        fitted = fit_settings(corpus, columns, golden, request, updates)
     log_warnings(fitted.warnings)
     return fitted

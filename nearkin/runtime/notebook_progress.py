@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nearkin.runtime.notebook_view import render_progress
@@ -14,12 +16,21 @@ UPDATE_SECONDS = 0.2
 """The smallest time between two updates of the bar."""
 
 
-def default_progress() -> Progress:
-    """Returns the receiver of a function's progress if the caller gives none.
+@contextmanager
+def open_progress(progress: Progress | None = None) -> Iterator[Progress]:
+    """Yields the receiver of a function's progress, and closes it when the function ends or fails.
 
-    It is a bar in a notebook, and the log elsewhere.
+    Args:
+        progress: The receiver that the caller gives. The default is a bar in a notebook, and the
+            log elsewhere.
     """
-    return NotebookProgress() if in_notebook() else LoggedProgress()
+    updates = progress
+    if updates is None:
+        updates = NotebookProgress() if in_notebook() else LoggedProgress()
+    try:
+        yield updates
+    finally:
+        updates.close()
 
 
 def in_notebook() -> bool:

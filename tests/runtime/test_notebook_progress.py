@@ -1,6 +1,7 @@
 """Tests of the progress of runs in notebooks."""
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.runtime import notebook_progress
-from nearkin.runtime.notebook_progress import NotebookProgress, default_progress, in_notebook
-from nearkin.runtime.progress import LoggedProgress
+from nearkin.runtime.notebook_progress import NotebookProgress, in_notebook, open_progress
+from nearkin.runtime.progress import LoggedProgress, Progress
 
 
 class Handle:
@@ -45,13 +46,12 @@ def test_a_run_in_a_notebook_shows_its_stages_and_removes_the_bar(shown: list[An
 
 
 def test_progress_counts_units_of_the_stage(shown: list[Any]) -> None:
-    progress = default_progress()
-    assert isinstance(progress, NotebookProgress)
-    progress.stage("verify", 2000)
-    progress.advance(500)
-    progress.advance(1000)
-    progress.stage("write")
-    progress.close()
+    with open_progress() as progress:
+        assert isinstance(progress, NotebookProgress)
+        progress.stage("verify", 2000)
+        progress.advance(500)
+        progress.advance(1000)
+        progress.stage("write")
     progress.close()
     assert [content["text/plain"] for content in shown] == [
         "verify: 0 of 2,000",
@@ -66,4 +66,50 @@ def test_programs_and_terminals_log_progress(monkeypatch: pytest.MonkeyPatch) ->
     for ipython in (None, SimpleNamespace(get_ipython=lambda: None)):
         monkeypatch.setitem(sys.modules, "IPython", ipython)
         assert not in_notebook()
-        assert isinstance(default_progress(), LoggedProgress)
+        with open_progress() as progress:
+            assert isinstance(progress, LoggedProgress)
+
+
+class FailingProgress:
+    """A receiver that fails at the first stage, as a run can, and counts how often it is closed."""
+
+    closed = 0
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        raise nk.RunError(f"the stage {name} failed")
+
+    def advance(self, count: int) -> None: ...
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+TEXTS = ["one two three four", "five six seven eight"]
+TABLE = {"id": ["a", "b", "c"], "text": [*TEXTS, TEXTS[0]]}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda progress: nk.dedup(TEXTS, progress=progress),
+        lambda progress: nk.pairs(TEXTS, progress=progress),
+        lambda progress: nk.split(TEXTS, progress=progress),
+        lambda progress: nk.check(TEXTS, TEXTS, progress=progress),
+        lambda progress: nk.passages(TEXTS, progress=progress),
+        lambda progress: nk.decontaminate(TEXTS, {"s": [{"question": "x"}]}, progress=progress),
+        lambda progress: nk.fit(TABLE, {"a": "1", "b": "2", "c": "1"}, id="id", progress=progress),
+    ],
+)
+def test_progress_is_closed_if_a_run_fails(function: Callable[[Progress], object]) -> None:
+    progress = FailingProgress()
+    with pytest.raises(nk.RunError, match="the stage"):
+        function(progress)
+    assert progress.closed == 1
+
+
+def test_the_bar_of_a_run_that_failed_is_removed(shown: list[Any]) -> None:
+    copies = {"text": [TEXTS[0]] * 4, "source": ["s"] * 4}
+    with pytest.raises(nk.RunError, match="max_removed"):
+        nk.dedup(copies, max_removed="source:0.1")
+    assert any("sketch" in content["text/html"] for content in shown)
+    assert shown[-1] == {"text/plain": "", "text/html": ""}
