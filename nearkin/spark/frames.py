@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
@@ -186,7 +186,12 @@ def dedup(
     columns = columns_of(parameters, id)
     resources = resources_of(parameters)
     spark = require_classic_session(frame.sparkSession)
-    with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
+    with (
+        closing(progress or Silent()) as updates,
+        settings.named_in_errors(),
+        translate_spark_errors(),
+        ExitStack() as on_failure,
+    ):
         columns = _with_dimensions(frame, columns)
         parameters = with_contents(parameters, columns)
         run_options = make_run_options(spec_of(parameters, columns), parameters)
@@ -248,7 +253,7 @@ def dedup(
             spark,
             source,
             request,
-            progress or Silent(),
+            updates,
             tables,
             saved,
             matcher,
@@ -308,7 +313,12 @@ def check(
     parameters = with_recall_of_splits(settings.apply_to(parameters))
     _refuse_local_parameters(parameters)
     spark = require_classic_session(first.sparkSession)
-    with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
+    with (
+        closing(progress or Silent()) as updates,
+        settings.named_in_errors(),
+        translate_spark_errors(),
+        ExitStack() as on_failure,
+    ):
         request = _make_request(first, id, parameters)
         request = replace(request, options=require_checkable(request.options))
         columns = request.columns
@@ -317,9 +327,7 @@ def check(
         names = [f.col(quote_column(name)) for name in columns.all]
         both = first.select(*names).unionByName(second.select(*names))
         prepared = _prepare_tables(spark, both, request, parameters, work, on_failure)
-        run = run_over_both(
-            spark, first, second, prepared.request, prepared.tables, progress or Silent()
-        )
+        run = run_over_both(spark, first, second, prepared.request, prepared.tables, updates)
         run.to_pairs()
         result = SparkCheckResult.from_run(run)
         log_warnings(result.warnings)
@@ -377,14 +385,19 @@ def split(
     parameters = with_recall_of_splits(settings.apply_to(parameters))
     _refuse_local_parameters(parameters)
     spark = require_classic_session(frame.sparkSession)
-    with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
+    with (
+        closing(progress or Silent()) as updates,
+        settings.named_in_errors(),
+        translate_spark_errors(),
+        ExitStack() as on_failure,
+    ):
         request = _make_request(frame, id, parameters)
         require_splittable(request.options)
         request = replace(request, options=with_pair_budget(request.options))
         require_columns(frame, request.columns)
         prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
         source = FrameSource(frame, prepared.request)
-        run = SparkRun(spark, source, prepared.request, progress or Silent(), prepared.tables)
+        run = SparkRun(spark, source, prepared.request, updates, prepared.tables)
         # Tasks read the values of these columns, which do not replace the comparison of texts.
         run.options = replace(run.options, same=None, url=None)
         documents = split_documents(run, parsed)
