@@ -125,13 +125,14 @@ def purge(
     with file_imports():
         from nearkin.errors import UsageError
         from nearkin.runs.purge_request import LikeFiles
+        from nearkin.runs.run_record import is_run_folder
 
     files = LikeFiles(tuple(like), columns.to_columns(), reading.selection)
     if "://" in place:
         given.require_unused(OF_A_RUN, "on an index")
         purge_index(place, files, scope, resources, dry_run=dry_run, yes=yes, as_json=json)
         return
-    if not (Path(place) / "run.json").is_file():
+    if not is_run_folder(place):
         raise UsageError(
             f"{place!r} is neither the URL of an index, such as sqlite:///nearkin.db, nor the "
             "output folder of a run; to leave documents out of files, run nearkin dedup with "

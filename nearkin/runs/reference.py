@@ -21,7 +21,7 @@ from nearkin.engine.options import ClusterMethod, RunOptions
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
-from nearkin.runs.run_record import RUN, RunRecord, read_run_record
+from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -198,7 +198,7 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
     indexes = _open_indexes(request)
     urls = find_store_urls(request.paths)
     paths = [path for path in request.paths if path not in urls]
-    runs = [path for path in paths if (Path(path) / RUN).is_file()]
+    runs = [path for path in paths if is_run_folder(path)]
     files = [path for path in paths if path not in runs]
     opened = [_open_run(Path(path), request) for path in runs]
     if files:

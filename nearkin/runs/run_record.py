@@ -410,6 +410,23 @@ class RunRecord:
         return replace(columns, document_limit=limit)
 
 
+def is_run_folder(path: str | Path) -> bool:
+    """Returns whether a path is the output folder of a run. Any text is accepted.
+
+    Args:
+        path: A path, a URL or a pattern.
+
+    Examples:
+        >>> is_run_folder("word " * 1000)
+        False
+    """
+    try:
+        return (Path(path) / RUN).is_file()
+    except (OSError, ValueError):
+        # A name can be too long, for example if it is a text.
+        return False
+
+
 def read_run_record(path: Path) -> RunRecord:
     """Reads the run record of a finished run.
 

@@ -21,7 +21,7 @@ from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
-from nearkin.runs.run_record import RUN, RunRecord, read_run_record
+from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import is_half_written
 from nearkin.setting_names import name_flag, name_setting
@@ -55,7 +55,7 @@ class SavedRun:
             UsageError: If the inputs name a run that was not saved with signatures.
         """
         folder = Path(inputs[0])
-        if len(inputs) != 1 or not (folder / RUN).is_file():
+        if len(inputs) != 1 or not is_run_folder(folder):
             return None
         if not (folder / SIGNATURES).is_dir():
             raise UsageError(

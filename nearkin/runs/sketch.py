@@ -13,7 +13,7 @@ from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.output import require_file_output
-from nearkin.runs.run_record import RUN
+from nearkin.runs.run_record import is_run_folder
 from nearkin.runs.table_files import TableFile, TableFormat
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
@@ -111,7 +111,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
         UsageError: If the request is invalid. Nothing is written in this case.
         RunError: If a file cannot be read or written.
     """
-    if (Path(job.inputs[0]) / RUN).is_file():
+    if is_run_folder(job.inputs[0]):
         raise UsageError(
             f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from"
         )

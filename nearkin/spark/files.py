@@ -63,7 +63,7 @@ from nearkin.runs.output import (
 from nearkin.runs.passage_cuts import CUTS_TABLE
 from nearkin.runs.reference import OpenedReferences
 from nearkin.runs.repeated_lines import LINES_TABLE
-from nearkin.runs.run_record import RUN, RunRecord
+from nearkin.runs.run_record import RunRecord, is_run_folder
 from nearkin.runs.spec_request import ResolvedInputs, SpecRequest, resolve_inputs
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.progress import Progress
@@ -210,7 +210,7 @@ def prepare_files(
     Raises:
         UsageError: If the inputs are the output of a run, or the request is not valid.
     """
-    if (Path(inputs[0]) / RUN).is_file():
+    if is_run_folder(inputs[0]):
         raise UsageError(
             f"{inputs[0]} is the output of a run; with Spark, deduplicate the inputs of that run"
         )
