@@ -611,8 +611,8 @@ def check(
 
     Args:
         first: The documents of the first corpus, as `dedup` takes them.
-        second: The documents of the second corpus: paths of files if the first one is, and
-            otherwise anything else that `dedup` takes.
+        second: The documents of the second corpus: a path if the first one is, and otherwise
+            anything else that `dedup` takes. A path can be that of a folder, or a pattern.
         id: Column of ids of both. The default is the row number, or the path and the row for files.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
@@ -656,7 +656,11 @@ class _TwoCorpora(NamedTuple):
 
 
 def _open_two(first: Any, second: Any, parameters: RunParameters, id: str | None) -> _TwoCorpora:
-    """Opens two corpora as one: two paths, or two tables."""
+    """Opens two corpora as one: two paths, or two tables.
+
+    Raises:
+        UsageError: If the data cannot be read, or the columns of two tables have different types.
+    """
     on_error = parameters.get("on_error", "quarantine")
     if isinstance(first, str | Path) and isinstance(second, str | Path):
         selection = selection_of(parameters)
@@ -664,7 +668,12 @@ def _open_two(first: Any, second: Any, parameters: RunParameters, id: str | None
         files = FileCorpus.open(paths, on_error, selection=selection)
         return _TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
     tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
-    rows = pa.concat_tables(tables, promote_options="permissive")
+    try:
+        rows = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise UsageError(
+            f"the two corpora do not fit into one table: {error}; give columns of the same types"
+        ) from error
     return _TwoCorpora(TableCorpus(rows, on_error), RowsOfInputs(tables[0].num_rows))
 
 
@@ -672,11 +681,18 @@ def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table
     """Returns the columns of one of two tables that a check reads.
 
     Raises:
-        UsageError: If the data is a path, or has no such column.
+        UsageError: If the data is a path or several, or has no such column.
     """
     if isinstance(data, str | Path):
         raise UsageError(
-            f"{str(data)!r} is a path, and the other corpus is not; give two paths or two tables"
+            f"{str(data)!r} is a path, and the other corpus is not one; give two paths or two "
+            "tables"
+        )
+    data = _list_paths(data)
+    if _are_paths(data):
+        raise UsageError(
+            "each corpus is one path or one table, and one of them is a list of paths; give a "
+            "folder or a pattern that names these files"
         )
     columns = columns_of(parameters, id)
     block_by = parameters.get("block_by")
@@ -798,7 +814,7 @@ def _open_matcher(
     """Returns the comparison with the reference, or None for a run without one."""
     corpus, columns, options, resources = request
     paths: tuple[str, ...] = ()
-    data = reference.data
+    data = _list_paths(reference.data)
     if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):
         if reference.scope is not None:
             raise UsageError(

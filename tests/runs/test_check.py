@@ -104,8 +104,16 @@ def test_contradictory_requests_are_refused(
     pq.write_table(corpora[0], path)
     with pytest.raises(UsageError, match="is a path, and the other corpus is not"):
         nk.check(path, corpora[1], **WORDS)
+    for first, second in (([path], [path]), (iter([path]), corpora[1])):
+        with pytest.raises(UsageError, match="one of them is a list of paths; give a folder"):
+            nk.check(first, second, **WORDS)
     with pytest.raises(UsageError, match="is in both inputs"):
         nk.check(path, tmp_path, **WORDS)
+
+
+def test_corpora_whose_columns_have_different_types_are_refused() -> None:
+    with pytest.raises(UsageError, match="do not fit into one table: Unable to merge"):
+        nk.check({"id": [1], "text": ["a"]}, {"id": ["x"], "text": ["a"]}, id="id")
 
 
 COMMAND = ("--id", "id", "--shingle", "words:1", "--threshold", "0.5")

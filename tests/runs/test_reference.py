@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.decisions import Decisions
 from nearkin.engine.local import reference as local_reference
@@ -523,6 +524,8 @@ def test_input_in_the_reference_is_refused(tmp_path: Path, files: tuple[Path, Pa
     for against in (new, tmp_path / "link.parquet", tmp_path / "hard.parquet", [old, new]):
         with pytest.raises(UsageError, match="is both an input and a part of the reference"):
             dedup(new, tmp_path / "out", against)
+    with pytest.raises(UsageError, match="is both an input and a part of the reference"):
+        nk.dedup(new, id="id", against=tmp_path.glob(new.name))
     dedup(new, tmp_path / "saved", None, save_signatures=True)
     with pytest.raises(UsageError, match="is both an input and a part of the reference"):
         dedup(new, tmp_path / "out", tmp_path / "saved")
