@@ -173,8 +173,8 @@ def describe_data(tuning: Tuning) -> list[tuple[str, str]]:
         ("length", _describe_lengths(profile, tuning.spec.shingle)),
         (
             "repetition",
-            f"{format_percent(profile.exact_copies)} of the documents are exact copies; pairs of "
-            f"a document by smallest similarity: {pairs}",
+            f"{format_percent(profile.exact_copies)} of the documents are exact copies; "
+            f"near-duplicates per document at a threshold of {pairs}",
         ),
         ("gap", gap),
         (
