@@ -243,13 +243,20 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
             f"; {counts.single:,} of them ({counts.single / compared:.0%}) are not longer than one "
             "shingle and match only the same text"
         )
-    threshold_name = name_setting("threshold")
-    if options.spec.shingle == f"chars:{CHARACTERS}":
-        proposal = f"a lower {threshold_name}; nearkin tune FILES proposes one"
-    else:
-        shingle = name_setting("shingle", f"chars:{CHARACTERS}")
-        proposal = f"{shingle}; nearkin tune FILES proposes a {threshold_name} for it"
-    return [f"{text}. To compare short texts, use {proposal}"]
+    return [f"{text}. To compare short texts, use {_propose_for_short_texts(options)}"]
+
+
+def _propose_for_short_texts(options: RunOptions) -> str:
+    """Returns the settings that a run over short texts should have."""
+    has_short_shingle = options.spec.shingle == f"chars:{CHARACTERS}"
+    shingle = name_setting("shingle", f"chars:{CHARACTERS}")
+    if options.fields:
+        limits = f"lower limits in {name_setting('fields')}"
+        return limits if has_short_shingle else f"{shingle} and {limits}"
+    threshold = name_setting("threshold")
+    if has_short_shingle:
+        return f"a lower {threshold}; nearkin tune FILES proposes one"
+    return f"{shingle}; nearkin tune FILES proposes a {threshold} for it"
 
 
 def warn_of_recall(run: FinishedStages) -> list[str]:

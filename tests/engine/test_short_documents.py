@@ -117,6 +117,13 @@ def test_long_texts_cause_no_warning_of_short_texts() -> None:
     assert not nk.dedup([*texts, *TITLES[:1]]).warnings
 
 
+def test_warning_of_short_texts_in_fields_names_their_limits() -> None:
+    """A run over fields has no threshold that could be lowered."""
+    result = nk.dedup({"title": TITLES}, fields=["title:jaccard>=0.9"])
+    (warning,) = result.warnings
+    assert warning.endswith("use shingle='chars:3' and lower limits in `fields`")
+
+
 def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The warning is on the terminal and in the run record, and tune proposes settings."""
     (tmp_path / "titles.csv").write_text("text\n" + "\n".join(f'"{t}"' for t in TITLES) + "\n")
