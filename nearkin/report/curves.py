@@ -21,6 +21,8 @@ SUFFIXES = (".svg", ".png")
 def format_banding(point: OperatingPoint) -> str:
     """Formats the banding of an operating point, with tables and probes if there are any.
 
+    Bands are those of one table, as in the option `--bands` of a run.
+
     Args:
         point: Operating point.
 
@@ -30,9 +32,9 @@ def format_banding(point: OperatingPoint) -> str:
         ...     classic_threshold=0.6, slope=3.0, candidates=1.0, keys=104,
         ... )
         >>> format_banding(point)
-        '26 × 7, 2 tables, 3 probes'
+        '13 × 7, 2 tables, 3 probes'
     """
-    parts = [f"{point.bands} × {point.rows}"]
+    parts = [f"{point.bands // point.tables} × {point.rows}"]
     if point.tables > 1:
         parts.append(f"{point.tables} tables")
     if point.probes:
