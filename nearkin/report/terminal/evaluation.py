@@ -11,7 +11,12 @@ from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.golden import Scores
 from nearkin.evaluate.shadow import ShadowComparison, ShadowSide
 from nearkin.report.terminal.tables import format_proportion, text_table
-from nearkin.runtime.number_format import format_fraction, format_percent, format_similarity
+from nearkin.runtime.number_format import (
+    format_count,
+    format_fraction,
+    format_percent,
+    format_similarity,
+)
 from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_flag
 
@@ -116,7 +121,8 @@ def print_shadow(comparison: ShadowComparison, console: Console) -> None:
         Text(
             f"{format_percent(comparison.agreement)} of all pairs were found by both; "
             f"{comparison.only_live:,} only by the run, {comparison.only_shadow:,} only by the "
-            f"shadow; {comparison.moved:,} documents are kept by one and removed by the other"
+            f"shadow. Kept by one and removed by the other: "
+            f"{format_count(comparison.moved, 'document')}"
         )
     )
     if comparison.disagreements:
@@ -125,7 +131,7 @@ def print_shadow(comparison: ShadowComparison, console: Console) -> None:
                 make_visible(pair.id_a),
                 make_visible(pair.id_b),
                 format_similarity(pair.similarity),
-                pair.found_by,
+                "run" if pair.found_by == "live" else pair.found_by,
                 pair.why,
             )
             for pair in comparison.disagreements
