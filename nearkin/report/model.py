@@ -578,7 +578,7 @@ class ReportData:
             reference += f" ({counts.removed_reference_same:,} by equal values)"
         same = ""
         if counts.removed_same:
-            same = f", {counts.removed_same:,} more by equal values"
+            same = f", {counts.removed_same:,} more by equal values or decisions"
         blocked = ""
         if counts.removed_blocked is not None:
             blocked = f", {counts.removed_blocked:,} more by the blocklist"

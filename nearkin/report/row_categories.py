@@ -69,8 +69,9 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
         ),
         (
             "same",
-            "Equal values",
-            "the same value in a column as another document of the cluster; texts not compared",
+            "Equal values or decisions",
+            "the same value in a column as another document of the cluster, or decided to be the "
+            "same; texts not compared",
             counts.removed_same,
         ),
         (
