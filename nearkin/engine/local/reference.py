@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +23,20 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.places import places_of
 from nearkin.engine.acceptance import accepts_all_copies, needs_digits
-from nearkin.engine.banding import build_band_keys
-from nearkin.engine.local.candidates import SignatureComparison
-from nearkin.engine.local.documents import COLUMNS, Documents, arrays_of, take_values
-from nearkin.engine.local.exact_groups import hash_blocks, hash_copy_keys
+from nearkin.engine.local.documents import COLUMNS, arrays_of, take_values
+from nearkin.engine.local.exact_groups import hash_blocks
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
 from nearkin.engine.local.reference_matches import (
     ComparedReference,
     ReferenceMatches,
     expand_groups,
+)
+from nearkin.engine.local.reference_sides import (
+    KeyComparison,
+    Side,
+    combine_keys,
+    find_equal,
+    split_numbers,
 )
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
@@ -43,21 +48,16 @@ from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, EmptyDocuments,
 from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.engine.value_keys import value_columns_of
-from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
 from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
 from nearkin.measures.compared_sets import compares_sets
-from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
+from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
-from nearkin.runtime.threads import ordered_map
 from nearkin.spec import HAMMING
 
 AGAINST = "against"
 """The folder of a work folder that holds the sketched documents of references."""
 SIDE = "side"
 """The name of the option that limits pairs to those of the run and a reference."""
-MEMORY_SHARE = 4
-"""Band keys of the run's documents take at most one part in so many of the memory bound."""
 
 Result = TypeVar("Result")
 
@@ -150,41 +150,6 @@ class Reference:
             yield batch.documents[sketched.columns.content]
 
 
-class _Side(NamedTuple):
-    """Some documents of the run, or of a reference."""
-
-    documents: Documents
-    blocks: np.ndarray
-    """The hash of each document's block, uint64 (n,)."""
-    copy_keys: np.ndarray
-    """The hash of what exact duplicates share beside their content, uint64 (n,)."""
-    selected: np.ndarray
-    """The numbers of the documents that are compared, ascending, int64 (m,)."""
-
-    @classmethod
-    def of(
-        cls,
-        documents: Documents,
-        options: RunOptions,
-        blocks: np.ndarray,
-        is_selected: np.ndarray,
-    ) -> "_Side":
-        """Returns a side.
-
-        Args:
-            documents: Sketched documents.
-            options: Options of the run.
-            blocks: Hash of each document's block, uint64 (n,).
-            is_selected: Which documents are compared, bool (n,).
-        """
-        copy_keys = hash_copy_keys(documents, options, blocks)
-        return cls(documents, blocks, copy_keys, np.flatnonzero(is_selected))
-
-    def select(self, is_selected: np.ndarray) -> "_Side":
-        """Returns the side with some of its documents, by a mask over all documents."""
-        return self._replace(selected=self.selected[is_selected[self.selected]])
-
-
 @dataclass(frozen=True)
 class ReferenceMatcher:
     """A comparison of the documents of a run with those of references.
@@ -266,7 +231,7 @@ class _ReferenceComparison:
         documents = sketched.documents()
         is_kept = np.ones(len(documents), bool) if reference.kept is None else reference.kept
         blocks = hash_blocks(documents, run.options)
-        self._theirs = _Side.of(documents, run.options, blocks, is_kept & ~documents.empty)
+        self._theirs = Side.of(documents, run.options, blocks, is_kept & ~documents.empty)
         self._size = int(np.count_nonzero(is_kept))
         own = run.documents()
         if run.has_mixed_groups:
@@ -275,7 +240,7 @@ class _ReferenceComparison:
         else:
             own_blocks = np.asarray(run.work.load("blocks"))
             is_first = run.first_of_groups() & ~own.empty
-        self._ours = _Side.of(own, run.options, own_blocks, is_first)
+        self._ours = Side.of(own, run.options, own_blocks, is_first)
         self._is_kept = is_kept
 
     @classmethod
@@ -356,7 +321,7 @@ class _ReferenceComparison:
             return ReferenceMatches.concatenate([])
         ours = self._ours
         theirs = self._theirs
-        own, other = _find_equal(
+        own, other = find_equal(
             ours, theirs, ours.documents.fingerprints, theirs.documents.fingerprints
         )
         return ReferenceMatches.of_copies(own, take_values(theirs.documents.ids, other))
@@ -376,13 +341,13 @@ class _ReferenceComparison:
             theirs = self._with_values(self._theirs, other_keys)
             is_kept = self._is_kept[theirs.selected]
             theirs = theirs._replace(selected=theirs.selected[is_kept])
-            own, other = _find_equal(ours, theirs, own_keys, other_keys)
+            own, other = find_equal(ours, theirs, own_keys, other_keys)
             ids = take_values(theirs.documents.ids, other)
             no_similarity = np.full(len(own), np.nan)
             matches.append(ReferenceMatches.without_shingles(own, no_similarity, SAME, ids))
         return ReferenceMatches.concatenate(matches)
 
-    def _with_values(self, side: _Side, keys: np.ndarray) -> _Side:
+    def _with_values(self, side: Side, keys: np.ndarray) -> Side:
         """Returns a side with all documents that have a value, and are not dropped as empty.
 
         Args:
@@ -395,8 +360,8 @@ class _ReferenceComparison:
         return side._replace(selected=np.flatnonzero(has_value))
 
     def _select_by_keys(
-        self, ours: _Side, theirs: _Side, bandings: Sequence[Banding]
-    ) -> tuple[_Side, _Side]:
+        self, ours: Side, theirs: Side, bandings: Sequence[Banding]
+    ) -> tuple[Side, Side]:
         """Returns the documents of both sides that have a band key in common with the other one.
 
         The keys of the reference are read once if those of the run's documents fit into memory.
@@ -409,7 +374,7 @@ class _ReferenceComparison:
         is_ours = np.zeros(len(ours.documents), bool)
         is_theirs = np.zeros(len(theirs.documents), bool)
         for number, banding in enumerate(bandings):
-            keys = _KeyComparison(
+            keys = KeyComparison(
                 own=ours.select(ours.documents.have_field(number)),
                 other=theirs.select(theirs.documents.have_field(number)),
                 banding=banding,
@@ -420,17 +385,15 @@ class _ReferenceComparison:
             keys.mark(is_ours, is_theirs)
         return ours.select(is_ours), theirs.select(is_theirs)
 
-    def _without_copies(self, theirs: _Side) -> _Side:
+    def _without_copies(self, theirs: Side) -> Side:
         """Returns one document of each exact group of the reference: that of the smallest id."""
-        keys = _combine_keys(theirs, theirs.selected, theirs.documents.fingerprints)
+        keys = combine_keys(theirs, theirs.selected, theirs.documents.fingerprints)
         ids = take_values(theirs.documents.ids, theirs.selected)
         by_id = pc.sort_indices(ids).to_numpy().astype(np.int64)
         _, first = np.unique(keys[by_id], return_index=True)
         return theirs._replace(selected=np.sort(theirs.selected[by_id[first]]))
 
-    def _compare(
-        self, ours: _Side, theirs: _Side, bandings: tuple[Banding, ...] | None
-    ) -> LocalRun:
+    def _compare(self, ours: Side, theirs: Side, bandings: tuple[Banding, ...] | None) -> LocalRun:
         """Returns a run over the selected documents, whose pairs are those of both sides.
 
         The documents of the run come first, then those of the reference.
@@ -472,7 +435,7 @@ class _ReferenceComparison:
         return pairs_run
 
     def _read_matches(
-        self, pairs_run: LocalRun, scored: ScoredPairs, ours: _Side, theirs: _Side
+        self, pairs_run: LocalRun, scored: ScoredPairs, ours: Side, theirs: Side
     ) -> ReferenceMatches:
         """Returns scored pairs of the run over both sides as matches."""
         own, other = unpack_pairs(np.asarray(scored.pairs))
@@ -555,141 +518,6 @@ def _sketch_reference(run: LocalRun, reference: Reference, number: int) -> Local
     return sketched
 
 
-class _KeyComparison(NamedTuple):
-    """A search for documents of two sides that have a band key in common."""
-
-    own: _Side
-    """The documents of the run."""
-    other: _Side
-    """The documents of the reference."""
-    banding: Banding
-    measure: Measure
-    """The measure of the run, or of one of the fields that find candidate pairs."""
-    options: RunOptions
-    """The options of the run, or of a run over this field."""
-    number: int
-    """The number of the field."""
-
-    def mark(self, is_own: np.ndarray, is_other: np.ndarray) -> None:
-        """Marks the documents of both sides that have a band key in common.
-
-        Args:
-            is_own: Which documents of the run are marked, bool (n,).
-            is_other: Which documents of the reference are marked, bool (m,).
-        """
-        keys = len(self.own.selected) * (1 + self.banding.probes)
-        memory = self.options.memory // MEMORY_SHARE
-        bands_at_once = max(1, memory // max(1, keys * BYTES_PER_KEY))
-        for first in range(0, self.banding.bands, bands_at_once):
-            bands = range(first, min(first + bands_at_once, self.banding.bands))
-            key_sets = self._collect_keys(bands)
-            self._mark_documents(self.other, bands, key_sets, is_other)
-            seen = [key_set.seen() for key_set in key_sets]
-            self._mark_documents(self.own, bands, seen, is_own)
-
-    def _collect_keys(self, bands: range) -> list[KeySet]:
-        """Returns the set of the keys that the run's documents have in each of some bands."""
-        keys_of_bands: list[list[np.ndarray]] = [[] for _ in bands]
-
-        def build_keys(numbers: np.ndarray) -> np.ndarray:
-            return self._build_keys(self.own, numbers)[bands.start : bands.stop].copy()
-
-        chunks = _split_numbers(self.own.selected)
-        for keys in ordered_map(build_keys, chunks, self.options.workers):
-            for parts, band_keys in zip(keys_of_bands, keys, strict=True):
-                parts.append(band_keys.ravel())
-        return [
-            KeySet.of(np.concatenate([np.empty(0, np.uint64), *parts])) for parts in keys_of_bands
-        ]
-
-    def _mark_documents(
-        self, side: _Side, bands: range, key_sets: Sequence[KeySet], is_marked: np.ndarray
-    ) -> None:
-        """Marks the documents of a side that have a key of a set."""
-
-        def mark(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            is_matched = np.zeros(len(numbers), bool)
-            keys = self._build_keys(side, numbers)
-            for band, key_set in zip(bands, key_sets, strict=True):
-                key_set.mark(keys[band], is_matched)
-            return numbers, is_matched
-
-        chunks = _split_numbers(side.selected)
-        for numbers, is_matched in ordered_map(mark, chunks, self.options.workers):
-            is_marked[numbers] |= is_matched
-
-    def _build_keys(self, side: _Side, numbers: np.ndarray) -> np.ndarray:
-        """Returns the band keys of some documents, uint64 (bands, n, 1 + probes)."""
-        comparison = SignatureComparison.create(
-            self.measure, self.banding, side.documents, self.options, self.number
-        )
-        sketched_keys = comparison.sketched_keys
-        return build_band_keys(
-            comparison.band_layout,
-            self.banding,
-            np.ascontiguousarray(comparison.signatures[numbers]),
-            None if sketched_keys is None else sketched_keys[numbers],
-            side.blocks[numbers],
-        )
-
-
-def _find_equal(
-    ours: _Side, theirs: _Side, own_words: np.ndarray, other_words: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns all pairs of documents of both sides that have equal words.
-
-    Documents whose copy keys differ make no pair.
-
-    Args:
-        ours: Documents of the run.
-        theirs: Documents of the reference.
-        own_words: Words of all documents of the run, uint64 (n, 2).
-        other_words: Words of all documents of the reference, uint64 (m, 2).
-
-    Returns:
-        The numbers of the documents of the run, ascending, and those of the reference, int64 each.
-    """
-    key_set = KeySet.of(np.asarray(own_words[ours.selected, 0]))
-    is_matched = np.zeros(len(theirs.documents), bool)
-    for start, end in theirs.documents.chunks():
-        key_set.mark(np.asarray(other_words[start:end, :1]), is_matched[start:end])
-    equals = theirs.select(is_matched).selected
-    seen = key_set.seen().keys
-    candidates = ours.selected[isin_sorted(np.asarray(own_words[ours.selected, 0]), seen)]
-    own_keys = _combine_keys(ours, candidates, own_words)
-    their_keys = _combine_keys(theirs, equals, other_words)
-    order = np.argsort(their_keys, kind="stable")
-    ordered = their_keys[order]
-    first = np.searchsorted(ordered, own_keys, "left")
-    counts = np.searchsorted(ordered, own_keys, "right") - first
-    rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-    return np.repeat(candidates, counts), equals[order[rows]]
-
-
-def _combine_keys(side: _Side, numbers: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Returns words and copy keys of documents as values that can be sorted.
-
-    Args:
-        side: Documents.
-        numbers: Numbers of the documents, int64 (m,).
-        words: Words of all documents of the side, uint64 (n, 2).
-    """
-    keys = np.empty(len(numbers), [("first", "u8"), ("second", "u8"), ("copy", "u8")])
-    keys["first"] = words[numbers, 0]
-    keys["second"] = words[numbers, 1]
-    keys["copy"] = side.copy_keys[numbers]
-    return keys
-
-
-DOCUMENTS_AT_ONCE = 1 << 16
-
-
-def _split_numbers(numbers: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields numbers of documents in portions that are small enough to process at a time."""
-    for start in range(0, len(numbers), DOCUMENTS_AT_ONCE):
-        yield numbers[start : start + DOCUMENTS_AT_ONCE]
-
-
 def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None) -> RunOptions:
     """Returns the options of the run over both sides.
 
@@ -704,7 +532,7 @@ def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None)
     return replace(options, bands=bandings[0].bands, rows=bandings[0].rows, tables=1)
 
 
-def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> SketchStats:
+def _write_documents(folder: Path, sides: Sequence[Side], run: LocalRun) -> SketchStats:
     """Writes the facts of the selected documents of both sides, one side after the other.
 
     Args:
@@ -724,7 +552,7 @@ def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> Ske
     for name, (dtype, _) in arrays.items():
         with (folder / name).open("wb") as file:
             for side in sides:
-                for numbers in _split_numbers(side.selected):
+                for numbers in split_numbers(side.selected):
                     rows = side.documents.read_array(name)[numbers]
                     file.write(np.ascontiguousarray(rows, dtype).data)
     if options.acceptance_columns:
@@ -742,7 +570,7 @@ def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> Ske
     )
 
 
-def _write_columns(folder: Path, sides: Sequence[_Side], names: Sequence[str]) -> None:
+def _write_columns(folder: Path, sides: Sequence[Side], names: Sequence[str]) -> None:
     """Writes the columns that an acceptance compares, as the sketch stage writes columns.
 
     Args:
@@ -755,12 +583,12 @@ def _write_columns(folder: Path, sides: Sequence[_Side], names: Sequence[str]) -
     path = str(folder / COLUMNS / "0.arrow")
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for side in sides:
-            for numbers in _split_numbers(side.selected):
+            for numbers in split_numbers(side.selected):
                 columns = [take_values(side.documents.carried[name], numbers) for name in names]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _write_scope(work: WorkFolder, sides: Sequence[_Side]) -> CollapseStats:
+def _write_scope(work: WorkFolder, sides: Sequence[Side]) -> CollapseStats:
     """Writes the order, the blocks and the sides of the selected documents.
 
     The documents of the reference come first in the order, as leaders of hot buckets. No document

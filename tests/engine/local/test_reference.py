@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.engine.local import reference
+from nearkin.engine.local import reference, reference_sides
 from nearkin.errors import RunError, UsageError
 from tests.engine.reference_oracle import (
     dedup_by_oracle,
@@ -147,8 +147,8 @@ def test_result_depends_on_neither_threads_nor_memory_nor_portions(
     new, old = make_tables(3)
     options: dict[str, Any] = {"id": "id", "against": old, "threshold": 0.6, **BANDS}
     want = nk.dedup(new, workers=1, **options).clusters.arrow
-    monkeypatch.setattr(reference, "DOCUMENTS_AT_ONCE", 7)
-    monkeypatch.setattr(reference, "MEMORY_SHARE", 1 << 22)
+    monkeypatch.setattr(reference_sides, "DOCUMENTS_AT_ONCE", 7)
+    monkeypatch.setattr(reference_sides, "MEMORY_SHARE", 1 << 22)
     assert nk.dedup(new, workers=3, **options).clusters.arrow == want
 
 
