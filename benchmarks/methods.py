@@ -8,7 +8,6 @@ python -m benchmarks.methods --full --write  full size; writes methods.json and 
 
 import random
 import re
-import sys
 import time
 import zlib
 from collections.abc import Mapping
@@ -147,4 +146,4 @@ def methods(full: bool) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, (methods,), HERE / "methods.json", PAGE))
+    main(__doc__, (methods,), HERE / "methods.json", PAGE)

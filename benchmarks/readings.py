@@ -151,6 +151,9 @@ def main() -> None:
     parser.add_argument("sizes", nargs="*", type=int, help="Numbers of documents. All by default.")
     options = parser.parse_args()
     corpora = FULL if options.full else QUICK
+    if unknown := set(options.sizes) - set(corpora):
+        sizes = ", ".join(map(str, corpora))
+        parser.error(f"{min(unknown)} is not one of the numbers of documents {sizes}")
     figures: list[ReadingFigure] = []
     for count in options.sizes or corpora:
         figures += measure_corpus(count, corpora[count])

@@ -72,6 +72,9 @@ def main(
     parser.add_argument("--write", action="store_true")
     parser.add_argument("tables", nargs="*", help="Names of the tables to measure. All by default.")
     options = parser.parse_args()
+    names = [make.__name__ for make in makers]
+    if unknown := set(options.tables) - set(names):
+        parser.error(f"unknown table {min(unknown)!r}; the tables are {', '.join(names)}")
     measured = []
     for make in makers:
         if not options.tables or make.__name__ in options.tables:
