@@ -10,10 +10,8 @@ items that are found in their documents; precision is that of the contaminated d
 """
 
 import json
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -36,17 +34,14 @@ MEMORY = "4GB"
 
 def measure_run(folder: Path, point: str) -> dict[str, float]:
     """Returns the CPU seconds of a run, its peak memory and its size."""
-    line = [sys.executable, "-m", "nearkin", "decontaminate", str(folder / "documents.parquet")]
-    line += ["--against", str(folder / "suite.parquet"), "--suite-id", "id", "--id", "id"]
-    line += ["--operating-point", point, "--memory", MEMORY, "--overwrite", "--quiet", "--json"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    printed = subprocess.run(
-        [*line, "--out", str(folder / "out")], check=True, capture_output=True, text=True
-    ).stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    facts = json.loads(printed)
+    out = folder / "out"
+    suite = ("--against", folder / "suite.parquet", "--suite-id", "id", "--id", "id")
+    options = ("--operating-point", point, "--memory", MEMORY, "--overwrite", "--quiet")
+    documents = folder / "documents.parquet"
+    usage = run_nearkin("decontaminate", documents, *suite, *options, "--out", out)
+    facts = json.loads((out / "run.json").read_bytes())
     return {
-        "cpu_seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "cpu_seconds": usage.cpu,
         "megabytes": facts["counts"]["text_bytes"] / 1e6,
         "peak_memory": facts["peak_memory"] / 1e9,
     }

@@ -9,12 +9,9 @@ the share of the words of planted passages that are in a reported passage.
 """
 
 import json
-import resource
 import shutil
 import statistics
 import string
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tables import Table, main
+from nearkin.lab.bench import run_nearkin
 from nearkin.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent
@@ -80,19 +78,13 @@ def plant_passages(folder: Path, documents: int, part: int = 0) -> list[PlantedP
 
 
 def measure_run(folder: Path) -> dict[str, float]:
-    """Returns the CPU and wall seconds of a run, its peak memory and its size."""
+    """Returns the CPU seconds of a run, its peak memory, its size and the repeated share."""
     out = folder / "out"
-    line = [sys.executable, "-m", "nearkin", "passages", str(folder / "corpus")]
-    line += ["--id", "id", "--min", str(LEAST), "--memory", "2GB", "--overwrite", "--quiet"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    printed = subprocess.run(
-        [*line, "--json", "--out", str(out)], check=True, capture_output=True, text=True
-    ).stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    facts = json.loads(printed)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    options = ("--id", "id", "--min", LEAST, "--memory", "2GB", "--overwrite", "--quiet")
+    usage = run_nearkin("passages", folder / "corpus", *options, "--out", out)
+    facts = json.loads((out / "passages.json").read_bytes())
     return {
-        "cpu_seconds": seconds,
+        "cpu_seconds": usage.cpu,
         "megabytes": facts["counts"]["text_bytes"] / 1e6,
         "peak_memory": facts["peak_memory"] / 1e9,
         "repeated": facts["counts"]["repeated_bytes"] / facts["counts"]["text_bytes"],

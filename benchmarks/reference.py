@@ -15,8 +15,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import TypedDict
 
@@ -24,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import REFERENCE, write_pages
-from nearkin.lab.bench import describe_machine
+from nearkin.lab.bench import describe_machine, run_nearkin
 
 RUNS = 3
 FEW = 100
@@ -53,21 +51,6 @@ class ReferenceFigure(TypedDict):
     machine: dict[str, object]
 
 
-def run_nearkin(*arguments: object) -> float:
-    """Runs a command, and returns the CPU time of its process in seconds.
-
-    Args:
-        *arguments: Arguments of nearkin.
-    """
-    command = [sys.executable, "-m", "nearkin", *map(str, arguments), "--quiet"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return usage.ru_utime + usage.ru_stime
-
-
 def make_documents(
     folder: Path, new: int, times: int, length: str, *, with_hashes: bool
 ) -> tuple[Path, Path]:
@@ -87,14 +70,14 @@ def make_documents(
     saved = folder / ("saved-with-hashes" if with_hashes else "saved")
     if not corpus.exists():
         size = ("--documents", new * (times + 1), "--files", times + 1, "--length", length)
-        run_nearkin("synth", *size, "--out", corpus)
+        run_nearkin("synth", *size, "--out", corpus, "--quiet")
     files = sorted((corpus / "documents").glob("*.parquet"))
     if not saved.exists():
         options = ["--save-signatures", *(["--save-hashes"] if with_hashes else [])]
         # Copies of the kept documents would only take space.
-        command = ("dedup", *files[1:], "--id", "id", "--output", "none", *options, "-o", saved)
-        seconds = run_nearkin(*command)
-        print(f"the reference alone: {seconds:.1f} CPU seconds", flush=True)
+        options += ["--id", "id", "--output", "none", "--quiet"]
+        usage = run_nearkin("dedup", *files[1:], *options, "-o", saved)
+        print(f"the reference alone: {usage.cpu:.1f} CPU seconds", flush=True)
     print(f"documents: {count_bytes(corpus) / 1e9:.2f} GB", flush=True)
     print(f"saved signatures: {count_bytes(saved / 'signatures') / 1e9:.2f} GB", flush=True)
     return files[0], saved
@@ -108,9 +91,10 @@ def compare_files(new: Path, saved: Path, folder: Path) -> tuple[float, float]:
         saved: Saved run over the reference.
         folder: Folder of the results.
     """
-    command = ("dedup", new, "--id", "id", "--overwrite", "-o")
+    command = ("dedup", new, "--id", "id", "--overwrite", "--quiet", "-o")
     alone = run_nearkin(*command, folder / "alone")
-    return alone, run_nearkin(*command, folder / "against", "--against", saved)
+    against = run_nearkin(*command, folder / "against", "--against", saved)
+    return alone.cpu, against.cpu
 
 
 def count_bytes(folder: Path) -> int:

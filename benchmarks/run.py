@@ -1,10 +1,11 @@
 """Measures the figures of docs/reference/benchmarks.md.
 
 python -m benchmarks.run                     quick sizes, to the terminal
-python -m benchmarks.run --full --write      full sizes; writes figures.json,
-docs/reference/benchmarks.md, the README's figure python -m benchmarks.run --baseline
-writes benchmarks/baseline.json python -m benchmarks.run --compare FILE      quick sizes beside a
-stored baseline; slower by more than a half ends with 1
+python -m benchmarks.run --full --write      full sizes; writes figures.json, the README's figure
+                                             and docs/reference/benchmarks.md
+python -m benchmarks.run --baseline          quick sizes; writes benchmarks/baseline.json
+python -m benchmarks.run --compare FILE      quick sizes beside a stored baseline; ends with 1 if a
+                                             figure is slower by more than a half
 """
 
 import argparse
@@ -12,8 +13,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from nearkin.lab.bench import (
     measure_sketching,
     run_nearkin,
     run_process,
+    time_runs,
 )
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.shingle import Shingler
@@ -66,12 +69,9 @@ def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     sizes = (1_000_000, 10_000_000) if full else (100_000, 400_000)
     for documents in sizes:
         corpus = folder / f"short-{documents}"
-        made = measured_seconds(
-            lambda n=documents, c=corpus: synth(
-                c, SynthSettings(documents=n, length="fixed:200", files=4)
-            )
-        )
-        yield BenchResult.from_runs(f"nearkin synth, {documents:,} documents of 200 B", "s", [made])
+        settings = SynthSettings(documents=documents, length="fixed:200", files=4)
+        made = time_runs(partial(synth, corpus, settings), 1)
+        yield BenchResult.from_runs(f"nearkin synth, {documents:,} documents of 200 B", "s", made)
         seconds, memory = [], []
         for _ in range(runs if documents == sizes[0] else 1):
             out = folder / "short-out"
@@ -210,13 +210,6 @@ def starting(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     yield BenchResult.from_runs(
         "nearkin dedup, 100 documents, empty JIT cache", "s", [cold.seconds]
     )
-
-
-def measured_seconds(work: Callable[[], object]) -> float:
-    """Returns the wall-clock time of a function in seconds."""
-    from nearkin.lab.bench import time_runs
-
-    return time_runs(work, 1)[0]
 
 
 def measure(full: bool, runs: int) -> list[BenchResult]:
