@@ -36,6 +36,8 @@ MAX_TEXT = 1 << 20
 """The largest number of characters of a text that an agent may send."""
 MAX_ROWS = 100
 """The largest number of matches or members that a tool returns."""
+REMOVED_ALONE = ("blocked", "empty")
+"""The kinds of removed documents in whose place no other one is kept."""
 INSTRUCTIONS = (
     "Finds near-duplicates of texts. Similarities are exact, from 0 to 1. Ids are those of stored "
     "documents. Texts of documents are not returned, except single shingles of an explanation, "
@@ -189,6 +191,9 @@ class RunTools:
     def show_cluster_of_run(self, id: str, start: int = 0) -> dict[str, Any]:
         """Shows the cluster of a document: the document that was kept and those that repeat it.
 
+        The kept one can be a document of the reference of the run. It is null if the document was
+        removed without another one being kept, because it is blocked or empty.
+
         Args:
             id: Id of any document of the cluster.
             start: Position of the first document, of 100 at a time.
@@ -196,14 +201,16 @@ class RunTools:
         if start < 0:
             raise ToolError(f"start is {start}; the first document has the position 0")
         table = self._folder / CLUSTERS
-        own = pq.read_table(table, columns=["cluster"], filters=[("id", "==", id)])
-        if own.num_rows == 0:
+        names = ["cluster", "kept", "kind"]
+        rows = pq.read_table(table, columns=names, filters=[("id", "==", id)]).to_pylist()
+        if not rows:
             raise ToolError(f"the run has no document {id!r}")
-        cluster = own["cluster"][0].as_py()
+        cluster = rows[0]["cluster"]
+        is_removed_alone = not rows[0]["kept"] and rows[0]["kind"] in REMOVED_ALONE
         columns = ["id", "similarity", "kind"]
         members = pq.read_table(table, columns=columns, filters=[("cluster", "==", cluster)])
         return {
-            "kept": cluster,
+            "kept": None if is_removed_alone else cluster,
             "size": members.num_rows,
             "members": members.slice(start, MAX_ROWS).to_pylist(),
         }

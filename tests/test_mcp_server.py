@@ -14,7 +14,7 @@ import uvicorn
 from mcp import Client, StdioServerParameters
 
 import nearkin as nk
-from nearkin.mcp_server import MAX_TEXT, AgentAccess, make_server
+from nearkin.mcp_server import MAX_TEXT, AgentAccess, RunTools, make_server
 from tests.cli.conftest import nearkin
 from tests.services import free_port
 
@@ -124,6 +124,19 @@ def test_agents_read_a_finished_run(run: Path) -> None:
     assert {member["id"] for member in cluster["members"]} == {"a", "b"}
     assert pair["verdict"] == "match"
     assert missing.endswith('the run has no document "x\' or 1"')
+
+
+def test_no_document_is_kept_in_place_of_a_blocked_or_empty_one(tmp_path: Path) -> None:
+    texts = {"a": TEXT, "b": f"{TEXT} today", "c": "", "d": "another text of five words"}
+    blocklist = nk.Blocklist()
+    blocklist.add([TEXT], ["request"])
+    table = {"id": list(texts), "text": list(texts.values())}
+    result = nk.dedup(table, id="id", blocklist=blocklist, empty="drop")
+    result.write(tmp_path / "run")
+    tools = RunTools(tmp_path / "run", None)
+    kept = [tools.show_cluster_of_run(id)["kept"] for id in texts]
+    assert kept[0] is None
+    assert kept[2:] == [None, "d"]
 
 
 def test_what_agents_send_is_bounded(index: nk.Index) -> None:
