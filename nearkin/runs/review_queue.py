@@ -1,6 +1,7 @@
 """The review queue of a finished run: its pairs in the grey zone, the most uncertain ones first."""
 
 import heapq
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,8 +18,9 @@ from nearkin.evaluate.scan import ReopenedRun
 from nearkin.keys import HashKey
 from nearkin.runs.reopen import CLUSTERS, open_finished_run
 from nearkin.runs.table_files import TableFile, write_table_file
-from nearkin.runtime.files import disk_errors
-from nearkin.setting_names import name_flag
+from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers
+from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.setting_names import name_setting
 from nearkin.spec import FINGERPRINT
 
 PAIR_TABLES = ("pairs.parquet", RELATED_FILE)
@@ -172,6 +174,8 @@ def _read_texts(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, str]
 def write_review_table(queue: ReviewQueue, path: Path) -> None:
     """Writes a review queue as a table with the texts, most uncertain first.
 
+    It can be read by its owner alone, because it quotes documents.
+
     Args:
         queue: The queue.
         path: The file, whose suffix decides the format. It must not exist.
@@ -186,10 +190,11 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
     ]
     target = require_free_table(path)
     table = pa.Table.from_pylist(rows, SCHEMA)
-    staged = path.with_name(f".{path.name}.tmp")
-    with disk_errors(path.parent):
+    with claimed(path, "nearkin review", replaces=False) as claim, disk_errors(path.parent):
+        staged = claim.path / RESULT
         write_table_file(target, staged, SCHEMA, iter(table.to_batches()))
-        staged.replace(path)
+        set_readers(staged, Readers.OWNER)
+        claim.publish_file(staged)
 
 
 def require_free_table(path: Path) -> TableFile:
@@ -199,9 +204,11 @@ def require_free_table(path: Path) -> TableFile:
         path: The file.
 
     Raises:
-        UsageError: If it exists, or has not the suffix of a format that nearkin writes.
+        UsageError: If it exists, its folder does not, or it has not the suffix of a format that
+            nearkin writes.
     """
     target = TableFile.require(path)
-    if path.exists():
-        raise UsageError(f"{path} exists; delete it, or name another {name_flag('table')}")
+    require_file_path(path)
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists; delete it, or name another {name_setting('table')}")
     return target

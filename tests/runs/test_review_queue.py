@@ -140,6 +140,8 @@ def test_queue_is_written_as_a_table(
     decisions = tmp_path / "decisions.jsonl"
     for name in ("queue.parquet", "queue.csv"):
         path = tmp_path / name
+        of_others = tmp_path / f".{name}.tmp"
+        of_others.write_text("not a file of nearkin")
         arguments = ["review", str(finished), "--table", str(path), "--limit", "3"]
         assert run_command([*arguments, "--decisions", str(decisions)]) == 0
         assert f"3 pairs (0 decided before) in {path}" in capsys.readouterr().err
@@ -149,6 +151,9 @@ def test_queue_is_written_as_a_table(
         assert table["text_b"].to_pylist() == [pair.text_b for pair in queue.pairs]
         with pytest.raises(UsageError, match="exists; delete it"):
             write_review_table(queue, path)
+        # texts of documents are for their owner alone
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert of_others.read_text() == "not a file of nearkin"
     assert not decisions.exists()
 
 
