@@ -1,6 +1,7 @@
 """Signature files: Arrow IPC files of ids and signatures, with their Spec and checksums."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.errors import UsageError
-from nearkin.runtime.files import replace_durably, sync_file
+from nearkin.runtime.files import replacing_durably
 from nearkin.shingle import text_buffers
 from nearkin.sketch.record import (
     ChecksumError,
@@ -78,9 +79,9 @@ class SignatureWriter:
         schema = schema_of(spec)
         self.schema = schema.with_metadata({**schema.metadata, **(metadata or {})})
         self._sums: list[str] = []
-        self._temporary = path.with_name(path.name + ".tmp")
-        self._sink = pa.OSFile(str(self._temporary), "wb")
-        self._writer = pa.ipc.new_file(self._sink, self.schema)
+        self._files = ExitStack()
+        file = self._files.enter_context(replacing_durably(path))
+        self._writer = self._files.enter_context(pa.ipc.new_file(file, self.schema))
 
     def __enter__(self) -> "SignatureWriter":
         return self
@@ -106,16 +107,12 @@ class SignatureWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if kind is not None:
+            self._files.__exit__(kind, error, trace)
+            return
+        with self._files:
             last = pa.RecordBatch.from_pylist([], self.schema)
             self._writer.write_batch(last, custom_metadata={CHECKSUM: whole_checksum(self._sums)})
-        self._writer.close()
-        self._sink.close()
-        if kind is None:
-            sync_file(self._temporary)
-            replace_durably(self._temporary, self.path)
-        else:
-            self._temporary.unlink(missing_ok=True)
 
 
 def batch_checksum(batch: pa.RecordBatch) -> str:

@@ -44,6 +44,27 @@ def test_signature_file_is_read_as_it_was_written(spec: Spec, tmp_path: Path) ->
     assert (restored.shingles == 6).all()
 
 
+def fail_to_write(path: Path) -> None:
+    with SignatureWriter(path, SPECS[0]) as writer:
+        ids = pa.array(["a"], pa.large_string())
+        writer.add(ids, nk.sketch(["a"], SPECS[0]), np.ones(1, np.uint32))
+        raise ValueError("failed")
+
+
+def test_a_file_that_is_not_complete_leaves_the_previous_one_and_files_of_others(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.arrow"
+    (tmp_path / "a.arrow.tmp").write_text("not a file of nearkin")
+    written(path, SPECS[0])
+    previous = path.read_bytes()
+    with pytest.raises(ValueError, match="failed"):
+        fail_to_write(path)
+    assert path.read_bytes() == previous
+    assert {file.name for file in tmp_path.iterdir()} == {"a.arrow", "a.arrow.tmp"}
+    assert (tmp_path / "a.arrow.tmp").read_text() == "not a file of nearkin"
+
+
 def test_each_damage_raises_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, spec = tmp_path / "a.arrow", SPECS[0]
     signatures = written(path, spec)
