@@ -1,26 +1,17 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.blocklist.blocklist import Blocklist
-from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
-from nearkin.corpus.arrow_conversion import (
-    is_stream,
-    refuse_distributed,
-    refuse_paths,
-    to_table,
-    type_name,
-)
+from nearkin.corpus.arrow_conversion import refuse_paths
 from nearkin.decisions import Decisions, read_decisions
 from nearkin.decontamination.index import SuiteIndex
 from nearkin.decontamination.request import (
@@ -32,18 +23,11 @@ from nearkin.decontamination.request import (
 from nearkin.decontamination.run import DecontaminationRun, require_memory
 from nearkin.decontamination.suite_inputs import SuiteColumns, read_suites_of
 from nearkin.engine.document_frequencies import FrequencyRequest
-from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
-from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.document_frequencies import count_frequencies
-from nearkin.engine.local.keep_function import KeepFunction, require_choosable
-from nearkin.engine.local.reference import Reference, ReferenceMatcher
 from nearkin.engine.local.removal_limit import require_removal_limit
-from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import RunOptions
 from nearkin.engine.split_groups import SplitGroups, require_splittable
-from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CutRequest, PassageRequest
@@ -75,59 +59,35 @@ from nearkin.results import (
     PassagesResult,
     SplitResult,
     TemporaryFolder,
-    TemporaryRun,
 )
-from nearkin.runs.check import (
-    FilesOfInputs,
-    RowsOfInputs,
-    TwoInputs,
-    check_inputs,
-    require_checkable,
-)
+from nearkin.runs.check import check_inputs, require_checkable
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
-from nearkin.runs.parameters import (
-    ReadKeywords,
-    RunParameters,
-    columns_of,
-    make_run_options,
-    memory_of,
-    resources_of,
-    selection_of,
-    spec_of,
-    with_contents,
-)
+from nearkin.runs.parameters import ReadKeywords, RunParameters, columns_of
 from nearkin.runs.passage_cuts import (
     cut_kept_lines,
     cut_kept_passages,
     require_lines_cuttable,
     require_passages_cuttable,
 )
-from nearkin.runs.reference import (
-    ReferenceRequest,
-    check_reference,
-    columns_of_reference,
-    open_references,
-    require_comparable,
-)
 from nearkin.runs.settings_file import Settings
-from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, execute_split, with_recall_of_splits
 from nearkin.runtime.files import PRIVATE_FILE, disk_errors, require_file_path
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.sizes import parse_size
-from nearkin.setting_names import name_setting
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
-from nearkin.sketch.resources import (
-    NO_RESOURCES,
-    DocumentFrequencies,
-    SpecResources,
-    weighted_by,
+from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
+from nearkin.spec import Spec
+from nearkin.temporary_runs import (
+    ReferenceData,
+    open_corpus,
+    open_two_corpora,
+    prepare_corpus_run,
+    prepare_run,
 )
-from nearkin.spec import IDF_JACCARD, Spec
 
 
 @show_parameters
@@ -519,22 +479,6 @@ def decontaminate(
     return result
 
 
-class ReferenceData(NamedTuple):
-    """The reference and the blocklist of a run, as `dedup` takes them."""
-
-    data: Any = None
-    """The documents, the path of a finished run, or None without a reference."""
-    only: bool = False
-    """True if the documents of the run are not compared with each other."""
-    blocklist: Blocklist | None = None
-    """The blocklist, or None."""
-    scope: str | None = None
-    """The scope of an index, or None for the default one."""
-
-
-NO_REFERENCE = ReferenceData()
-
-
 @partial(show_parameters, recall=SPLIT_RECALL)
 @check_arguments
 def split(
@@ -637,7 +581,7 @@ def check(
     with open_progress(progress) as updates:
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))
-            opened = _open_two(first, second, applied, id)
+            opened = open_two_corpora(first, second, applied, id)
             finished = prepare_corpus_run(opened.corpus, id, work, updates, applied)
             run = finished.run
             run.options = require_checkable(run.options)
@@ -648,272 +592,9 @@ def check(
     return result
 
 
-class _TwoCorpora(NamedTuple):
-    """Two corpora as one."""
-
-    corpus: Corpus
-    inputs: TwoInputs
-
-
-def _open_two(first: Any, second: Any, parameters: RunParameters, id: str | None) -> _TwoCorpora:
-    """Opens two corpora as one: two paths, or two tables.
-
-    Raises:
-        UsageError: If the data cannot be read, or the columns of two tables have different types.
-    """
-    on_error = parameters.get("on_error", "quarantine")
-    if isinstance(first, str | Path) and isinstance(second, str | Path):
-        selection = selection_of(parameters)
-        paths = (str(first), str(second))
-        files = FileCorpus.open(paths, on_error, selection=selection)
-        return _TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
-    tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
-    try:
-        rows = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise UsageError(
-            f"the two corpora do not fit into one table: {error}; give columns of the same types"
-        ) from error
-    return _TwoCorpora(TableCorpus(rows, on_error), RowsOfInputs(tables[0].num_rows))
-
-
-def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table:
-    """Returns the columns of one of two tables that a check reads.
-
-    Raises:
-        UsageError: If the data is a path or several, or has no such column.
-    """
-    if isinstance(data, str | Path):
-        raise UsageError(
-            f"{str(data)!r} is a path, and the other corpus is not one; give two paths or two "
-            "tables"
-        )
-    data = _list_paths(data)
-    if _are_paths(data):
-        raise UsageError(
-            "each corpus is one path or one table, and one of them is a list of paths; give a "
-            "folder or a pattern that names these files"
-        )
-    columns = columns_of(parameters, id)
-    block_by = parameters.get("block_by")
-    columns = replace(columns, carried_columns=() if block_by is None else (block_by,))
-    table = to_table(data)
-    TableCorpus(table).check(columns)
-    return table.select(list(dict.fromkeys(columns.all)))
-
-
-class _Request(NamedTuple):
-    """The inputs of a run, opened and checked."""
-
-    corpus: Corpus
-    columns: Columns
-    options: RunOptions
-    resources: SpecResources
-
-
-def prepare_run(
-    data: Any,
-    id: str | None,
-    work: str | Path | None,
-    progress: Progress,
-    parameters: RunParameters,
-    reference: ReferenceData = NO_REFERENCE,
-    decisions: Decisions | None = None,
-    keep_function: KeepFunction | None = None,
-) -> TemporaryRun:
-    """Returns a run in a temporary work folder, whose stages are executed on demand.
-
-    Args:
-        data: The documents, as `dedup` takes them.
-        id: Column of ids, or None.
-        work: Folder for temporary files, or None for that of the system.
-        progress: Receives stage and row-count updates.
-        parameters: The parameters of the run, without settings and preset.
-        reference: The reference, or `NO_REFERENCE`.
-        decisions: Decisions about pairs of documents, or None.
-        keep_function: Chooses the kept document of each cluster, or None.
-
-    Raises:
-        UsageError: If a parameter is out of range, or the data cannot be read.
-    """
-    corpus = open_corpus(data, parameters)
-    return prepare_corpus_run(
-        corpus, id, work, progress, parameters, reference, decisions, keep_function
-    )
-
-
 def _open_decisions(decisions: str | Path | Decisions | None) -> Decisions | None:
     """Returns the decisions of a file, or given ones."""
     return read_decisions(decisions) if isinstance(decisions, str | Path) else decisions
-
-
-def prepare_corpus_run(
-    corpus: Corpus,
-    id: str | None,
-    work: str | Path | None,
-    progress: Progress,
-    parameters: RunParameters,
-    reference: ReferenceData = NO_REFERENCE,
-    decisions: Decisions | None = None,
-    keep_function: KeepFunction | None = None,
-) -> TemporaryRun:
-    """Returns a run over a corpus, as `prepare_run` does over data.
-
-    Args:
-        corpus: The documents.
-        id: Column of ids, or None.
-        work: Folder for temporary files, or None for that of the system.
-        progress: Receives stage and row-count updates.
-        parameters: The parameters of the run, without settings and preset.
-        reference: The reference, or `NO_REFERENCE`.
-        decisions: Decisions about pairs of documents, or None.
-        keep_function: Chooses the kept document of each cluster, or None.
-
-    Raises:
-        UsageError: If a parameter is out of range, or a column does not exist.
-    """
-    columns = columns_of(parameters, id).with_memory(memory_of(parameters))
-    columns = detect_dimensions(corpus, columns)
-    parameters = with_contents(parameters, columns)
-    spec = spec_of(parameters, columns)
-    options = make_run_options(spec, parameters)
-    if reference.data is not None:
-        require_comparable(options)
-    if decisions is not None:
-        require_decidable(options, has_reference=reference.data is not None)
-    if keep_function is not None:
-        require_choosable(options, corpus)
-    folder = TemporaryFolder(work)
-    request = _Request(corpus, columns, options, resources_of(parameters))
-    request = _count_shingles(request, parameters, folder.path, progress)
-    columns = replace(columns, carried_columns=request.options.carried_columns)
-    blocker = None
-    if reference.blocklist is not None:
-        require_blockable(request.options, reference.blocklist)
-        blocker = BlocklistMatcher(reference.blocklist)
-    matcher = _open_matcher(reference, request._replace(columns=columns), parameters)
-    work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
-    run = LocalRun(
-        corpus,
-        columns,
-        request.options,
-        work_folder,
-        progress,
-        request.resources,
-        matcher=matcher,
-        decisions=decisions,
-        blocker=blocker,
-        keep_function=keep_function,
-    )
-    return TemporaryRun(run, folder)
-
-
-def _open_matcher(
-    reference: ReferenceData, request: _Request, parameters: RunParameters
-) -> ReferenceMatcher | None:
-    """Returns the comparison with the reference, or None for a run without one."""
-    corpus, columns, options, resources = request
-    paths: tuple[str, ...] = ()
-    data = _list_paths(reference.data)
-    if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):
-        if reference.scope is not None:
-            raise UsageError(
-                f"{name_setting('scope', reference.scope)} is the scope of an index, and "
-                f"{name_setting('against')} is {type_name(data)}; leave it out"
-            )
-        table = open_corpus(data, parameters)
-        columns = columns_of_reference(columns, options)
-        check_reference(table, columns)
-        return ReferenceMatcher([Reference(table, columns)], reference.only)
-    if data is not None:
-        entries = [data] if isinstance(data, str | Path) else data
-        paths = tuple(_path_of(entry) for entry in entries)
-    opened = open_references(
-        ReferenceRequest(
-            paths,
-            columns,
-            options,
-            on_error=parameters.get("on_error", "quarantine"),
-            selection=selection_of(parameters),
-            only=reference.only,
-            scope=reference.scope,
-            resources=resources,
-        )
-    )
-    if opened is None:
-        return None
-    if isinstance(corpus, FileCorpus):
-        opened.require_other_files(corpus)
-    return opened.matcher
-
-
-def _count_shingles(
-    request: _Request, parameters: RunParameters, folder: Path, progress: Progress
-) -> _Request:
-    """Counts the document frequencies that the parameters ask for, and names them in the Spec."""
-    corpus, columns, options, resources = request
-    max_df = parameters.get("max_df")
-    if max_df is not None:
-        counting = FrequencyRequest(
-            corpus, columns, options.spec, resources, options.workers, folder, progress
-        )
-        cut = count_frequency_cut(max_df, counting)
-        resources = replace(resources, cut=cut)
-        options = options.with_spec(replace(options.spec, cut=cut.fingerprint))
-    is_weighted = options.spec.measure == IDF_JACCARD or parameters.get("weights") == "tfidf"
-    if is_weighted and resources.frequencies is None and options.spec.frequencies is None:
-        counting = FrequencyRequest(
-            corpus, columns, options.spec, resources, options.workers, folder, progress
-        )
-        counted = count_frequencies(counting)
-        resources = replace(resources, frequencies=counted)
-        options = options.with_spec(weighted_by(counted, options.spec))
-    return request._replace(options=options, resources=resources)
-
-
-def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
-    """Returns a corpus of files if the data is a path or a list of paths, otherwise of a table.
-
-    Args:
-        data: The data.
-        reading: How files are read.
-    """
-    refuse_distributed(data)
-    data = _list_paths(data)
-    on_error = reading.get("on_error", "quarantine")
-    if isinstance(data, str | Path):
-        return FileCorpus.open([str(data)], on_error, selection=selection_of(reading))
-    if _are_paths(data):
-        return FileCorpus.open(
-            [_path_of(item) for item in data], on_error, selection=selection_of(reading)
-        )
-    return TableCorpus(to_table(data), on_error)
-
-
-def _list_paths(data: Any) -> Any:
-    """Returns an iterator of paths, such as that of `Path.glob`, as a list; other data as it is."""
-    # A reader of Arrow is an iterator, too, whose values are batches.
-    if not isinstance(data, Iterator) or is_stream(data):
-        return data
-    first = list(islice(data, 1))
-    values = chain(first, data)
-    return list(values) if _are_paths(first) else values
-
-
-def _are_paths(data: object) -> bool:
-    """Returns whether data is a list that holds a `Path`."""
-    return isinstance(data, list | tuple) and any(isinstance(item, Path) for item in data)
-
-
-def _path_of(item: object) -> str:
-    """Returns the path of an entry of a list that holds paths.
-
-    Raises:
-        UsageError: If it is not a path.
-    """
-    if not isinstance(item, str | Path):
-        raise UsageError(f"{type_name(item)} is not a path, and other entries of the list are")
-    return str(item)
 
 
 @check_arguments

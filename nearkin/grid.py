@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from nearkin.api import prepare_run
 from nearkin.cluster import kernels
 from nearkin.engine.local.containment import find_contained
 from nearkin.engine.local.run import LocalRun
@@ -29,6 +28,7 @@ from nearkin.runs.settings_file import VALID_KEYS, Settings
 from nearkin.runtime.progress import Progress
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
+from nearkin.temporary_runs import prepare_run
 
 PARTS_OF_SHINGLE = ("unit", "n")
 """Settings of a grid that make a shingle: its unit and its length."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from nearkin.api import open_corpus
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import detect_dimensions
 from nearkin.evaluate.golden import (
@@ -20,6 +19,7 @@ from nearkin.report.run_warnings import log_warnings
 from nearkin.runs.parameters import ReadKeywords, RunParameters, columns_of
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.progress import Progress
+from nearkin.temporary_runs import open_corpus
 
 
 @check_arguments

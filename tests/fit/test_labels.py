@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.api import open_corpus
 from nearkin.corpus import Columns
 from nearkin.evaluate.golden import (
     Labelled,
@@ -30,6 +29,7 @@ from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.validation import assign_folds
 from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.progress import Silent
+from nearkin.temporary_runs import open_corpus
 from tests.fit.corpora import LabelledCorpus, bibliography, records, shingle_set
 
 SIZES = [5, 4, 3, 3, 2, 2, 2, 1, 1, 1]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from nearkin.api import open_corpus
 from nearkin.corpus import Columns
 from nearkin.fit import similar_pairs
 from nearkin.fit.definition import Definition
@@ -12,6 +11,7 @@ from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.similar_pairs import BANDS, NEIGHBOURS, find_similar_pairs
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Silent
+from nearkin.temporary_runs import open_corpus
 from tests.fit.corpora import records
 
 WORDS = Definition("words", 1, "jaccard")

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.api import open_corpus
 from nearkin.corpus import Columns
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.evaluate.golden import (
@@ -26,6 +25,7 @@ from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.sources import SourceCounter
 from nearkin.fit.validation import assign_folds
 from nearkin.runtime.progress import Silent
+from nearkin.temporary_runs import open_corpus
 from tests.fit.corpora import LabelledCorpus, bibliography, records
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.api import open_corpus
 from nearkin.corpus import Columns
 from nearkin.evaluate.golden import (
     GoldenSet,
@@ -25,6 +24,7 @@ from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.search import FINE_STEP
 from nearkin.fit.validation import FOLDS, assign_folds
 from nearkin.runtime.progress import Silent
+from nearkin.temporary_runs import open_corpus
 from tests.fit.corpora import LabelledCorpus, confusable_records, records
 
 
