@@ -106,7 +106,7 @@ class Run(ABC):
         Raises:
             RunError: If the engine has no references.
         """
-        raise RunError("this engine holds documents against no reference; use the local engine")
+        raise RunError("this engine cannot compare with a reference; use the local engine")
 
     @property
     @final
@@ -134,7 +134,7 @@ class Run(ABC):
         Raises:
             RunError: If the engine has no blocklists.
         """
-        raise RunError("this engine compares documents with no blocklist; use the local engine")
+        raise RunError("this engine cannot compare with a blocklist; use the local engine")
 
     def progress_of(self, stage: Stage) -> tuple[str, int | None]:
         """Returns the name and the number of steps under which progress reports a stage."""
