@@ -16,6 +16,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import MissingExtraError, UsageError
+from nearkin.measures import BandingRequest
 from nearkin.measures.compared_sets import compares_sets
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import RunParameters, make_run_options, resources_of, spec_of
@@ -87,6 +88,12 @@ FROM (
 WHERE similarity >= {threshold}
 """
 """The join of documents that share a band key, with their exact similarity."""
+NO_LSH_JOIN = """
+CREATE OR REPLACE TEMP MACRO nk_lsh_join(first, second, id := 'id', text := 'text') AS TABLE
+SELECT error('nk_lsh_join compares by a threshold, and these functions were registered with a '
+    || 'condition; use nk_dedup or nk_pairs, or register them with a threshold') AS id_a
+"""
+"""The join if a condition takes the place of the threshold."""
 
 
 @show_parameters
@@ -109,7 +116,8 @@ def register(connection: Any, **parameters: Unpack[RunParameters]) -> None:
       kept, similarity and kind, as in `nearkin.dedup` of the rows in the order of their ids.
     - `nk_pairs(documents)`: the pairs of near-duplicates: id_a, id_b and similarity.
     - `nk_lsh_join(first, second)`: the pairs of near-duplicates between two tables, as a join of
-      band keys in SQL. DuckDB executes it in parallel and beyond memory.
+      band keys in SQL. DuckDB executes it in parallel and beyond memory. Only the Spec, the
+      threshold and the bands decide which pairs it has, so it fails with `accept` and `max_lost`.
 
     Args:
         connection: The connection, of `duckdb.connect`.
@@ -152,7 +160,10 @@ def register(connection: Any, **parameters: Unpack[RunParameters]) -> None:
     for name in ("nk_dedup", "nk_pairs"):
         connection.execute(TABLE_FUNCTION.format(name=name))
     connection.execute(KEYED_DOCUMENTS)
-    connection.execute(LSH_JOIN.format(threshold=functions.options.threshold))
+    if functions.options.acceptance is None:
+        connection.execute(LSH_JOIN.format(threshold=functions.options.threshold))
+    else:
+        connection.execute(NO_LSH_JOIN)
 
 
 @dataclass(frozen=True)
@@ -212,9 +223,13 @@ class _Functions:
 
     def band_keys(self, texts: pa.ChunkedArray) -> pa.Array:
         options = self.options
-        return _with_variable_sizes(
-            self.columns.band_keys(texts, options.threshold, options.recall)
+        request = BandingRequest(
+            threshold=options.threshold,
+            recall=options.recall,
+            bands=options.bands,
+            rows=options.rows,
         )
+        return _with_variable_sizes(self.columns.keys_of_banding(texts, request))
 
     def dedup(self, tables: pa.ChunkedArray) -> pa.Array:
         return _apply_to_tables(

@@ -75,6 +75,18 @@ class TextColumns:
         Raises:
             UsageError: If the signatures are truncated, so that they have no keys of whole slots.
         """
+        return self.keys_of_banding(texts, BandingRequest(threshold, recall))
+
+    def keys_of_banding(self, texts: Any, request: BandingRequest) -> pa.Array:
+        """Returns the band keys of each text, as `band_keys` does.
+
+        Args:
+            texts: Column of texts, of any library.
+            request: The threshold and the recall of the bands, or given bands.
+
+        Raises:
+            UsageError: If the signatures are truncated, so that they have no keys of whole slots.
+        """
         if self.spec.truncated:
             raise UsageError(
                 f"slot_bits={self.spec.slot_bits} keeps a part of each slot, and band keys need "
@@ -82,7 +94,7 @@ class TextColumns:
             )
         column = _read_column(texts)
         signatures = self._signatures(column.texts)
-        banding = self._measure.banding(BandingRequest(threshold, recall))
+        banding = self._measure.banding(request)
         layout = band_layout_of(self.spec, banding, NO_KEYS)
         keys = np.empty((banding.bands, len(signatures)), np.uint64)
         write_band_keys(layout, signatures, np.zeros(len(signatures), np.uint64), keys)

@@ -98,6 +98,20 @@ def test_a_second_registration_replaces_the_first(connection: duckdb.DuckDBPyCon
     assert len(rows_of(connection, "FROM nk_lsh_join('docs', 'docs') WHERE id_a < id_b")) == 1
 
 
+def test_bands_that_are_given_are_those_of_the_keys(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    nk.duckdb.register(connection, threshold=0.7, bands=40, rows=3)
+    assert rows_of(connection, "SELECT len(nk_band_keys('one two three four'))") == [(40,)]
+
+
+def test_a_join_by_a_condition_says_what_to_use(connection: duckdb.DuckDBPyConnection) -> None:
+    nk.duckdb.register(connection, accept="contained")
+    assert len(rows_of(connection, "FROM nk_pairs('docs')")) > 0
+    with pytest.raises(duckdb.Error, match="registered with a condition; use nk_dedup or nk_pairs"):
+        rows_of(connection, "FROM nk_lsh_join('docs', 'docs')")
+
+
 def test_parameters_without_a_meaning_in_sql_are_refused() -> None:
     with duckdb.connect() as connection:
         with pytest.raises(nk.UsageError, match=r"text='body' names a column.*text := 'body'"):
