@@ -256,8 +256,10 @@ Normalise = Annotated[
     str,
     typer.Option(
         "--normalise",
-        help="Normalization steps, separated by commas: nfkc, lower, digits, punctuation, marks, "
-        "markup, comments (of source code), email, uuid, ip, date, path, hex, number.",
+        help="Normalization steps, separated by commas: nfkc, lower, digits (become 0), "
+        "punctuation (counts as words), marks (accents are dropped), markup (tags are dropped), "
+        "comments (those of source code are dropped); and masks, which replace values by the name "
+        "of their kind: email, uuid, ip, date, path, hex, number.",
         metavar="STEPS",
         rich_help_panel=SIMILARITY,
     ),
