@@ -466,7 +466,7 @@ class Spec:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{text[:40]!r} is not a Spec: {error}") from error
         if not isinstance(values, dict):
             raise UsageError(f"a Spec is a JSON object, not {text[:40]!r}")

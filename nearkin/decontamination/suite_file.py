@@ -39,6 +39,16 @@ PARTS = pa.schema(
     ]
 )
 ROWS_AT_ONCE = 1 << 14
+UNREADABLE = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    pa.ArrowException,
+)
+"""The errors of a damaged file."""
 
 
 def write_suites(path: Path, suites: Suites) -> None:
@@ -116,7 +126,7 @@ def read_suites(path: Path) -> Suites:
         version = int(facts["version"])
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
-    except (OSError, KeyError, ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         reason = " ".join(str(error).split())[:120]
         raise _damaged(path, reason) from error
     if version != VERSION:
@@ -126,7 +136,7 @@ def read_suites(path: Path) -> Suites:
         )
     try:
         suites = _parse(table.combine_chunks(), facts)
-    except (KeyError, ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         raise _damaged(path, " ".join(str(error).split())[:120]) from error
     if suites.fingerprint != facts.get("fingerprint"):
         raise _damaged(path, "the checksum does not match")

@@ -106,7 +106,7 @@ def read_header(path: Path) -> IndexHeader:
         header: IndexHeader = json.loads((pq.read_schema(path).metadata or {})[HEADER])
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
-    except (KeyError, ValueError, pa.ArrowException, OSError) as error:
+    except (KeyError, ValueError, RecursionError, pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} is not an exported index") from error
     return header
 

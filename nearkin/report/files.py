@@ -53,7 +53,7 @@ def read_report(folder: Path) -> ReportData:
         else:
             # nearkin 0.1 kept the report in run.json
             report = json.loads((folder / "run.json").read_bytes())["report"]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(
             f"{folder} does not contain a report ({error}); run nearkin dedup again"
         ) from error

@@ -453,5 +453,5 @@ def read_run_record(path: Path) -> RunRecord:
         raise UsageError(
             f"{path.parent} is a file and not the output folder of a run of nearkin dedup"
         ) from error
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path.parent} is not the output of a run ({error})") from error

@@ -374,7 +374,7 @@ def read_marker(folder: Path) -> Marker | None:
     """Returns the marker of a result, or None without one."""
     try:
         marker: Marker = json.loads((folder / MARKER).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return marker if isinstance(marker, dict) and isinstance(marker.get("files"), list) else None
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import refuse_paths, to_documents, type_name
-from nearkin.errors import UsageError
+from nearkin.errors import UsageError, WireError
 from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
@@ -50,6 +50,23 @@ class _SearchSettings(TypedDict, total=False):
     bands: int | None
     rows: int | None
     documents: int
+
+
+def _read_settings(path: Path) -> tuple[_SearchSettings, bool]:
+    """Returns the settings of a saved index, and whether its ids are numbers.
+
+    A file of `nearkin sketch` has no settings. No checksum covers them.
+
+    Raises:
+        ValueError: If they are not the settings of an index.
+        TypeError: If they are not an object.
+    """
+    metadata = read_metadata(path).get(METADATA)
+    saved: Any = json.loads(metadata) if metadata else {}
+    kind = saved.pop("ids", "str")
+    if unknown := set(saved) - set(_SearchSettings.__annotations__):
+        raise ValueError(f"unknown setting {min(unknown)!r}")
+    return saved, kind == "int"
 
 
 class _PickledIndex(TypedDict):
@@ -418,12 +435,16 @@ class SignatureIndex:
             WireError: If the file is damaged.
         """
         stored = read_signatures(Path(path))
-        metadata = read_metadata(Path(path)).get(METADATA)
-        saved: Any = json.loads(metadata) if metadata else {}
         names: list[Id] = stored.ids.to_pylist()
-        if saved.pop("ids", "str") == "int":
-            names = list(map(int, names))
-        settings: _SearchSettings = saved
+        try:
+            settings, has_numbers = _read_settings(Path(path))
+            if has_numbers:
+                names = list(map(int, names))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise WireError(
+                f"cannot read the settings of the index {str(path)!r}: {error}; take the copy of a "
+                "backup, or build the index again"
+            ) from error
         if threshold is not None:
             settings = {**settings, "threshold": threshold, "bands": None, "rows": None}
         index = cls(spec=stored.spec, resources=resources, workers=workers, **settings)

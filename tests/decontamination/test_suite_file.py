@@ -224,6 +224,15 @@ def test_newer_versions_are_refused(saved: Path) -> None:
         read_suites(saved)
 
 
+def test_facts_that_are_nested_too_deeply_are_refused(saved: Path) -> None:
+    table = pa.ipc.open_file(saved).read_all()
+    changed = table.replace_schema_metadata({FACTS: b"[" * 100_000})
+    with pa.OSFile(str(saved), "wb") as sink, pa.ipc.new_file(sink, changed.schema) as writer:
+        writer.write_table(changed)
+    with pytest.raises(UsageError, match="recursion depth exceeded"):
+        read_suites(saved)
+
+
 def test_values_of_lists_and_objects_are_texts(tmp_path: Path) -> None:
     options = {"text": ["They swim across the wide river at night", "They wait for the ferry"]}
     question = "How do the animals of the island reach the shore in the autumn months?"

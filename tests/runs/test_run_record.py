@@ -126,6 +126,7 @@ def test_a_run_record_declares_the_statistics_of_the_stages() -> None:
     [
         ("", "Expecting value"),
         ("[1, 2]", "is not the output of a run"),
+        ("[" * 100_000, "is not the output of a run"),
         ("{}", "no entry 'nearkin'"),
         ('{"nearkin": "1", "spec": {}, "parameters": {}, "counts": {}, "stages": {}}', "'metrics'"),
         ('{"nearkin": "1", "spec": {}, "parameters": {}, "counts": {}, "stages": {}, '

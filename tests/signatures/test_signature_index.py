@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import nearkin as nk
 from nearkin.lsh.band_keys import slot_band_keys
 from nearkin.signatures import signature_index
+from nearkin.sketch.signature_file import SignatureWriter, read_signatures
 
 SPEC = nk.Spec(n=1, k=64)
 
@@ -190,8 +191,6 @@ def test_a_saved_index_is_loaded_as_it_was(tmp_path: Path) -> None:
 
 
 def test_signature_files_of_the_command_are_loaded(tmp_path: Path) -> None:
-    from nearkin.sketch.signature_file import SignatureWriter, read_signatures
-
     texts = ["one two three four", "five six seven eight"]
     with SignatureWriter(tmp_path / "s.arrow", nk.Spec()) as writer:
         ids = pa.array(["a", "b"], pa.large_string())
@@ -211,6 +210,17 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         nk.SignatureIndex.load(tmp_path / "short.arrow")
     with pytest.raises(nk.UsageError, match="no such file"):
         nk.SignatureIndex.load(tmp_path / "none.arrow")
+
+
+@pytest.mark.parametrize("settings", [b"{", b"[]", b'{"later": 1}', b"[" * 100_000])
+def test_damaged_settings_are_refused(settings: bytes, tmp_path: Path) -> None:
+    with SignatureWriter(
+        tmp_path / "kin.arrow", nk.Spec(), {signature_index.METADATA: settings}
+    ) as writer:
+        ids = pa.array(["a"], pa.large_string())
+        writer.add(ids, nk.sketch(["one two three four"]), np.ones(1, np.uint32))
+    with pytest.raises(nk.WireError, match=r"cannot read the settings of the index .*kin\.arrow"):
+        nk.SignatureIndex.load(tmp_path / "kin.arrow")
 
 
 def test_pickled_index_is_independent_and_has_the_same_documents() -> None:
