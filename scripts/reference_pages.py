@@ -261,9 +261,9 @@ def error_classes() -> str:
         if inspect.isclass(value) and issubclass(value, errors.NearkinError):
             parents = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
             first = inspect.cleandoc(value.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-            rows.append(
-                (f"`{name}`", parents, "2" if issubclass(value, errors.UsageError) else "1", first)
-            )
+            meaning = first.removeprefix("An error: ")
+            exit_code = "2" if issubclass(value, errors.UsageError) else "1"
+            rows.append((f"`{name}`", parents, exit_code, meaning[:1].upper() + meaning[1:]))
     return table(("class", "base classes", "exit code", "meaning"), rows)
 
 

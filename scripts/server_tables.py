@@ -205,7 +205,7 @@ BOUNDS = (
         test="test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api",
     ),
     Bound(
-        what="values of a piece of tokens",
+        what="values of a part of a document that is a list of tokens",
         default=DocumentPart.max_json_values,
         beyond="422",
         test="test_hostile_json_is_rejected_before_parsing",

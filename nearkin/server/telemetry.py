@@ -84,8 +84,8 @@ class Instruments:
         self._upserts = meter.create_counter(
             "nearkin_upserts",
             description="Number of upserted documents by `result` and `scope`. l1_hit: resolution "
-            "cache in memory; l2_hit: stored "
-            "resolution; l3_hit: stored representative; match: resolved by a search; new; updated.",
+            "cache in memory; l2_hit: stored resolution; l3_hit: stored representative; otherwise "
+            "the outcome: match (resolved by a search), new, updated, related or blocked.",
         )
         self._upsert_seconds = meter.create_histogram(
             "nearkin_upsert_duration",
