@@ -256,7 +256,10 @@ def read_suite(
     if list(names) != ["text"]:
         kinds = tuple(ContentField(field, FieldKind.VALUE) for field in fields)
         read = replace(read, fields=kinds)
-    corpus.check(read)
+    try:
+        corpus.check(read)
+    except UsageError as error:
+        raise UsageError(f"the suite {name!r} cannot be read: {error}") from error
     return build_suite(name, fields, _read_items(corpus, read, fields), key)
 
 

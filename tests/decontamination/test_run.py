@@ -225,6 +225,12 @@ def test_a_table_without_items_and_fields_is_refused_as_a_suite(items: object) -
         nearkin.decontaminate(["x"], {"s": items})
 
 
+def test_a_suite_without_the_column_of_ids_is_named() -> None:
+    suites = {"a": [{"id": "1", "question": QUESTION}], "b": [{"question": QUESTION}]}
+    with pytest.raises(UsageError, match="the suite 'b' cannot be read: the table has no column"):
+        nearkin.decontaminate(["x"], suites, suite_id="id")
+
+
 def test_equal_items_are_counted_together(full: bool) -> None:
     copies = 100_000 if full else 500
     items = [{"question": QUESTION, "answer": "five"}] * copies
