@@ -73,7 +73,7 @@ from nearkin.runs.passage_cuts import (
 )
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.split import SPLIT_RECALL, execute_split, with_recall_of_splits
-from nearkin.runtime.files import PRIVATE_FILE, disk_errors, require_file_path
+from nearkin.runtime.files import PRIVATE_FILE, disk_errors
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
@@ -741,8 +741,7 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
     else:
         report_data = read_report(Path(source))
         target = Path(out or Path(source) / "report.html")
-    require_file_path(target)
-    require_page_output(target, [])
+    require_page_output(target, [], "out")
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_FILE
     with disk_errors(target.parent):
         write_page(target, render_page(report_data), mode)

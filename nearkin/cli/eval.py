@@ -112,7 +112,7 @@ def eval(
         from nearkin.runtime.outputs import require_picture_output
 
         require_plotting(plot)
-        require_picture_output(plot, [*inputs, golden])
+        require_picture_output(plot, [*inputs, golden], "plot")
     kind_of_labels = parse_labelled(labelled)
     labels = read_golden_set(golden, closure=closure)
     if labels.clusters is None or labels.is_closed:
@@ -189,7 +189,7 @@ def _score_cells(
     from nearkin.evaluate.golden import score_clusters
     from nearkin.grid import run_grid
     from nearkin.runs.parameters import RunParameters
-    from nearkin.runtime.progress import LoggedProgress
+    from nearkin.runtime.progress import Silent
 
     parameters: RunParameters = {
         "text": columns.text_columns or None,
@@ -205,6 +205,6 @@ def _score_cells(
     paths = [Path(name) for name in inputs]
     scores = {
         cell_run.position: score_clusters(labels, cell_run.clusters, labelled=kind_of_labels)
-        for cell_run in run_grid(cells, paths, columns.id_column, parameters, LoggedProgress())
+        for cell_run in run_grid(cells, paths, columns.id_column, parameters, Silent())
     }
     return [(cells[position].settings, scores[position]) for position in sorted(scores)]

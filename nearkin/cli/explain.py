@@ -115,7 +115,8 @@ def explain(
     if html is not None:
         from nearkin.runtime.outputs import require_page_output
 
-        require_page_output(html, [path for path in (a, b) if _is_file(path)])
+        files = [path for path in (a, b) if _is_file(path)]
+        require_page_output(html, files if run is None else [*files, run], "html")
     if index is not None:
         explanation = _explain_in_index(
             index, scope, decode_text(a), decode_text(b), secret, spec_resources

@@ -295,9 +295,9 @@ def _check_outputs(out: Path | None, page: Path | None, inputs: list[str | Path]
     if page is not None:
         from nearkin.runtime.outputs import require_apart, require_page_output
 
-        require_page_output(page, inputs)
+        require_page_output(page, inputs, "page")
         if out is not None:
-            require_apart(page, [out])
+            require_apart(page, [out], option="page")
 
 
 def require_settings_output(out: Path, inputs: list[str | Path]) -> None:

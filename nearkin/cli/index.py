@@ -953,9 +953,9 @@ def export(
 
     require_suffix(out, ".parquet", "an exported index")
     require_file_output(out, is_export, "an exported index", overwrite=overwrite)
-    with disk_errors(out.parent):
-        make_folders(out.parent)
     with open_existing_index(store, resources) as opened:
+        with disk_errors(out.parent):
+            make_folders(out.parent)
         print_facts({"documents": opened.export(out), "out": str(out)}, as_json=json)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.evaluate.golden import Scores
 from nearkin.plan.tune import OperatingPoint, Tuning
+from nearkin.runtime.files import disk_errors, replacing_durably
 
 TEXT_WIDTH = 64
 TEXT_HEIGHT = 16
@@ -34,7 +35,7 @@ def format_banding(point: OperatingPoint) -> str:
         >>> format_banding(point)
         '13 × 7, 2 tables, 3 probes'
     """
-    parts = [f"{point.bands // point.tables} × {point.rows}"]
+    parts = [f"{point.bands_of_table} × {point.rows}"]
     if point.tables > 1:
         parts.append(f"{point.tables} tables")
     if point.probes:
@@ -157,5 +158,12 @@ def _create_figure(path: Path) -> tuple[Any, Any]:
 
 
 def _save_figure(figure: Any, path: Path) -> None:
+    """Writes a picture. A previous one is unchanged if that fails.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
     # without dates and versions, so that the same plot has the same bytes
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+    with disk_errors(path.parent), replacing_durably(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."), metadata=metadata)

@@ -29,6 +29,7 @@ from nearkin.runtime.files import (
     disk_errors,
     make_folders,
     replace_durably,
+    require_file_path,
     sync_file,
     sync_folder,
     sync_tree,
@@ -70,8 +71,12 @@ def is_work_folder(folder: Path) -> bool:
     return (folder / LOCK).is_file()
 
 
-def work_folder_of(out: Path) -> Path:
+def work_folder_of(out: Path, option: str = "out") -> Path:
     """Returns the folder in which an output is made until it is complete.
+
+    Args:
+        out: The output folder or file.
+        option: Name of the option that gave the output, for messages.
 
     Raises:
         UsageError: If `out` is a URL or has a password, is the root of the file system or inside
@@ -80,13 +85,13 @@ def work_folder_of(out: Path) -> Path:
     if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
         raise UsageError(
             f"{out} cannot be an output: outputs are local, and this is a URL; give a path with "
-            f"{name_setting('out')} and copy it"
+            f"{name_setting(option)} and copy it"
         )
     shown = redact(os.fspath(out))
     if shown != os.fspath(out):
         raise UsageError(
             f"{shown} cannot be an output: it looks like the address of a server with a password; "
-            f"give a path with {name_setting('out')}"
+            f"give a path with {name_setting(option)}"
         )
     place = _make_absolute(out)
     try:
@@ -95,12 +100,12 @@ def work_folder_of(out: Path) -> Path:
         shown = os.fsencode(place).decode("utf-8", "backslashreplace")
         raise UsageError(
             f"{shown} cannot be an output: its path is not UTF-8; choose another "
-            f"{name_setting('out')}"
+            f"{name_setting(option)}"
         ) from error
     if not place.name:
         raise UsageError(
             f"{out} cannot be an output: it is the root of the file system; choose another "
-            f"{name_setting('out')}"
+            f"{name_setting(option)}"
         )
     require_outside_work_folders(out)
     return place.with_name(place.name + ".partial")
@@ -158,7 +163,7 @@ def require_apart(
     names = [str(path).removeprefix("file://") for path in inputs]
     local = [Path(name) for name in names if "://" not in name]
     real = _resolve_links(local)
-    for place in (_make_absolute(out), work_folder_of(out)):
+    for place in (_make_absolute(out), work_folder_of(out, option)):
         for given_path, path in zip(local, real, strict=True):
             if path == place.resolve():
                 raise UsageError(
@@ -170,7 +175,7 @@ def require_apart(
                     f"{out} cannot be the output: {place} contains the input {given_path}; choose "
                     f"another {name_setting(option)}"
                 )
-        _require_other_inodes(out, place, local)
+        _require_other_inodes(out, place, local, option)
     for given_path, path in zip(local, real, strict=True):
         inside = path in _make_absolute(out).resolve().parents and path.is_dir()
         if inside and is_output(path):
@@ -200,7 +205,7 @@ def _resolve_links(paths: list[Path]) -> list[Path]:
     ]
 
 
-def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
+def _require_other_inodes(out: Path, place: Path, inputs: list[Path], option: str) -> None:
     """Requires that no input is in a folder, also by another name of the folder.
 
     Bind mounts and case-insensitive file systems give one folder two names.
@@ -212,7 +217,7 @@ def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
         if _file_identity(path) == folder:
             raise UsageError(
                 f"{out} cannot be the output: {place} is or contains an input ({path}); choose "
-                f"another {name_setting('out')}"
+                f"another {name_setting(option)}"
             )
 
 
@@ -276,7 +281,9 @@ def _written_for(name: str) -> str:
     return TEMPORARY.sub(r"\1\2", name)
 
 
-def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what: str) -> None:
+def require_replaceable_file(
+    out: Path, recognise: Callable[[Path], bool], what: str, option: str = "out"
+) -> None:
     """Requires that an existing file is of the kind that a command writes.
 
     Args:
@@ -284,6 +291,7 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
         recognise: Returns whether a file is of that kind. It may raise OSError or ValueError if it
             cannot read the file.
         what: The name of the kind, for the message, for example "a file of pairs".
+        option: Name of the option that gave the file, for the message.
 
     Raises:
         UsageError: If it is not.
@@ -296,7 +304,7 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
         raise UsageError(
             f"{out} exists and is not {what} that nearkin wrote, so it is never replaced; move or "
             f"delete it, or "
-            f"choose another {name_setting('out')}"
+            f"choose another {name_setting(option)}"
         )
 
 
@@ -311,36 +319,50 @@ def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
         return file.read(64).lstrip().lower().startswith(beginnings)
 
 
-def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
+def require_picture_output(path: Path, inputs: Iterable[Path | str], option: str) -> None:
     """Requires that the path of a picture is free or a picture, and is not an input.
 
     Args:
         path: Path of the picture.
         inputs: Inputs of the command, which the picture must not replace.
+        option: Name of the option that gave the path, for messages.
 
     Raises:
         UsageError: If it must not be written. The message says why.
     """
-    require_apart(path, inputs)
-    if os.path.lexists(path):
-        require_replaceable_file(
-            path, lambda file: begins_with(file, (b"<?xml", b"<svg", b"\x89png")), "a picture"
-        )
+    _require_drawn_output(path, inputs, option, _is_picture, "a picture")
 
 
-def require_page_output(path: Path, inputs: Iterable[Path | str]) -> None:
+def require_page_output(path: Path, inputs: Iterable[Path | str], option: str) -> None:
     """Requires that the path of a page is free or a page of nearkin, and is not an input.
 
     Args:
         path: Path of the page.
         inputs: Inputs of the command, which the page must not replace.
+        option: Name of the option that gave the path, for messages.
 
     Raises:
         UsageError: If it must not be written. The message says why.
     """
-    require_apart(path, inputs)
+    _require_drawn_output(path, inputs, option, _is_page, "a page")
+
+
+def _require_drawn_output(
+    path: Path,
+    inputs: Iterable[Path | str],
+    option: str,
+    recognise: Callable[[Path], bool],
+    what: str,
+) -> None:
+    """Requires that the path of a picture or a page is free or one, and is not an input."""
+    require_apart(path, inputs, option=option)
+    require_file_path(path)
     if os.path.lexists(path):
-        require_replaceable_file(path, _is_page, "a page")
+        require_replaceable_file(path, recognise, what, option)
+
+
+def _is_picture(path: Path) -> bool:
+    return begins_with(path, (b"<?xml", b"<svg", b"\x89png"))
 
 
 def _is_page(path: Path) -> bool:

@@ -197,6 +197,33 @@ def test_file_of_shingles_has_the_suffix_of_its_format(
     assert f"choose, for example, --out {tmp_path / 'kin.parquet'}" in capsys.readouterr().err
 
 
+def test_pictures_and_pages_name_their_own_option(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands have no option --out."""
+    note = tmp_path / "note.txt"
+    note.write_text("one two three")
+    missing = tmp_path / "missing"
+    for line, message in (
+        (("explain", note, "b", "--html", note), "is an input; choose another --html"),
+        (("explain", "a", "b", "--html", texts), "never replaced; move or delete it, or choose"),
+        (("explain", "a", "b", "--html", "s3://a/b.html"), "give a path with --html"),
+        (("explain", "a", "b", "--html", missing / "a.html"), f"no such folder: {missing}"),
+        (("tune", "--plot", missing / "a.svg"), f"no such folder: {missing}"),
+    ):
+        assert run(*line) == app.USAGE
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert "--out" not in shown
+
+
+def test_missing_index_is_not_exported_into_new_folders(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    out = tmp_path / "a" / "b" / "kin.parquet"
+    assert run("index", "export", "--store", store, "--out", out) == app.USAGE
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unused_tables_of_an_index_are_refused(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,11 @@ def test_documents_of_a_run_are_explained(
     assert run(["explain", "d0", "missing", "--run", out]) == 2
     assert "no document 'missing'" in capfd.readouterr().err
     assert run(["explain", "d0", "d1", "--run", str(finished)]) == 2
+    report = finished / "out" / "report.html"
+    before = report.read_bytes()
+    assert run(["explain", "d0", "d1", "--run", out, "--html", str(report)]) == 2
+    assert "which is the result of a run; choose another --html" in capfd.readouterr().err
+    assert report.read_bytes() == before
 
 
 def test_words_that_a_run_lost_are_marked_as_lost(
