@@ -349,8 +349,10 @@ def plan(
             "--vector-threshold is for an index of texts and vectors; give --vector-dimensions too"
         )
     if out is not None:
+        from nearkin.runtime.files import require_file_path
         from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
 
+        require_file_path(out)
         require_outside_work_folders(out)
         if out.suffix.lower() != PLAN_SUFFIX:
             raise UsageError(
@@ -359,16 +361,19 @@ def plan(
             )
         if os.path.lexists(out):
             require_replaceable_file(out, is_plan, "a plan")
-    if calibrate:
-        if workload.docs is None:
-            of_plan = tuple(sorted(given.names - {"calibrate", "json"}))
-            given.require_unused(of_plan, "without --docs, with which a plan is made")
+    if calibrate and workload.docs is None:
+        of_plan = tuple(sorted(given.names - {"calibrate", "json"}))
+        given.require_unused(of_plan, "without --docs, with which a plan is made")
         rates = write_calibration()
-        if workload.docs is None:
-            if json:
-                print_json(asdict(rates))
-            return
-    capacity_plan = make_plan(workload.to_workload(), spec.to_spec())
+        if json:
+            print_json(asdict(rates))
+        return
+    # They are checked before a measurement, which takes a minute.
+    planned_workload = workload.to_workload()
+    planned_spec = spec.to_spec()
+    if calibrate:
+        write_calibration()
+    capacity_plan = make_plan(planned_workload, planned_spec)
     if out is not None:
         from json import dumps
 

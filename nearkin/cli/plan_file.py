@@ -7,6 +7,9 @@ from pathlib import Path
 from nearkin.cli.option_groups import GivenOptions, flag_of
 from nearkin.cli.options import MatchOptions, SpecOptions
 
+PARTS = ("workload", "settings", "lines", "verdicts")
+"""The members of every plan. Files of other programs can have settings, too."""
+
 
 def is_plan(path: Path) -> bool:
     """Returns whether a file is a plan that nearkin wrote.
@@ -15,7 +18,10 @@ def is_plan(path: Path) -> bool:
         OSError: If the file cannot be read.
         ValueError: If the file is not JSON.
     """
-    return _settings_of(path) is not None
+    import json
+
+    content = json.loads(path.read_bytes())
+    return isinstance(content, dict) and all(part in content for part in PARTS)
 
 
 def _settings_of(path: Path) -> Mapping[str, object] | None:

@@ -7,7 +7,7 @@ import pytest
 from nearkin.cli.app import run
 from nearkin.cli.option_groups import GivenOptions
 from nearkin.cli.options import MatchOptions, SpecOptions
-from nearkin.cli.plan_file import apply_plan
+from nearkin.cli.plan_file import apply_plan, is_plan
 from nearkin.errors import UsageError
 
 NOTHING_GIVEN = GivenOptions(frozenset())
@@ -50,3 +50,37 @@ def test_plan_is_written_into_a_json_file_only(
     assert "plan.csv does not end in .json, and a plan is a JSON file; name it plan.json" in printed
     assert list(tmp_path.iterdir()) == []
     assert run(["plan", "--docs", "1k", "--out", str(tmp_path / "plan.json")]) == 0
+
+
+def test_settings_of_another_program_are_not_replaced_by_a_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"settings": {"import/resolver": "node"}}')
+    assert not is_plan(path)
+    assert run(["plan", "--docs", "1M", "--out", str(path)]) == 2
+    assert "is not a plan that nearkin wrote" in capsys.readouterr().err
+    plan = tmp_path / "plan.json"
+    assert run(["plan", "--docs", "1M", "--out", str(plan)]) == 0
+    assert is_plan(plan)
+    assert run(["plan", "--docs", "2M", "--out", str(plan)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--docs", "many"], "--docs 'many' is not a count"),
+        (["--docs", "1M", "--out", "missing/plan.json"], "no such folder: missing"),
+    ],
+)
+def test_machine_is_not_measured_for_a_plan_that_is_refused(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nearkin.lab.calibration.calibrate", lambda show: pytest.fail("measured"))
+    assert run(["plan", "--calibrate", *options]) == 2
+    assert message in capsys.readouterr().err
