@@ -275,8 +275,10 @@ def tune(
         from nearkin.runtime.outputs import require_picture_output
 
         require_plotting(plot)
-        require_picture_output(plot, inputs or [])
+        require_picture_output(plot, inputs or [], "plot")
     table_counts = o.parse_numbers(tables, "--tables")
+    probe_counts = o.parse_numbers(probes, "--probes")
+    limits = _parse_limits(at_most or [])
     decision_fit = None
     if decisions is not None:
         decision_fit = _fit_decisions(decisions, inputs or [], sampling, reading, signature)
@@ -292,8 +294,8 @@ def tune(
         documents=documents,
         distribution=distribution,
         tables=table_counts,
-        probes=o.parse_numbers(probes, "--probes"),
-        at_most=_parse_limits(at_most or []),
+        probes=probe_counts,
+        at_most=limits,
         bands=bands,
         rows=rows,
     )

@@ -209,6 +209,11 @@ class OperatingPoint:
     candidates: float
     keys: int
 
+    @property
+    def bands_of_table(self) -> int:
+        """The number of bands of one table, as in the option `bands` of a run."""
+        return self.bands // self.tables
+
     def to_dict(self) -> OperatingPointRecord:
         """Returns the point as a JSON object, with the similarities by candidate probability."""
         similarities = {
@@ -252,16 +257,25 @@ class Tuning:
 
     def __repr__(self) -> str:
         best = self.best
+        tables = f" in each of {best.tables} tables" if best.tables > 1 else ""
         return (
             f"<Tuning: {len(self.points)} operating points for threshold {self.threshold:g}; best: "
-            f"{best.bands} bands of {best.rows} rows, recall {best.recall:.4f}>"
+            f"{best.bands_of_table} bands of {best.rows} rows{tables}, recall {best.recall:.4f}>"
         )
 
     def _repr_html_(self) -> str:
         numbers = {"threshold": self.threshold, "recall": self.recall, "points": len(self.points)}
-        columns = ("bands", "rows", "tables", "probes", "recall", "candidates per document", "keys")
+        columns = (
+            "bands of a table",
+            "rows",
+            "tables",
+            "probes",
+            "recall",
+            "candidates per document",
+            "keys",
+        )
         rows = [
-            (p.bands, p.rows, p.tables, p.probes, p.recall, p.candidates, p.keys)
+            (p.bands_of_table, p.rows, p.tables, p.probes, p.recall, p.candidates, p.keys)
             for p in self.points
         ]
         points = TableView("operating points, the cheapest first", columns, rows)

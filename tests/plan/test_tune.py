@@ -1,12 +1,14 @@
 """Tests of operating points."""
 
+import errno
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
@@ -228,6 +230,21 @@ def test_tune_command_prints_and_draws_points(
         assert "Traceback" not in capfd.readouterr().err
 
 
+def test_previous_picture_stays_if_the_disk_is_full(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(figure: Figure, file: IO[bytes], **_: object) -> None:
+        file.write(b"<svg")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    picture = tmp_path / "a.svg"
+    picture.write_text("<svg></svg>")
+    monkeypatch.setattr(Figure, "savefig", fail)
+    assert run(["tune", "--plot", str(picture)]) == 1
+    assert f"cannot write in {tmp_path}: No space left" in capfd.readouterr().err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["<svg></svg>"]
+
+
 @pytest.mark.parametrize(("bands", "rows"), [(20, 5), (42, 3), (50, 4), (16, 8)])
 def test_given_bands_and_rows_are_evaluated(bands: int, rows: int) -> None:
     tuning = tune(0.5, bands=bands, rows=rows, documents=1000)
@@ -250,6 +267,8 @@ def test_given_bands_with_tables_and_probes_are_each_evaluated() -> None:
     tuning = tune(0.8, bands=10, rows=4, tables=(1, 2), probes=(0, 3))
     choices = {(point.bands, point.tables, point.probes) for point in tuning.points}
     assert choices == {(10, 1, 0), (10, 1, 3), (20, 2, 0), (20, 2, 3)}
+    assert {point.bands_of_table for point in tuning.points} == {10}
+    assert "10 bands of 4 rows in each of 2 tables" in repr(tune(0.8, bands=10, rows=4, tables=[2]))
     signs = tune(0.9, spec=Spec(measure="simhash"), bands=4, rows=16)
     assert (signs.best.bands, signs.best.rows) == (4, 16)
 
