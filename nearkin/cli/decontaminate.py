@@ -58,6 +58,16 @@ SEARCH_OPTIONS = (
     "engine",
     "master",
     "conf",
+    "delimiter",
+    "encoding",
+    "main_text",
+    "hidden",
+    "follow_links",
+    "include",
+    "exclude",
+    "on_error",
+    "hash_inputs",
+    "workers",
 )
 """The options of a search for items, which have no effect when suites are saved."""
 

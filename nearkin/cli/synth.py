@@ -9,11 +9,21 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import ADVANCED, INPUT, OUTPUT, with_option_groups
+from nearkin.cli.option_groups import (
+    ADVANCED,
+    INPUT,
+    OUTPUT,
+    GivenOptions,
+    with_option_groups,
+)
 from nearkin.cli.printing import print_json
+from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.lab.synth import SynthSettings
+
+OF_ANY_CORPUS = ("out", "documents", "seed", "json", "quiet")
+"""The options that have an effect with --losses and --contaminated, too."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,7 @@ class CorpusOptions:
 @with_option_groups
 def synth(
     *,
+    given: GivenOptions,
     out: o.Out,
     corpus: CorpusOptions,
     shingle: o.Shingle = "words:3",
@@ -164,6 +175,7 @@ def synth(
     """Write a generated corpus, with the exact similarity of every planted pair.
 
     Args:
+        given: Names of the options that were given on the command line.
         out: Output folder.
         corpus: Options that describe the corpus.
         shingle: Unit and length of a shingle, for example `words:3`.
@@ -186,6 +198,10 @@ def synth(
         from nearkin.lab.synth import synth as write_corpus
         from nearkin.spec import Spec
 
+    for name, value in (("losses", losses), ("contaminated", contaminated)):
+        if value is not None:
+            of_others = tuple(sorted(given.names - {*OF_ANY_CORPUS, name}))
+            given.require_unused(of_others, f"with {name_setting(name, value)}")
     settings = corpus.to_settings()
     if losses is not None:
         _write_losses(out, losses, settings, as_json=json)
