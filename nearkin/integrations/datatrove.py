@@ -82,7 +82,7 @@ class NearkinDedup(PipelineStep):  # type: ignore[misc]
 
     Args:
         exclusion_writer: Writer of the removed documents, whose metadata has the id of the kept
-            one as `near_duplicate_of`. None to drop them.
+            one as `near_duplicate_of`, unless a blocklist removed them. None to drop them.
         columns: Names in the metadata that the parameters refer to, such as the date of a keep
             policy.
         **parameters: The parameters of `nearkin.dedup`.
@@ -138,22 +138,28 @@ class NearkinDedup(PipelineStep):  # type: ignore[misc]
                     continue
                 self.stat_update(StatHints.dropped)
                 if writer is not None:
-                    document.metadata[NEAR_DUPLICATE_OF] = documents[original].id
+                    if original is not None:
+                        document.metadata[NEAR_DUPLICATE_OF] = documents[original].id
                     writer.write(document, rank)
 
-    def _find_originals(self, rows: Sequence[dict[str, object]]) -> list[int]:
-        """Returns the row that is kept in place of each row."""
+    def _find_originals(self, rows: Sequence[dict[str, object]]) -> list[int | None]:
+        """Returns the row that is kept in place of each row, or None for a blocked document."""
         if not rows:
             return []
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         with dedup(columns, **self._parameters) as result:
             # Without a column of ids, the id of a document is its row.
             clusters = result.cluster_ids.to_pylist()
-            kept = result.kept
-        return [
-            row if kept[row] or cluster is None else int(cluster)
-            for row, cluster in enumerate(clusters)
-        ]
+            kept = result.kept.tolist()
+        originals: list[int | None] = []
+        for row, cluster in enumerate(clusters):
+            if kept[row] or cluster is None:
+                originals.append(row)
+            else:
+                # No document is kept in place of one that is like an entry of a blocklist.
+                original = int(cluster)
+                originals.append(original if kept[original] else None)
+        return originals
 
 
 class NearkinIndexFilter(BaseFilter):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
 import nearkin as nk
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.errors import UsageError
 from nearkin.integrations.datatrove import NearkinDedup, NearkinIndexFilter, NearkinSignature
 
@@ -58,6 +59,21 @@ def test_a_pipeline_signs_and_deduplicates(tmp_path: Path) -> None:
         "a": "b",
         "d": "b",
     }
+
+
+def test_blocked_documents_are_dropped_without_a_kept_one(tmp_path: Path) -> None:
+    blocklist = tmp_path / "unwanted.list"
+    entries = Blocklist()
+    entries.add([TEXT], ["request"])
+    entries.save(blocklist)
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f'blocklist = "{blocklist}"\n')
+    removed = JsonlWriter(str(tmp_path / "removed"), compression=None)
+    rows = execute(tmp_path, NearkinDedup(removed, settings=str(settings)))
+    assert rows.keys() == {"c"}
+    dropped = rows_of(tmp_path / "removed")
+    assert dropped.keys() == {"a", "b", "d"}
+    assert not any("near_duplicate_of" in row["metadata"] for row in dropped.values())
 
 
 def test_tasks_share_an_index(tmp_path: Path) -> None:
