@@ -4,15 +4,24 @@ import csv
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.golden import read_golden_set
 from nearkin.runtime.appended_lines import append_line, format_row
+from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import require_file_path
 
 COLUMNS = ("id_a", "id_b", "label")
 HEADER = (",".join(COLUMNS) + "\n").encode()
+
+
+class _Row(NamedTuple):
+    """A row that was appended."""
+
+    start: int
+    """The position of the row in the file."""
+    content: bytes
 
 
 class Answer(NamedTuple):
@@ -34,8 +43,8 @@ class AnswerFile:
 
     path: Path
     earlier: list[Answer]
-    _row_starts: list[int] = field(default_factory=list)
-    """The positions in the file of the rows that were appended since it was opened."""
+    _rows: list[_Row] = field(default_factory=list)
+    """The rows that were appended since the file was opened."""
 
     @classmethod
     def open(cls, path: Path) -> "AnswerFile":
@@ -79,16 +88,32 @@ class AnswerFile:
             OSError: If the file cannot be written.
         """
         line = format_row([answer.id_a, answer.id_b, str(int(answer.is_duplicate))])
-        self._row_starts.append(append_line(self.path, line, HEADER))
+        with self.path.open("ab") as lock:
+            # closing it releases the lock
+            lock_exclusively(lock.fileno())
+            self._rows.append(_Row(append_line(self.path, line, HEADER), line))
 
     def remove_last(self) -> None:
         """Removes the last answer that was appended since the file was opened.
 
         Raises:
+            UsageError: If another process has changed the file after this answer.
             OSError: If the file cannot be written.
         """
-        row_start = self._row_starts.pop()
+        row = self._rows[-1]
         with self.path.open("r+b") as file:
-            file.truncate(row_start)
+            lock_exclusively(file.fileno())
+            self._require_at_end(row, file)
+            file.truncate(row.start)
             file.flush()
             os.fsync(file.fileno())
+        self._rows.pop()
+
+    def _require_at_end(self, row: _Row, file: IO[bytes]) -> None:
+        """Requires that a row is the last one of the file, so that nothing else is cut off."""
+        file.seek(row.start)
+        if file.read() != row.content:
+            raise UsageError(
+                f"another process has changed {self.path}, so the last answer cannot be removed; "
+                "correct it in the file"
+            )

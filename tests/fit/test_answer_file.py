@@ -41,6 +41,17 @@ def test_last_answers_are_removed_one_by_one(tmp_path: Path) -> None:
     assert path.read_text() == "id_a,id_b,label\nx,y,0\n"
 
 
+def test_answers_of_another_process_are_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    answers = AnswerFile.open(path)
+    answers.append(Answer("a", "b", is_duplicate=True))
+    AnswerFile.open(path).append(Answer("c", "d", is_duplicate=False))
+    content = path.read_text()
+    with pytest.raises(UsageError, match="another process has changed"):
+        answers.remove_last()
+    assert path.read_text() == content == "id_a,id_b,label\na,b,1\nc,d,0\n"
+
+
 @pytest.mark.parametrize("content", ["id,cluster\na,1\n", "a,b,1\n", "id_a,id_b\na,b\n", "\x00\n"])
 def test_other_files_are_refused_and_not_changed(tmp_path: Path, content: str) -> None:
     path = tmp_path / "labels.csv"
