@@ -26,6 +26,8 @@ from nearkin.spec import Spec
 
 SLICE_DOCUMENTS = 2000
 """The number of documents that are sketched at once."""
+NEARKIN = (sys.executable, "-m", "nearkin", "--no-config")
+"""The beginning of a command line that runs nearkin."""
 ACCENTS = str.maketrans({"a": "ä", "e": "é", "o": "о"})
 
 
@@ -186,6 +188,8 @@ def run_process(line: Sequence[str], environment: Mapping[str, str] | None = Non
 def run_nearkin(*arguments: object, environment: Mapping[str, str] | None = None) -> ProcessUsage:
     """Runs a `nearkin` command as a process and measures the resources that it uses.
 
+    The file with the defaults of options that holds in the current folder is ignored.
+
     Args:
         *arguments: Arguments of the command.
         environment: Environment variables. Those of this process by default.
@@ -193,7 +197,7 @@ def run_nearkin(*arguments: object, environment: Mapping[str, str] | None = None
     Raises:
         RunError: If the command fails.
     """
-    return run_process([sys.executable, "-m", "nearkin", *map(str, arguments)], environment)
+    return run_process([*NEARKIN, *map(str, arguments)], environment)
 
 
 def measure_whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[BenchResult]:
@@ -283,7 +287,7 @@ def count_candidates(inputs: Path, *options: str) -> int:
     """
     with TemporaryDirectory(prefix="nearkin-bench-") as folder:
         out = str(Path(folder) / "pairs.parquet")
-        line = [sys.executable, "-m", "nearkin", "pairs", str(inputs), *options, "--out", out]
+        line = [*NEARKIN, "pairs", str(inputs), *options, "--out", out]
         process = subprocess.run([*line, "--json"], capture_output=True, text=True)
         if process.returncode:
             raise RunError(f"{' '.join(line)} failed: {process.stderr[-2000:]}")

@@ -19,7 +19,11 @@ def test_shared_paragraphs_make_candidates_of_low_bands(tmp_path: Path) -> None:
     assert figures[f"{title} shared paragraphs"] > 0
 
 
-def test_each_command_is_measured(tmp_path: Path) -> None:
+def test_each_command_is_measured_without_the_defaults_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nearkin.toml").write_text('[dedup]\ntext = "body"\n[pairs]\ntext = "body"\n')
     synth(tmp_path / "corpus", SynthSettings(documents=200))
     inputs = tmp_path / "corpus/documents"
     names = [result.name for result in measure_commands(inputs, tmp_path, 200, 1)]
@@ -28,5 +32,5 @@ def test_each_command_is_measured(tmp_path: Path) -> None:
 
 
 def test_failed_count_of_candidates_names_the_command(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"nearkin pairs .*missing"):
+    with pytest.raises(RunError, match=r"nearkin --no-config pairs .*missing"):
         count_candidates(tmp_path / "missing")
