@@ -98,6 +98,10 @@ def test_summary_ends_with_the_report_and_the_closest_call(
         str(tmp_path),
     ]
     console = printed()
+    print_summary(replace(data, closest_call=ClosestCall("-1", "b", 0.9)), console, tmp_path)
+    command = text_of(console).splitlines()[-1].strip()
+    assert shlex.split(command)[2:] == ["--run", str(tmp_path), "--", "-1", "b"]
+    console = printed()
     print_summary(replace(data, closest_call=call), console, tmp_path, can_explain=False)
     assert "explain" not in text_of(console)
 

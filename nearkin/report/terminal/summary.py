@@ -89,7 +89,12 @@ def _print_next_steps(
         return
     similarity = format_similarity(call.similarity)
     console.print(Text(f"The closest call has similarity {similarity}; compare both texts:"))
-    command = shlex.join(["nearkin", "explain", call.kept, call.removed, "--run", str(output)])
+    ids = [call.kept, call.removed]
+    arguments = [*ids, "--run", str(output)]
+    if any(id.startswith("-") for id in ids):
+        # It would be taken for an option.
+        arguments = ["--run", str(output), "--", *ids]
+    command = shlex.join(["nearkin", "explain", *arguments])
     console.print(Text(f"  {make_visible(command)}", style="bold"), soft_wrap=True)
 
 
