@@ -390,8 +390,8 @@ class _ParameterTypes:
         if kind is Any:
             if self.collected is not None and name not in self.defaults:
                 raise UsageError(
-                    f"unknown setting {name!r}; valid settings are {', '.join(self.collected)}"
-                    f"{did_you_mean(name, self.collected)}"
+                    f"unknown setting {name!r}{did_you_mean(name, self.collected)}; valid settings "
+                    f"are {', '.join(self.collected)}"
                 )
             return value
         if value is self.defaults.get(name, _MISSING):

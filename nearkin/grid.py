@@ -107,8 +107,8 @@ def parse_grid(grid: str) -> list[dict[str, object]]:
             raise UsageError(f"grid {grid!r} is not of the form threshold=0.7,0.8;recall=0.9,0.95")
         if name not in NAMES:
             raise UsageError(
-                f"unknown setting {name!r} of the grid; valid settings are {', '.join(NAMES)}"
-                f"{did_you_mean(name, NAMES)}"
+                f"unknown setting {name!r} of the grid{did_you_mean(name, NAMES)}; valid settings "
+                f"are {', '.join(NAMES)}"
             )
         if name in axes:
             raise UsageError(f"the grid has the setting {name!r} twice; list its values once")

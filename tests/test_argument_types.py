@@ -600,7 +600,7 @@ def test_every_public_function_has_a_case() -> None:
         (lambda: nk.dedup(TEXTS, threshold=math.nan), "threshold=nan is not a number"),
         (lambda: nk.dedup(TEXTS, text=3), "text=3 .*; give a text, a list of texts or None"),
         (lambda: nk.pairs(TEXTS, seed=10**400), "seed is a number of more than 300 digits"),
-        (lambda: nk.dedup(TEXTS, tresh=1), "unknown setting 'tresh'; .*did you mean 'threshold'"),
+        (lambda: nk.dedup(TEXTS, tresh=1), "unknown setting 'tresh'; did you mean 'threshold'"),
         (lambda: nk.simhash({"a": "b"}, nk.Spec()), "give a mapping of texts to numbers"),
         (lambda: nk.Index.open("memory://", store=3), "store=3 is of type int; give a Store or N"),
     ],
@@ -673,7 +673,10 @@ def test_keywords_of_a_typed_dictionary_are_checked() -> None:
     assert collect("a", 1, size=2) == ("a", 1, ("size", 2))
     with pytest.raises(UsageError, match="size='2' is of type str"):
         collect("a", size="2")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="unknown setting 'sizes'; valid settings are size, later"):
+    with pytest.raises(
+        UsageError,
+        match=r"unknown setting 'sizes'; did you mean 'size'\?; valid settings are size, later",
+    ):
         collect("a", sizes=2)  # type: ignore[call-arg]
 
 

@@ -175,7 +175,7 @@ def test_cells_share_signatures_and_comparisons(monkeypatch: pytest.MonkeyPatch)
     [
         ("threshold", "is not of the form"),
         ("threshold=", "is not of the form"),
-        ("tresh=0.5", r"unknown setting 'tresh' of the grid; .*; did you mean 'threshold'"),
+        ("tresh=0.5", r"unknown setting 'tresh' of the grid; did you mean 'threshold'\?; valid"),
         ("threshold=0.5;threshold=0.6", "has the setting 'threshold' twice"),
         ("threshold=0.5,1.5", "threshold=1.5 of the grid is not possible: .* out of range"),
         ("measure=jaccard,simhsh", r"measure=simhsh of the grid is not possible: .*'simhash'"),
