@@ -12,7 +12,14 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import OUTPUT, RUN, VERIFICATION, GivenOptions, with_option_groups
+from nearkin.cli.option_groups import (
+    OUTPUT,
+    RUN,
+    VERIFICATION,
+    GivenOptions,
+    flag_of,
+    with_option_groups,
+)
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
@@ -31,8 +38,11 @@ COMMON_OPTIONS = (
     "page",
     "json",
 )
-COLUMN_OPTIONS = ("text", "tokens", "vector", "id_column", "delimiter", "encoding")
-"""The options of columns that a run needs as well."""
+READING_OPTIONS = (
+    *("text", "tokens", "vector", "id_column", "delimiter", "encoding", "main_text"),
+    *("hidden", "follow_links", "include", "exclude"),
+)
+"""The options for reading the inputs, which a run needs as well."""
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -180,7 +190,7 @@ def fit(
     requested_columns = detect_dimensions(corpus, requested_columns)
     print_warnings(warn_of_inputs(corpus, requested_columns))
     progress = o.open_progress(quiet=quiet)
-    command_line = _CommandLine(inputs, _named_columns(given, columns), out)
+    command_line = _CommandLine(inputs, _list_reading_options(given, columns, reading), out)
     if ask is not None:
         asked_fit = ask_for_settings(
             corpus,
@@ -212,24 +222,32 @@ class _CommandLine(NamedTuple):
     """The parts of the command that uses the settings."""
 
     inputs: list[str]
-    columns: list[str]
+    reading: list[str]
     out: Path | None
 
     def describe(self, settings: Mapping[str, object]) -> str:
         """Returns the command."""
         from nearkin.fit.terminal import describe_command
 
-        return describe_command(settings, self.inputs, self.columns, self.out)
+        return describe_command(settings, self.inputs, self.reading, self.out)
 
 
-def _named_columns(given: GivenOptions, columns: o.ColumnOptions) -> list[str]:
-    """Returns the options of columns that were given."""
-    return [
-        part
-        for name in COLUMN_OPTIONS
-        if name in given
-        for part in (f"--{name.removesuffix('_column')}", str(vars(columns)[name]))
-    ]
+def _list_reading_options(
+    given: GivenOptions, columns: o.ColumnOptions, reading: o.SelectionOptions
+) -> list[str]:
+    """Returns the options for reading the inputs that were given, as on the command line."""
+    values = {**vars(columns), **vars(reading)}
+    options: list[str] = []
+    for name in READING_OPTIONS:
+        if name not in given:
+            continue
+        value = values[name]
+        if isinstance(value, bool):
+            options.append(flag_of(name))
+            continue
+        for text in value if isinstance(value, list) else [value]:
+            options += [flag_of(name), str(text)]
+    return options
 
 
 def _write_settings(fitted: "FitResult | AskedSettings", out: Path | None) -> None:

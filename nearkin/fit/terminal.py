@@ -137,25 +137,25 @@ def _format_document(id: str, text: str) -> Text:
 
 
 def describe_command(
-    settings: Mapping[str, object], inputs: Sequence[str], columns: Sequence[str], out: Path | None
+    settings: Mapping[str, object], inputs: Sequence[str], reading: Sequence[str], out: Path | None
 ) -> str:
     """Returns the command that removes duplicates with the settings of a fit.
 
     Args:
         settings: The settings.
         inputs: Inputs of the fit.
-        columns: Options that name its columns, for example `["--id", "id"]`. Chosen columns of
-            texts take the place of those of the fit.
+        reading: Options for reading them, for example `["--id", "id"]`. Chosen columns of texts
+            take the place of those of the fit.
         out: Settings file that was written, or None to give the settings as options.
     """
     # The column of sources is shown beside a settings file too, because the inputs need it.
     options = [] if out is None else ["--settings", str(out)]
-    if "text" in settings and "--text" in columns:
-        place = columns.index("--text")
-        columns = [*columns[:place], *columns[place + 2 :]]
+    if "text" in settings and "--text" in reading:
+        place = reading.index("--text")
+        reading = [*reading[:place], *reading[place + 2 :]]
     for name, value in settings.items():
         if out is not None and name != "across":
             continue
         text = ",".join(value) if isinstance(value, list) else str(value)
         options += [f"--{name}", text]
-    return shlex.join(["nearkin", "dedup", *inputs, *columns, *options, "--out", "deduped/"])
+    return shlex.join(["nearkin", "dedup", *inputs, *reading, *options, "--out", "deduped/"])

@@ -98,9 +98,9 @@ def test_printed_command_compares_different_sources(
 def test_command_without_a_settings_file_has_the_settings_as_options(
     line: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*line) == 0
+    assert run(*line, "--include", "*.csv", "--exclude", "*.bak", "--exclude", "a", "--hidden") == 0
     command = capsys.readouterr().out.splitlines()[-1]
-    assert "--shingle" in command
+    assert "--hidden --include '*.csv' --exclude '*.bak' --exclude a --shingle" in command
     assert "--normalise nfkc,lower" in command
     assert run(*shlex.split(command)[1:], "--overwrite") == 0
 
