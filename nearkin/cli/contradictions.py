@@ -155,7 +155,7 @@ DEPENDENCIES = (
     Dependency("id_column", "decisions", command="tune"),
     *(
         Dependency("scope", "decisions", command=command)
-        for command in ("index check", "index compact")
+        for command in ("index check", "index compact", "index rebuild")
     ),
     *(Dependency(name, "index", command="explain") for name in ("scope", "spec_resources")),
     *(Dependency(name, "engine", ("index",)) for name in ("clusters", "latency")),

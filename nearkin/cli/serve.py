@@ -110,13 +110,39 @@ def start(config: Path | None, **options: Any) -> None:
     )
 
     given = {name: value for name, value in options.items() if value is not None}
-    index_settings = dict(map(parse_index_setting, given.pop("index", None) or []))
+    index_settings = _collect_named("index", parse_index_setting, given.pop("index", None))
     if index_settings:
         given["index"] = index_settings
-    decisions = dict(map(parse_decisions_setting, given.pop("decisions", None) or []))
+    decisions = _collect_named("decisions", parse_decisions_setting, given.pop("decisions", None))
     if decisions:
         given["decisions"] = decisions
     run_server(ServerSettings.read(config, **given))
+
+
+def _collect_named(
+    option: str, parse: Callable[[str], tuple[str, str]], texts: list[str] | None
+) -> dict[str, str]:
+    """Returns the values of a repeated option by their names.
+
+    Args:
+        option: Name of the option.
+        parse: Returns the name and the value of a text.
+        texts: Values of the option, or None if it was not given.
+
+    Raises:
+        UsageError: If a name is given twice, so that one of the values would be ignored.
+    """
+    from nearkin.errors import UsageError
+
+    values: dict[str, str] = {}
+    for text in texts or []:
+        name, value = parse(text)
+        if name in values:
+            raise UsageError(
+                f"--{option} names {name} twice ({values[name]} and {value}); leave one out"
+            )
+        values[name] = value
+    return values
 
 
 def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:

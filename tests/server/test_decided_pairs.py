@@ -55,3 +55,11 @@ def test_decisions_are_set_by_a_variable_and_passed_to_other_processes(
 def test_decisions_without_a_scope_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["serve", "--decisions", "decisions.csv"]) == 2
     assert "not of the form SCOPE=FILE" in " ".join(capsys.readouterr().err.split())
+
+
+def test_two_files_of_decisions_of_one_scope_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    repeated = ["--decisions", "web=a.csv", "--decisions", "web=b.csv"]
+    assert run_command(["serve", *repeated]) == 2
+    assert "--decisions names web twice (a.csv and b.csv)" in capsys.readouterr().err
