@@ -143,7 +143,7 @@ def solve_sign_banding(threshold: float, recall: float, bits: int, documents: in
             f"recall {recall} at cosine {threshold} cannot be reached with {bits} bits, "
             f"{MAX_BANDS} tables and {documents:,} documents (at most {reachable:.3f}); raise "
             f"{name_setting('k')} or {name_setting('threshold')}, lower {name_setting('recall')}, "
-            f"or use {name_setting('distance')}"
+            f"or run with {name_setting('distance')}"
         )
     return _with_margin(best[1], recall)
 
