@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from nearkin.argument_types import check_arguments
 from nearkin.cluster import kernels
 from nearkin.decisions import Decisions, Verdict, read_decisions
-from nearkin.decisions.files import JSON_LINES, holds_decisions
+from nearkin.decisions.files import JSON_LINES, PARQUET, holds_decisions
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Estimate, Proportion
 from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_pairs
@@ -145,7 +145,7 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     if path.suffix.lower() in JSON_LINES:
         return golden_set_from_decisions(read_decisions(path), closure=closure)
     try:
-        if path.suffix in (".parquet", ".pq"):
+        if path.suffix.lower() in PARQUET:
             table = pq.read_table(path)
         else:
             table = pa.csv.read_csv(path, parse_options=_CSV_PARSING, convert_options=_CSV_OPTIONS)

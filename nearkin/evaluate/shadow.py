@@ -190,10 +190,13 @@ def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> Shadow
     compared_all = run.brute_force
     clustering = run.clustering()
     scores = None
+    labelled_recall = None
     if golden is not None:
         ids = run.documents().ids.to_pylist()
         leaders = np.asarray(clustering.leader).tolist()
         scores = score_clusters(golden, {ids[i]: ids[leader] for i, leader in enumerate(leaders)})
+        if scores.recall.total:
+            labelled_recall = scores.recall.value
     return ShadowSide(
         threshold=run.options.threshold,
         bands=0 if compared_all else run.banding.bands,
@@ -203,7 +206,7 @@ def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> Shadow
         kept=int(np.asarray(clustering.kept).sum()),
         recall=recall,
         seconds={name: stages[name]["seconds"] for name in TIMED_STAGES if name in stages},
-        metrics=QualityMetrics.from_stages(stages, scores.recall.value if scores else None),
+        metrics=QualityMetrics.from_stages(stages, labelled_recall),
         scores=scores,
     )
 

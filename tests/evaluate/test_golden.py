@@ -232,8 +232,9 @@ def test_golden_sets_are_read_from_files(tmp_path: Path) -> None:
     golden = read_golden_set(tmp_path / "pairs.csv")
     assert golden.ids == ("1", "2", "3", "9")
     assert golden.distinct is not None
-    pq.write_table(pa.table({"id": [1, 2, 3], "cluster": [7, 7, 8]}), tmp_path / "c.parquet")
-    assert read_golden_set(tmp_path / "c.parquet").clusters.tolist() == [0, 0, 1]
+    for name in ("c.parquet", "c.PQ"):
+        pq.write_table(pa.table({"id": [1, 2, 3], "cluster": [7, 7, 8]}), tmp_path / name)
+        assert read_golden_set(tmp_path / name).clusters.tolist() == [0, 0, 1]
     (tmp_path / "bad.csv").write_text("x,y\n1,2\n")
     with pytest.raises(UsageError, match="has the columns x, y"):
         read_golden_set(tmp_path / "bad.csv")

@@ -32,7 +32,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_equal_settings_agree_completely(saved: Path) -> None:
-    shadow_report = shadow_run(saved / "d", {}, Silent())
+    distinct = saved / "distinct.csv"
+    distinct.write_text("id_a,id_b,label\nd0000000000,d0000000001,0\n")
+    shadow_report = shadow_run(saved / "d", {}, Silent(), golden=distinct)
+    assert shadow_report.live.metrics.recall_on_labeled_set is None  # no pair of duplicates
     assert (
         shadow_report.agreement == shadow_report.live.recall == shadow_report.shadow.recall == 1.0
     )
