@@ -189,6 +189,21 @@ class NearkinIndexFilter(BaseFilter):  # type: ignore[misc]
         super().__init__(exclusion_writer, BATCH)
         self._finder = NearDuplicateFinder(store, scope, threshold, **settings)
 
+    def run(
+        self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1
+    ) -> Iterator[Document]:
+        """Yields the documents that stay. The index is closed when the task ends or fails.
+
+        Args:
+            data: Documents.
+            rank: Number of the task.
+            world_size: Number of tasks.
+        """
+        try:
+            yield from super().run(data, rank, world_size)
+        finally:
+            self._finder.close()
+
     def filter(self, doc: Document) -> bool | tuple[bool, str]:
         """Returns whether a document stays.
 

@@ -85,6 +85,8 @@ def test_tasks_share_an_index(tmp_path: Path) -> None:
     again = NearkinIndexFilter(url)
     assert again.filter(Document(TEXT, "a")) is True
     assert again.filter(Document(TEXT, "x")) == (False, "near_duplicate")
+    assert [document.id for document in again.run(iter([Document(TEXT, "a")]))] == ["a"]
+    assert again._finder._index is None
 
 
 def test_a_batch_of_one_of_several_tasks_is_refused() -> None:
