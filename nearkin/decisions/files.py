@@ -111,7 +111,8 @@ class DecisionFile:
         with self.path.open("ab") as lock:
             # closing it releases the lock
             lock_exclusively(lock.fileno())
-            if lock.tell() != self._size:
+            # the position of the file is that from before the wait for the lock
+            if self.path.stat().st_size != self._size:
                 self.decisions = read_decisions(self.path)
             self._append(self.decisions.with_time(decision))
             self._size = self.path.stat().st_size

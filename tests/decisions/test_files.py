@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearkin.decisions import Decision, Verdict, read_decisions
+from nearkin.decisions import Decision, Verdict, files, read_decisions
 from nearkin.decisions.files import COLUMNS, DecisionFile
 from nearkin.errors import UsageError
 from nearkin.runtime import appended_lines
+from nearkin.runtime.file_locks import lock_exclusively
 
 AT = datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
 HOSTILE_IDS = ["a\rb", "a\nb", 'a"\n,b', "a\x1b[31m", " a ", "", "\x00", "ä\u2028", "=1+1"]
@@ -259,3 +260,20 @@ def test_a_table_with_too_many_bytes_is_not_read(
     pq.write_table(table, path)
     with pytest.raises(UsageError, match="bytes of values"):
         read_decisions(path)
+
+
+def test_decisions_that_others_append_during_the_wait_for_the_lock_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    file, other = DecisionFile.open(path), DecisionFile.open(path)
+
+    def lock_late(handle: int) -> None:
+        monkeypatch.setattr(files, "lock_exclusively", lock_exclusively)
+        other.append(Decision("a", "b", Verdict.SAME))
+        lock_exclusively(handle)
+
+    monkeypatch.setattr(files, "lock_exclusively", lock_late)
+    file.append(Decision("b", "c", Verdict.SAME))
+    with pytest.raises(UsageError, match="as different, but decisions `same` join"):
+        file.append(Decision("a", "c", Verdict.DIFFERENT))
