@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
-from nearkin.errors import StoreError, UsageError
+from nearkin.errors import RacedError, StoreError, UsageError
 from nearkin.index.entry import RESERVED
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
@@ -376,7 +376,7 @@ class PhaseWriter:
     """Writes the phases of a store's migration, each under the next epoch.
 
     Of two migrations at once, one meets an epoch that is not its own, and ends. If the body of the
-    `with` statement raises an error, the store is opened again.
+    `with` statement raises another error, the store is opened again.
 
     Args:
         store: The store that the index moves from.
@@ -385,6 +385,8 @@ class PhaseWriter:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._epoch = store.state().migration.epoch
+        self._was_overtaken = False
+        """True if another migration has written the state, which is then left as it is."""
 
     def write(self, phase: Phase, urls: tuple[str, ...] = ()) -> None:
         """Writes the next phase.
@@ -392,9 +394,16 @@ class PhaseWriter:
         Args:
             phase: The phase.
             urls: URLs of the other store.
+
+        Raises:
+            RacedError: If another migration has written a state meanwhile.
         """
         self._epoch += 1
-        self._store.redirect(MigrationState(self._epoch, phase, urls))
+        try:
+            self._store.redirect(MigrationState(self._epoch, phase, urls))
+        except RacedError:
+            self._was_overtaken = True
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -405,7 +414,7 @@ class PhaseWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
+        if error is None or self._was_overtaken:
             return
         try:
             self.write(OPEN)

@@ -14,9 +14,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
-from nearkin.errors import IncompatibleError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, RacedError, StoreError, UsageError
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.cutover import cut_back, cut_over, rebuild
+from nearkin.index.migration.cutover import PhaseWriter, cut_back, cut_over, rebuild
 from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.session import REFRESH_SECONDS
 from nearkin.index.stores.urls import recorded_url, with_passwords
@@ -475,3 +475,15 @@ def test_a_rebuild_with_other_shingles_needs_texts(
     )
     with nk.Index.open(url) as index, pytest.raises(UsageError, match="is not stored"):
         index.explain("a", *([entry.id for entry in index.scan()] * 2))
+
+
+def test_a_migration_that_is_refused_leaves_the_other_one_as_it_is() -> None:
+    with nk.Index.open("memory://") as index:
+        store = store_of(index)
+        with PhaseWriter(store) as phases:
+            late = PhaseWriter(store)
+            phases.write(COPYING, ("first",))
+            with pytest.raises(RacedError, match="in epoch 1 already"), late:
+                late.write(COPYING, ("second",))
+            phases.write(CLOSING, ("first",))
+        assert store.state().migration == MigrationState(2, CLOSING, ("first",))
