@@ -52,12 +52,15 @@ class DecisionSteps:
     def read(self, scope: str) -> "Decisions":
         """Returns the stored decisions about a scope, as `Index.decisions` does."""
         self._session.refresh_if_due()
-        return read_stored(self._session.store, require_scope(scope))
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        return read_stored(searcher.store, require_scope(scope))
 
     def read_version(self, scope: str) -> str:
         """Returns the digest of the stored decisions, as `Index.decisions_version` does."""
         self._session.refresh_if_due()
-        head = read_head(self._session.store, require_scope(scope))
+        searcher = self._session.searcher
+        head = read_head(searcher.store, require_scope(scope))
         return "" if head is None else head.digest.hex()
 
     def add(self, scope: str, decisions: "Sequence[Decision]") -> int:

@@ -1,6 +1,5 @@
 """The deletion of documents and postings whose time to live is over."""
 
-from contextlib import suppress
 from functools import partial
 
 from nearkin.errors import RacedError
@@ -34,7 +33,9 @@ class Expiry:
         """Deletes expired documents and postings, as `Index.expire` does."""
         session = self._session
         session.refresh_if_due()
-        store = session.store
+        # it keeps the store open if the index moves during a step
+        searcher = session.searcher
+        store = searcher.store
         if isinstance(store, ShardedStore):
             store.sweep_strays()
         self._require_plausible_clock(trusted=trust_clock)
@@ -107,6 +108,7 @@ class Expiry:
 
         Returns:
             The number of documents that were in buckets and have not changed since they were read.
+            It is 0 if another process changed one of them meanwhile, because all of them stay then.
         """
         session = self._session
         if store is not session.store:
@@ -134,7 +136,9 @@ class Expiry:
             changed=[entry._replace(posted=False) for entry in entries],
             required_leaders=list(leaders.values()),
         )
-        # if another process changed one of them, the next sweep tries again
-        with suppress(RacedError):
+        try:
             session.apply(changes)
+        except RacedError:
+            # another process changed one of them, so that the next sweep tries again
+            return 0
         return len(entries)

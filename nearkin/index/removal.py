@@ -545,9 +545,12 @@ class Removals:
             StoreError: If the store fails.
         """
         session = self._session
-        scopes = [scope for scope in session.store.scopes() if is_handovers_scope(scope)]
+        # it keeps the store open if the index moves during a step
+        searcher = session.searcher
+        store = searcher.store
+        scopes = [scope for scope in store.scopes() if is_handovers_scope(scope)]
         for scope in scopes:
-            for entry in session.store.scan(scope):
+            for entry in store.scan(scope):
                 session.run_step(scope, partial(self._delete_if_finished, Handover.of(entry)))
 
     def _delete_if_finished(self, handover: Handover) -> None:

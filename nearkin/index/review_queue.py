@@ -83,7 +83,9 @@ class _ScopeReading:
     def undecided_pairs(self) -> Iterator[UncertainPair]:
         """Yields the pairs that no decision settles. One may come twice."""
         session = self._index._session
-        decisions = session.guard.of_scope(session.store, self._scope)
+        # it keeps the store open if the index moves meanwhile
+        searcher = session.searcher
+        decisions = session.guard.of_scope(searcher.store, self._scope)
         for pair in self._pairs():
             if decisions is None or not decisions.settles(pair.id_a, pair.id_b):
                 yield pair
@@ -99,7 +101,7 @@ class _ScopeReading:
                 yield from self._related_pairs(batch)
 
     def _documents_in_time(self, *, with_content: bool) -> Iterator[Entry]:
-        for entry in self._index._session.store.scan(self._scope, content=with_content):
+        for entry in self._index.scan(self._scope, content=with_content):
             if time.monotonic() > self._deadline:
                 self.is_complete = False
                 return

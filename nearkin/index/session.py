@@ -435,7 +435,9 @@ class Session:
             scope: Scope of the document.
             id: Id of the document.
         """
-        return self.searcher.store.entries(require_scope(scope), [require_id(id)])[0]
+        # it keeps the store open if the index moves meanwhile
+        searcher = self.searcher
+        return searcher.store.entries(require_scope(scope), [require_id(id)])[0]
 
     def entry_or_confirmed_absence(self, scope: str, id: str) -> Entry | None:
         """Returns the entry of a document for a step. Only the current store returns None.

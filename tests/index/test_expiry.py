@@ -1,12 +1,16 @@
 """Tests of times to live, of the window, and of sweeps."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import nearkin as nk
+from nearkin.errors import RacedError
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index
+from nearkin.index.migration.state import MOVED, MigrationState
 from tests.index.conftest import (
     NEAR,
     TEXT,
@@ -91,3 +95,43 @@ def test_one_of_several_processes_sweeps(
         "the turn of the first one is over",
     )
     assert not store_of(first).take_turn("other", "first", 100.0)
+
+
+def test_a_sweep_goes_on_when_the_index_moves(
+    tmp_path: Path, clock: Clock, small_portions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new"))
+    with (
+        nk.Index.open(old, clock=clock, record_ttl=50.0) as index,
+        nk.Index.open(new, clock=clock) as target,
+    ):
+        for opened in (index, target):
+            opened.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])
+        clock.now += 100.0
+        expire_document = index._expiry._expire_document
+
+        def move_first(due: Entry, before: float) -> bool:
+            if store_of(index).url == old:
+                store_of(index).redirect(MigrationState(1, MOVED, (new,)))
+                index.refresh()
+            return expire_document(due, before)
+
+        monkeypatch.setattr(index._expiry, "_expire_document", move_first)
+        assert index.expire(trust_clock=True)["records"] == 20
+        assert target.stats()["records"] == 0
+
+
+def test_documents_that_stay_in_their_buckets_are_not_counted(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nk.Index.open("memory://", clock=clock, bucket_ttl=10.0) as index:
+        index.upsert("a", TEXT, "x")
+        clock.now += 20.0
+
+        def refuse(changes: object) -> None:
+            raise RacedError("a document was deleted by another process")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(index._session, "apply", refuse)
+            assert index.expire(trust_clock=True)["postings"] == 0
+        assert index.expire(trust_clock=True)["postings"] == 1

@@ -10,7 +10,7 @@ import nearkin as nk
 from nearkin.index.backup import backup, restore
 from nearkin.index.changes import Changes
 from nearkin.index.entry import Entry
-from nearkin.index.handovers import handovers_scope, is_handovers_scope
+from nearkin.index.handovers import Handover, handovers_scope, is_handovers_scope
 from nearkin.index.maintenance import (
     SHARED_CLUSTER_ID,
     check_index,
@@ -18,7 +18,9 @@ from nearkin.index.maintenance import (
     merge_clusters,
 )
 from nearkin.index.migration.cutover import rebuild
+from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.removal import Removals
+from nearkin.index.stores.base import FIRST_PORTION
 from nearkin.index.stores.sharded import ShardedStore
 from tests.index.conftest import Clock, Opener, jaccard, near, words
 
@@ -365,3 +367,27 @@ def stored_entry(index: nk.Index, id: str) -> Entry:
     entry = index.get("a", id)
     assert entry is not None
     return entry
+
+
+def test_handovers_are_deleted_while_the_index_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new"))
+    with nk.Index.open(old) as index, nk.Index.open(new) as target:
+        for opened in (index, target):
+            changes = Changes()
+            for number in range(FIRST_PORTION + 2):
+                Handover("a", f"c{number}", "heir", frozenset({"r"})).stage(changes, 0.0)
+            opened._session.apply(changes)
+        delete = index._removals._delete_if_finished
+
+        def move_first(handover: Handover) -> None:
+            store = index._session.store
+            if store.url == old:
+                store.redirect(MigrationState(1, MOVED, (new,)))
+                index.refresh()
+            delete(handover)
+
+        monkeypatch.setattr(index._removals, "_delete_if_finished", move_first)
+        index._removals.delete_finished_handovers()
+        assert target.stats()["records"] == 0
