@@ -153,14 +153,10 @@ class Index(IndexReader):
         opened = open_index(urls, requested, follow=follow, store=store, must_exist=must_exist)
         try:
             require_used_resources(folder, opened.settings)
-        except UsageError:
-            opened.store.close()
-            raise
-        index = cls(Session(opened, resources, clock, folder, follow=follow, guard=guard))
-        try:
+            index = cls(Session(opened, resources, clock, folder, follow=follow, guard=guard))
             index.use_blocklist(blocklist)
-        except UsageError:
-            index.close()
+        except BaseException:
+            opened.store.close()
             raise
         return index
 

@@ -16,6 +16,7 @@ from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MissingIndexError, StoreError
 from nearkin.index.migration.key_rotation import rotate_key
 from nearkin.index.migration.state import MOVED, MigrationState
+from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.keys import HashKey
 from nearkin.loading import migrate
 from tests.index.conftest import Opener, store_of
@@ -180,3 +181,39 @@ def test_one_shard_of_an_index_is_refused(tmp_path: Path) -> None:
             migrate(url, "memory://", None)
     with nk.Index.open(urls) as index:
         assert index.stats()["records"] == 2
+
+
+def test_a_store_is_closed_if_the_index_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kin.db"
+    store = SqliteStore(path, 100)
+
+    def fail() -> float:
+        raise StoreError("there is no clock")
+
+    with pytest.raises(StoreError, match="no clock"):
+        nk.Index.open(store=store, clock=fail)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store._db.execute("SELECT 1")
+
+
+def test_a_file_that_cannot_be_opened_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kin.db"
+    SqliteStore(path, 100).close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def note(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", note)
+    with pytest.raises(IncompatibleError, match="schema 99"):
+        SqliteStore(path, 100)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")

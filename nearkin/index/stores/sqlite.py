@@ -22,7 +22,6 @@ import numpy as np
 
 from nearkin.errors import (
     IncompatibleError,
-    IndexFullError,
     MissingIndexError,
     MovedError,
     OutcomeUnknownError,
@@ -278,16 +277,16 @@ class SqliteStore:
             self._db = sqlite3.connect(
                 path, timeout=BUSY, isolation_level=None, check_same_thread=False
             )
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute(f"PRAGMA synchronous = {synchronous}")
-            self._db.execute(f"PRAGMA cache_size = -{cache_kib}")
-            self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-            self._migrate_schema()
-            if is_new:
-                sync_folder(path.parent)
             try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute(f"PRAGMA synchronous = {synchronous}")
+                self._db.execute(f"PRAGMA cache_size = -{cache_kib}")
+                self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+                self._migrate_schema()
+                if is_new:
+                    sync_folder(path.parent)
                 self._load_buckets()
-            except IndexFullError:
+            except BaseException:
                 self._db.close()
                 raise
 
