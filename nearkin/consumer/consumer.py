@@ -115,6 +115,8 @@ class Consumer:
                 events = self._retry(self.source.read, self.settings.batch, self.settings.wait)
                 self._process(events)
                 if until_empty and not events:
+                    # a lost answer may have delivered events that were not received
+                    self._process_unacknowledged()
                     break
         except (StoreError, ServiceError) as error:
             if not (self.stop.is_set() and _is_transient(error)):

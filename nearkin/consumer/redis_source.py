@@ -117,10 +117,14 @@ class RedisSource:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raises StoreError for an error of Redis, and creates a lost group again."""
+        """Raises StoreError for an error of Redis, and creates a lost group again.
+
+        Events of a lost answer were delivered to this consumer, so its events are read again.
+        """
         try:
             yield
         except redis.exceptions.RedisError as error:
+            self._own_position = "0"
             if str(error).startswith("NOGROUP"):
                 # Redis has lost its data, so the stream starts again.
                 with suppress(redis.exceptions.RedisError):

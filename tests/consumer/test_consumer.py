@@ -209,6 +209,26 @@ def test_many_unacknowledged_events_are_reclaimed_in_parts(stream: Stream) -> No
         stream.make_idle()
 
 
+def test_events_of_a_lost_answer_are_read_again(
+    stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.fill(corpus(3))
+    with RedisSource(stream.url, idle=60) as source:
+        read = source._redis.xreadgroup
+
+        def lose_answer(group: str, name: str, places: dict[str, str], **options: Any) -> Any:
+            answer = read(group, name, places, **options)
+            if ">" in places.values():
+                monkeypatch.setattr(source._redis, "xreadgroup", read)
+                raise redis.exceptions.TimeoutError("no answer")
+            return answer
+
+        monkeypatch.setattr(source._redis, "xreadgroup", lose_answer)
+        settings = StreamSettings(wait=0.05, idle=60)
+        done = Consumer(source, IndexSink(index), settings).run(until_empty=True)
+    assert (done.kinds.total(), stream.pending) == (3, 0)
+
+
 def test_trimmed_events_are_counted_as_dropped(stream: Stream, index: nk.Index) -> None:
     stream.fill(corpus(5))
     with RedisSource(stream.url, consumer="one") as source:
