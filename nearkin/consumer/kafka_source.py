@@ -30,7 +30,12 @@ KAFKA = "kafka"
 JOIN_SECONDS = 60.0
 """The maximum time until the group has given its partitions to this consumer, in seconds."""
 DELIVERY_SECONDS = 30.0
-"""The maximum time until the brokers have stored a dead letter, in seconds."""
+"""The maximum time until the brokers have stored a dead letter, in seconds.
+
+A letter that takes longer is given up. Otherwise the brokers would store one for each attempt.
+"""
+REPORT_SECONDS = 30.0
+"""The maximum time after which a letter is reported as given up, in seconds."""
 READ_BYTES = 64 << 20
 """The maximum size of messages that are fetched ahead, in bytes."""
 LETTER_BYTES = 1_000_000_000
@@ -127,6 +132,7 @@ class KafkaSource:
                     **settings,
                     "acks": "all",
                     "enable.idempotence": True,
+                    "message.timeout.ms": round(DELIVERY_SECONDS * 1000),
                 }
             )
             self._consumer = Consumer(
@@ -268,7 +274,7 @@ class KafkaSource:
 
         The letter has the key, the value and the headers of the message, and the headers
         `nearkin-key` and `nearkin-reason`. A consumer that dies between both steps writes a second
-        letter.
+        letter. So does one that does not learn that the brokers have stored the first.
 
         Args:
             event: The event.
@@ -296,10 +302,11 @@ class KafkaSource:
                 headers=headers,
                 on_delivery=lambda fault, _: faults.append(fault),
             )
-            self._producer.flush(DELIVERY_SECONDS)
-        if faults != [None]:
-            stored = faults[0].str() if faults else "the brokers do not respond"
-            raise StoreError(f"{self._shown_url}: the dead letter was not stored: {stored}")
+            self._producer.flush(DELIVERY_SECONDS + REPORT_SECONDS)
+        # a KafkaError that is compared with None makes the next call fail
+        if not faults or faults[0] is not None:
+            problem = faults[0].str() if faults else "the brokers do not respond"
+            raise StoreError(f"{self._shown_url}: the dead letter was not stored: {problem}")
         self.acknowledge([event])
 
 

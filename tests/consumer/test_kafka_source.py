@@ -157,3 +157,28 @@ def test_brokers_that_do_not_answer_are_a_transient_error(monkeypatch: pytest.Mo
     monkeypatch.setattr("nearkin.consumer.kafka_source.JOIN_SECONDS", 0.1)
     with KafkaSource("kafka://127.0.0.1:9/a") as source, pytest.raises(StoreError):
         source.read(1, 0.2)
+
+
+class Message:
+    """A message that a source has read."""
+
+    def headers(self) -> None:
+        """Returns no headers."""
+
+    def key(self) -> bytes:
+        return b"key"
+
+    def value(self) -> bytes:
+        return b"no json"
+
+
+def test_a_dead_letter_that_was_not_stored_in_time_is_not_stored_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearkin.consumer.kafka_source.DELIVERY_SECONDS", 0.05)
+    with KafkaSource("kafka://127.0.0.1:9/a") as source:
+        source._partitions[0] = _Partition({5: Message()})
+        with pytest.raises(StoreError, match="the dead letter was not stored"):
+            source.move_to_dead_letters(StreamEvent("0:5", {}), "not JSON")
+        # no message waits to be sent; events of the producer are handled meanwhile
+        assert source._producer.flush(PATIENCE) == 0
