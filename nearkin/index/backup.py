@@ -20,7 +20,13 @@ from nearkin.index.opening import read_header
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
-from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
+from nearkin.runtime.files import (
+    create_exclusively,
+    make_folders,
+    replace_durably,
+    staging_name,
+    sync_file,
+)
 from nearkin.runtime.outputs import require_outside_work_folders
 from nearkin.setting_names import name_flag
 
@@ -134,7 +140,7 @@ def _sqlite_file(url: str) -> Path:
 @contextmanager
 def _staging_file(path: Path) -> Iterator[Path]:
     """Yields the path of a file that replaces `path` at the end, or is deleted after an error."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}")
+    staging = path.with_name(staging_name(path))
     with sqlite_errors(path):
         try:
             make_folders(path.parent)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
+from threading import get_native_id
 from typing import IO, Any, BinaryIO
 
 from nearkin.errors import RunError, UsageError
@@ -243,6 +244,18 @@ def create_exclusively(path: Path, mode: int) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
 
+def staging_name(path: Path) -> str:
+    """Returns the name of a file that this thread writes before it replaces another one.
+
+    The threads of all processes of a machine have different numbers, so that none of them writes
+    into the file of another one.
+
+    Args:
+        path: The file that is replaced.
+    """
+    return f".{path.name}.{get_native_id()}"
+
+
 def require_file_path(path: Path) -> None:
     """Requires a path where a file can be created or replaced.
 
@@ -270,7 +283,7 @@ def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]
     Raises:
         OSError: If the file cannot be written. The previous file is unchanged.
     """
-    staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    staged = path.with_name(f"{staging_name(path)}.tmp")
     handle = create_exclusively(staged, mode)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -7,6 +7,7 @@ The suite covers the index as a whole, over its stores, and not one module.
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.index.backup import backup, restore
-from nearkin.runtime.files import PRIVATE_FILE, write_durably
+from nearkin.runtime.files import PRIVATE_FILE, replacing_durably, write_durably
 from nearkin.server.resources import open_index
 from nearkin.server.settings import ServerSettings
 from tests.index.conftest import corpus
@@ -129,3 +130,15 @@ def test_the_key_of_a_server_is_synced_before_its_index_is_made(
     store, secret = f"sqlite:///{tmp_path}/kin.db", str(tmp_path / "nearkin.key")
     open_index(ServerSettings.read(store=store, key_file=secret)).close()
     assert order[:3] == ["key", "folder", "index"]
+
+
+def test_threads_that_write_one_file_do_not_share_a_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with replacing_durably(path) as file:
+        file.write(b"first")
+        other = threading.Thread(target=write_durably, args=(path, b"second"))
+        other.start()
+        other.join()
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
