@@ -133,21 +133,33 @@ class _CachedValue(Generic[T]):
     def __init__(self, compute: Callable[[], T], clock: Callable[[], float]) -> None:
         self._compute = compute
         self._clock = clock
-        self._value: tuple[T, float] | None = None
+        self._value: tuple[T, float, float] | None = None
+        """The value, the time of its computation, and that until which it is reused."""
         self._lock = Lock()
 
     def get(self) -> T:
         with self._lock:
             began = self._clock()
-            if self._value is None or began >= self._value[1]:
+            if self._value is None or not _is_current(began, self._value[1], self._value[2]):
                 value = self._compute()
-                self._value = value, _valid_until(began, self._clock())
+                self._value = value, began, _valid_until(began, self._clock())
             return self._value[0]
 
 
 def _valid_until(began: float, ended: float) -> float:
     """Returns the time until which a result is reused that was computed from `began` to `ended`."""
     return ended + max(MIN_LIFETIME, LIFETIME_FACTOR * (ended - began))
+
+
+def _is_current(now: float, as_of: float, valid_until: float) -> bool:
+    """Returns True if a result may be reused. It may not if the clock was set back since.
+
+    Args:
+        now: Current time.
+        as_of: Time of the result.
+        valid_until: Time until which it is reused.
+    """
+    return as_of <= now < valid_until
 
 
 def _store_newest(cache: dict[str, T], scope: str, value: T, most: int = MAX_CACHED_SCOPES) -> None:
@@ -192,7 +204,7 @@ class ClusterListings:
         with self._locked(scope):
             with self._lock:
                 cached = self._listings.get(scope)
-            if cached is not None and self._clock() < cached.valid_until:
+            if cached is not None and _is_current(self._clock(), cached.as_of, cached.valid_until):
                 return cached
             listing = self._compute_listing(scope)
             with self._lock:
@@ -237,7 +249,9 @@ class ClusterListings:
         counts: dict[str, ScopeCounts] = {}
         for scope in scopes:
             known = self._scope_counts.get(scope)
-            is_current = known is not None and self._clock() < known.valid_until
+            is_current = known is not None and _is_current(
+                self._clock(), known.as_of, known.valid_until
+            )
             if not is_current and self._clock() - began < SCOPE_COUNT_SECONDS:
                 known = self._count_scope(scope)
                 with self._lock:
