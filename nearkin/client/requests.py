@@ -254,12 +254,19 @@ class ClusterReader:
         self.call: Call[ReceivedPart | None] | None = self._request_part(0)
 
     def take(self, part: "ReceivedPart | None") -> None:
-        """Adds a part. Reading ends if the representative has changed since the first part."""
+        """Adds a part. Reading begins again if the representative has changed since the first part.
+
+        Args:
+            part: The part, or None if the document does not exist any more.
+        """
         before = self.cluster
         self.call = None
-        if part is None or (
-            before is not None and before.representative != part.cluster.representative
-        ):
+        if part is None:
+            self.cluster = None
+            return
+        if before is not None and before.representative != part.cluster.representative:
+            self.cluster = None
+            self.call = self._request_part(0)
             return
         members = dict((*(before.members if before else ()), *part.cluster.members))
         self.cluster = replace(part.cluster, members=tuple(members.items()))

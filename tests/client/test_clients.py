@@ -162,6 +162,22 @@ def test_a_cluster_larger_than_a_part_is_read_completely(
     assert [name for name, _ in cluster.members] == [f"c{number}" for number in range(8)]
 
 
+def test_a_cluster_that_changes_while_it_is_read_is_read_again() -> None:
+    def part(representative: str, next: str | None, *members: str) -> requests.ReceivedPart:
+        cluster = nk.Cluster("one", representative, tuple((id, 1.0) for id in members))
+        return requests.ReceivedPart(cluster, len(members), 3, next, has_cursors=True)
+
+    reader = requests.ClusterReader("a", "two")
+    reader.take(part("one", "after-two", "one", "two"))
+    reader.take(part("two", None, "three"))
+    assert reader.call is not None
+    assert reader.call.params["start"] == "0"
+    reader.take(part("two", None, "two", "three"))
+    assert (reader.call, reader.cluster) == (None, part("two", None, "two", "three").cluster)
+    reader.take(None)
+    assert (reader.call, reader.cluster) == (None, None)
+
+
 def test_a_refused_request_raises_the_problem_with_its_field(client: Any, scope: str) -> None:
     with pytest.raises(
         nk.ServiceError, match=r"invalid-request \(422\): .*control characters"
