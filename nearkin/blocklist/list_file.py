@@ -198,8 +198,10 @@ def _require_sorted_sets(payload: Payload) -> None:
     Raises:
         ValueError: If an entry does not.
     """
+    if not payload.sizes.all():
+        raise ValueError("an entry has no shingles")
     hashes = payload.columns[0]
     is_descending = hashes[1:] <= hashes[:-1]
     is_descending[np.cumsum(payload.sizes)[:-1] - 1] = False
-    if is_descending.any() or not payload.sizes.all():
+    if is_descending.any():
         raise ValueError("the shingles of an entry are not in order")

@@ -1,8 +1,10 @@
 """Tests of blocklists: entries, their file, and what is refused."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
@@ -11,6 +13,7 @@ import nearkin as nk
 from nearkin.blocklist import blocklist as blocklist_module
 from nearkin.blocklist import list_file
 from nearkin.blocklist.entries import name_digests
+from nearkin.measures.base import Payload
 
 SECRET_TEXT = "the minutes of the meeting that was never held in the house at the lake"
 TEXTS = [SECRET_TEXT, "a second document whose author has asked the archive to forget it soon"]
@@ -218,3 +221,14 @@ def test_a_file_that_unfolds_into_more_memory_is_refused(
     listed.write_bytes(header + body)
     with pytest.raises(nk.WireError, match="take more memory than the file has bytes"):
         list_file.read_entries(listed)
+
+
+def test_a_file_with_an_entry_without_shingles_is_refused(
+    blocklist: nk.Blocklist, tmp_path: Path
+) -> None:
+    entries = blocklist._entries
+    payload = Payload(np.array([1, 0]), (entries.payload.columns[0][:1],))
+    with (tmp_path / "list").open("wb") as file:
+        list_file.write_entries(file, blocklist.spec, replace(entries, payload=payload))
+    with pytest.raises(nk.WireError, match="an entry has no shingles"):
+        nk.Blocklist.open(tmp_path / "list")
