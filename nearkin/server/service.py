@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from nearkin.decisions import Decision
-from nearkin.errors import StoreError
+from nearkin.errors import NearkinError, StoreError
 from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED, Match, Outcome
@@ -334,10 +334,11 @@ class Service:
         Returns:
             True if the document existed.
         """
-        existed = await self.run_in_thread(self.index.remove, scope, id)
-        if existed:
-            await self._mark_changed_for_shadow(scope, id)
-        return existed
+        return await self.run_in_thread(self._remove, scope, id)
+
+    def _remove(self, scope: str, id: str) -> bool:
+        with self._copying_to_shadow(scope, id):
+            return self.index.remove(scope, id)
 
     async def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
         """Stores decisions about pairs of documents, and follows them at once.
@@ -352,11 +353,12 @@ class Service:
         Raises:
             UsageError: If they contradict others through a chain, or an id is not valid.
         """
-        stored = await self.run_in_thread(self.index.decide, scope, decisions)
-        place = decisions_scope(scope)
-        for id in (*(decision_id(decision.pair) for decision in decisions), HEAD):
-            await self._mark_changed_for_shadow(place, id)
-        return stored
+        return await self.run_in_thread(self._decide, scope, decisions)
+
+    def _decide(self, scope: str, decisions: Sequence[Decision]) -> int:
+        ids = [decision_id(decision.pair) for decision in decisions]
+        with self._copying_to_shadow(decisions_scope(scope), *ids, HEAD):
+            return self.index.decide(scope, decisions)
 
     async def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
         """Adds a part to an unfinished document, and returns its number of shingles.
@@ -369,9 +371,11 @@ class Service:
         Returns:
             The number of shingles so far. Those of several parts may count more than once.
         """
-        shingles = await self.run_in_thread(self.index.add_part, scope, id, part)
-        await self._mark_changed_for_shadow(parts_scope(scope), id)
-        return shingles
+        return await self.run_in_thread(self._add_part, scope, id, part)
+
+    def _add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
+        with self._copying_to_shadow(parts_scope(scope), id):
+            return self.index.add_part(scope, id, part)
 
     async def finish_document(self, scope: str, id: str) -> Outcome | None:
         """Upserts a document from its parts, and deletes the parts.
@@ -383,25 +387,39 @@ class Service:
         Returns:
             The outcome, or None if there is no unfinished document of this id.
         """
+        return await self.run_in_thread(self._finish_document, scope, id)
+
+    def _finish_document(self, scope: str, id: str) -> Outcome | None:
         began = time.perf_counter()
-        outcome = await self.run_in_thread(self.index.finish, scope, id)
-        if outcome is None:
-            return None
-        if self.shadow is not None:
-            await self.run_in_thread(
-                self.shadow.record_upserts, scope, [outcome], time.perf_counter() - began
-            )
-            await self._mark_changed_for_shadow(parts_scope(scope), id)
-        self._record_outcomes(scope, [outcome])
+        with self._copying_to_shadow(scope, id), self._copying_to_shadow(parts_scope(scope), id):
+            outcome = self.index.finish(scope, id)
+        if outcome is not None:
+            if self.shadow is not None:
+                self.shadow.record_upserts(scope, [outcome], time.perf_counter() - began)
+            self._record_outcomes(scope, [outcome])
         return outcome
 
     def _record_outcomes(self, scope: str, outcomes: Sequence[Outcome]) -> None:
         self.instruments.record_upserts(scope, outcomes)
         self.live_probes.add_outcomes(scope, outcomes)
 
-    async def _mark_changed_for_shadow(self, scope: str, id: str) -> None:
-        if self.shadow is not None:
-            await self.run_in_thread(self.shadow.mark_changed, scope, id)
+    @contextmanager
+    def _copying_to_shadow(self, scope: str, *ids: str) -> Iterator[None]:
+        """Queues documents for the shadow index when the body has changed them, or has failed.
+
+        A step that failed may have been done. The body runs in a thread that ends it even if nobody
+        waits for the request any more.
+
+        Args:
+            scope: Scope of the documents.
+            *ids: Ids of the documents.
+        """
+        try:
+            yield
+        finally:
+            if self.shadow is not None:
+                for id in ids:
+                    self.shadow.mark_changed(scope, id)
 
     # -- background tasks
 
@@ -426,24 +444,34 @@ class Service:
             if self.shadow is not None:
                 sweeps.append(self.shadow.expire)
             for sweep in sweeps:
-                try:
+                with self._logging_failures("expire", "sweep failed"):
                     deleted = await self.run_in_thread(sweep)
-                except StoreError as error:
-                    self.instruments.record_store_error("expire")
-                    log.warning("sweep failed", extra={"error": str(error)})
-                    continue
-                if any(deleted.values()):
-                    log.info("expired entries deleted", extra=deleted)
+                    if any(deleted.values()):
+                        log.info("expired entries deleted", extra=deleted)
+
+    @contextmanager
+    def _logging_failures(self, task: str, message: str) -> Iterator[None]:
+        """Logs an error of a background task, which goes on and tries again later.
+
+        Args:
+            task: Name of the task in metrics.
+            message: Message of the log.
+        """
+        try:
+            yield
+        except (NearkinError, ProblemError) as error:
+            if isinstance(error, StoreError):
+                self.instruments.record_store_error(task)
+            # other errors of nearkin could name ids of documents
+            has_no_ids = isinstance(error, StoreError | ProblemError)
+            description = str(error) if has_no_ids else type(error).__name__
+            log.warning(message, extra={"error": description})
 
     async def _query_golden_pairs_regularly(self) -> None:
         """Queries the golden pairs in the index and, if there is one, in the shadow index."""
         while True:
-            try:
+            with self._logging_failures("probe", "golden pairs failed"):
                 self.golden_result = await self.run_in_thread(self._query_golden_pairs)
-            except StoreError as error:
-                self.instruments.record_store_error("probe")
-                log.warning("golden pairs failed", extra={"error": str(error)})
-            else:
                 log.info("golden pairs", extra=self.golden_result.to_dict())
             await asyncio.sleep(self.settings.golden_every)
 
@@ -458,21 +486,15 @@ class Service:
         """Queries live scopes with altered copies of their documents."""
         while True:
             await asyncio.sleep(self.settings.live_probe_every)
-            try:
+            with self._logging_failures("probe", "probes of live scopes failed"):
                 await self.run_overview(self.live_probes.probe, self.index)
-            except StoreError as error:
-                self.instruments.record_store_error("probe")
-                log.warning("probes of live scopes failed", extra={"error": str(error)})
 
     async def _refresh_shadow_regularly(self, shadow: ShadowIndex) -> None:
         """Notices when another worker has switched to the shadow index or back."""
         while True:
             await asyncio.sleep(SHADOW_REFRESH_SECONDS)
-            try:
+            with self._logging_failures("shadow", "cannot refresh the shadow index"):
                 await self.run_in_thread(shadow.refresh)
-            except StoreError as error:
-                self.instruments.record_store_error("shadow")
-                log.warning("cannot refresh the shadow index", extra={"error": str(error)})
 
     async def _refresh_blocklist_regularly(self, blocklist: WatchedBlocklist) -> None:
         """Uses the blocklist that another process has written."""

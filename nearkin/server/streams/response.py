@@ -14,7 +14,7 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from nearkin.errors import NearkinError
+from nearkin.errors import NearkinError, StoreError
 from nearkin.index.documents import Document
 from nearkin.server.http.auth import source_address, validate_name
 from nearkin.server.http.callers import CURRENT_CALLER
@@ -164,8 +164,11 @@ def _upsert_items(service: Service, scope: str, items: list[StreamItem]) -> list
             )
         except NearkinError as error:
             problem = problem_from_error(error)
-            service.instruments.record_store_error("stream")
-            answers |= {item.line: StreamAnswer(item.line, None, problem) for item in valid}
+            if isinstance(error, StoreError):
+                service.instruments.record_store_error("stream")
+            for item in valid:
+                service.instruments.record_problem(problem.code)
+                answers[item.line] = StreamAnswer(item.line, None, problem)
         else:
             for item, outcome in zip(valid, outcomes, strict=True):
                 answers[item.line] = StreamAnswer(item.line, outcome, None)
