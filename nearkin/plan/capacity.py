@@ -1021,10 +1021,11 @@ class _PlanBuilder:
         postings = self.add_line("index", "postings", clusters * keys, "", formula)
         if not spec.has_slots:
             formula = f"at most b · 2^r = {bands} · 2^{rows}"
+            # Rows of a long signature have more buckets than a float can hold.
             buckets = self.add_line(
-                "index", "buckets", min(bands * 2.0**rows, postings), "", formula
+                "index", "buckets", float(min(bands * 2**rows, round(postings))), "", formula
             )
-            formula = f"representatives / 2^r = {clusters:,} / {2**rows:,}"
+            formula = f"representatives / 2^r = {clusters:,} / 2^{rows}"
             per_bucket = clusters / 2**rows
             occupied = buckets * -math.expm1(-postings / buckets) if buckets else 0.0
         else:
@@ -1050,7 +1051,7 @@ class _PlanBuilder:
             memory,
             "B",
             f"postings on {math.ceil(memory / work.memory)} shards",
-            "a store on disk (sqlite, postgres)",
+            "store postgres" if disk else "a store on disk (sqlite, postgres)",
         )
         self.add_limit("disk", work.disk, disk, "B", f"{disk / 1e9:,.0f} GB of disk")
         if representatives > MAX_REPRESENTATIVES:

@@ -392,3 +392,23 @@ def test_speed_of_idf_jaccard_is_not_planned(limit: dict[str, Any]) -> None:
     planned = plan(1_000_000, spec, engine="index")
     assert planned.value("signatures of 32-bit slots") == 1_000_000 * 128 * 4
     assert "CPU of a query" not in {line.name for line in planned.lines}
+
+
+def test_rows_of_long_signatures_have_more_buckets_than_floats_can_hold() -> None:
+    spec = nk.Spec(measure="cosine", unit="vector", n=3, k=4096)
+    planned = plan(1_000_000, spec, engine="index", bands=1, rows=2000, rates=RATES)
+    assert planned.value("buckets") == planned.value("postings")
+    assert planned.value("representatives of a bucket") == 0
+
+
+@pytest.mark.parametrize(
+    ("store", "alternative"),
+    [("memory", "a store on disk (sqlite, postgres)"), ("sqlite", "store postgres")],
+)
+def test_an_index_without_memory_for_its_buckets_gets_another_store(
+    store: str, alternative: str
+) -> None:
+    planned = plan(1_000_000_000, engine="index", store=store, memory=1e9, rates=RATES)
+    (verdict,) = (verdict for verdict in planned.verdicts if verdict.limit == "memory")
+    assert not verdict.holds
+    assert alternative in verdict.gives
