@@ -138,12 +138,12 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         closure: If True, labelled pairs are closed transitively (see `golden_set_from_pairs`).
 
     Raises:
-        UsageError: If the file does not exist, cannot be read, has other columns, or contains a
-            missing value, an unknown label, contradictory labels, a document in two clusters or a
-            pair of a document with itself.
+        UsageError: If the file does not exist, cannot be read, has other columns or no rows, or
+            contains a missing value, an unknown label, contradictory labels, a document in two
+            clusters or a pair of a document with itself.
     """
     if path.suffix.lower() in JSON_LINES:
-        return golden_set_from_decisions(read_decisions(path), closure=closure)
+        return _golden_set_of_decisions(path, closure=closure)
     try:
         if path.suffix.lower() in PARQUET:
             table = pq.read_table(path)
@@ -155,8 +155,10 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         reason = " ".join(str(error).split())[:120]
         raise UsageError(f"{path} is neither CSV nor parquet ({reason})") from error
     names = set(table.column_names)
+    if not len(table):
+        raise UsageError(f"{path} has no rows, so that nothing is labelled; label some documents")
     if holds_decisions(table.column_names) and "label" not in names:
-        return golden_set_from_decisions(read_decisions(path), closure=closure)
+        return _golden_set_of_decisions(path, closure=closure)
     if {"id", "cluster"} <= names:
         clusters: dict[str, str] = {}
         rows = zip(_read_texts(table, "id", path), _read_texts(table, "cluster", path), strict=True)
@@ -180,6 +182,18 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         f"{path} has the columns {', '.join(table.column_names)}; a golden set has the columns "
         "id_a, id_b and optionally label or decision, or id and cluster"
     )
+
+
+def _golden_set_of_decisions(path: Path, *, closure: bool) -> GoldenSet:
+    """Returns the golden set of a file of decisions.
+
+    Raises:
+        UsageError: If there are no decisions.
+    """
+    decisions = read_decisions(path)
+    if not len(decisions):
+        raise UsageError(f"{path} has no decisions, so that nothing is labelled; decide some pairs")
+    return golden_set_from_decisions(decisions, closure=closure)
 
 
 def golden_set_from_decisions(decisions: Decisions, *, closure: bool = False) -> GoldenSet:

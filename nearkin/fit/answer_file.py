@@ -61,13 +61,14 @@ class AnswerFile:
             return cls(path, [])
         with path.open("rb") as file:
             header = file.readline()
+            has_answers = bool(file.read().strip())
         names = next(csv.reader([header.decode("utf-8", "replace")]), [])
         if tuple(names) != COLUMNS:
             raise UsageError(
                 f"{path} does not begin with {','.join(COLUMNS)}, so that no answers can be "
                 "appended to it; name another file"
             )
-        if path.stat().st_size == len(header):
+        if not has_answers:
             return cls(path, [])
         golden = read_golden_set(path)
         earlier = [

@@ -246,6 +246,12 @@ def test_golden_sets_are_read_from_files(tmp_path: Path) -> None:
         read_golden_set(tmp_path / "broken.parquet")
     with pytest.raises(UsageError, match="no such file"):
         read_golden_set(tmp_path / "none.csv")
+    (tmp_path / "empty.csv").write_text("id_a,id_b,label\n")
+    with pytest.raises(UsageError, match="has no rows, so that nothing is labelled"):
+        read_golden_set(tmp_path / "empty.csv")
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(UsageError, match="has no decisions, so that nothing is labelled"):
+        read_golden_set(tmp_path / "empty.jsonl")
 
 
 @pytest.mark.parametrize("values", ["1,0", "True,False", "duplicate,duplicate"])

@@ -13,6 +13,9 @@ from nearkin.fit.answer_file import Answer, AnswerFile
 
 def test_each_answer_is_in_the_file_at_once(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
+    path.write_text("id_a,id_b,label\n\n")
+    assert AnswerFile.open(path).earlier == []
+    path.unlink()
     answers = AnswerFile.open(path)
     assert answers.earlier == []
     assert not path.exists()
