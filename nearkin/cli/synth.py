@@ -1,5 +1,6 @@
 """`nearkin synth`."""
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -263,9 +264,12 @@ def _parse_range(text: str) -> tuple[float, float]:
 
     low, _, high = text.partition(":")
     try:
-        return float(low), float(high or low)
+        similarities = (float(low), float(high or low))
     except ValueError as error:
         raise UsageError(f"similarity {text!r} is not of the form 0.6:1.0") from error
+    if not all(map(math.isfinite, similarities)):
+        raise UsageError(f"similarity {text!r} is not of the form 0.6:1.0")
+    return similarities
 
 
 def _parse_weights(text: str) -> dict[str, float]:

@@ -150,7 +150,16 @@ class SynthSettings:
                 f"unknown format {self.format!r}; valid formats are {', '.join(FORMATS)}"
                 f"{did_you_mean(self.format, FORMATS)}"
             )
-        self.bytes_at(0.5)
+        self._check_length()
+
+    def _check_length(self) -> None:
+        """Requires a distribution of lengths of which the median is above 0 and none is below."""
+        shortest, median, longest = sorted(map(self.bytes_at, (0.0, 0.5, 1.0)))
+        if not (0 <= shortest <= longest < math.inf and median > 0):
+            raise UsageError(
+                f"length {self.length!r} is out of range; give sizes above 0 bytes, for example "
+                "lognormal:1500:0.5"
+            )
 
     def _check_counts(self) -> None:
         """Requires that the numbers of documents, copies and files are in their ranges."""
@@ -196,7 +205,8 @@ class SynthSettings:
                 return values[0] + (values[1] - values[0]) * quantile
             if kind == "lognormal" and len(values) == 2:
                 spread = NormalDist().inv_cdf(min(max(quantile, 1e-6), 1 - 1e-6))
-                return float(values[0] * np.exp(values[1] * spread))
+                with np.errstate(over="ignore"):
+                    return float(values[0] * np.exp(values[1] * spread))
         except ValueError:
             pass
         raise UsageError(

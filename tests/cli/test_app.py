@@ -104,6 +104,7 @@ FAULTS = [
     (["synth", "--out", "x", "--length", "gamma:3"], "length 'gamma:3' is not of the form"),
     (["synth", "--out", "x", "--edits", "paint=3"], "unknown operation 'paint'"),
     (["synth", "--out", "x", "--similarity", "a:b"], "similarity 'a:b' is not of the form"),
+    (["synth", "--out", "x", "--similarity", "nan:1"], "similarity 'nan:1' is not of the form"),
 ]
 
 

@@ -132,6 +132,10 @@ def test_each_edit_operation_alone_reaches_the_similarity_range(
         ({"operations": {"typo": 0.0}}, "the weights of operations"),
         ({"format": "xml"}, "format 'xml'"),
         ({"length": "fixed:x"}, "length 'fixed:x'"),
+        ({"length": "fixed:0"}, "length 'fixed:0' is out of range"),
+        ({"length": "uniform:-5:500"}, "length 'uniform:-5:500' is out of range"),
+        ({"length": "lognormal:nan:1"}, "length 'lognormal:nan:1' is out of range"),
+        ({"length": "lognormal:1500:1e9"}, "length 'lognormal:1500:1e9' is out of range"),
     ],
 )
 def test_invalid_settings_are_rejected(wrong: dict, message: str) -> None:
