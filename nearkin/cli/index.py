@@ -620,7 +620,9 @@ def _read_vector(file: Path) -> "np.ndarray":
         raise UsageError(f"cannot read {file} as a vector: it is not a list of numbers; {advice}")
     import numpy as np
 
-    return np.array(values, np.float32)
+    # The index refuses numbers that are too large, which become infinite.
+    with np.errstate(over="ignore"):
+        return np.array(values, np.float32)
 
 
 def _is_number(value: object) -> bool:
