@@ -291,13 +291,14 @@ class Session:
             _, phase, urls = self.state.migration
             timed_out = phase == CLOSING and time.monotonic() > until
             if phase == FILLING or timed_out:
-                reason = f"has been closed for {MAX_PAUSE_SECONDS:.0f} s, for a cutover to"
+                reason = f"has been closed for {MAX_PAUSE_SECONDS:.0f} s, for a cutover"
                 if phase == FILLING:
-                    reason = "is being filled from"
+                    reason = f"is being filled from {' '.join(urls)}"
+                elif urls:
+                    reason += f" to {' '.join(urls)}"
                 raise StoreError(
-                    f"{self.store.url} {reason} {' '.join(urls)}; try again later, or, if that "
-                    "migration was interrupted, open the store as it is with "
-                    "nearkin index rebuild --cut-back"
+                    f"{self.store.url} {reason}; try again later, or, if that migration was "
+                    "interrupted, open the store as it is with nearkin index rebuild --cut-back"
                 )
             time.sleep(POLL_SECONDS)
 

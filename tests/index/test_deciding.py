@@ -10,13 +10,14 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as run_command
 from nearkin.decisions import Decision, Decisions, Verdict, read_decisions
-from nearkin.errors import UsageError
+from nearkin.errors import StoreError, UsageError
 from nearkin.index import deciding
 from nearkin.index.backup import backup, restore
 from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.cutover import cut_over, fill_copy, rebuild
 from nearkin.index.migration.key_rotation import rotate_key
+from nearkin.index.stores.sharded import ShardedStore
 from nearkin.keys import HashKey
 from nearkin.loading import migrate
 from tests.index.test_decided_pairs import (
@@ -435,3 +436,29 @@ def test_commands_store_and_print_decisions(
         assert read_decisions(file) == index.decisions(SCOPE)
     file.write_text('{"id_a": "b", "id_b": "a", "decision": "maybe"}\n')
     assert run_command(["index", "decide", str(file), *store]) == 2
+
+
+def test_an_epoch_that_reached_some_shards_is_raised_in_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.index.session.MAX_PAUSE_SECONDS", 0.0)
+    urls = [f"sqlite:///{tmp_path}/{number}.db" for number in range(2)]
+    with nk.Index.open(urls, nk.Spec(n=1), 0.5) as index:
+        index.upsert_many("a", ["a b c d", "a b c d e"], ["one", "two"])
+        store = index._session.store
+        assert isinstance(store, ShardedStore)
+        decision = Decision("one", "two", Verdict.DIFFERENT)
+
+        def fail(migration: object) -> None:
+            raise StoreError("the shard does not respond")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store.shards[1], "redirect", fail)
+            with pytest.raises(StoreError, match="does not respond"):
+                index.decide("a", [decision])
+        index.refresh()
+        assert index.decide("a", [decision]) == 0
+        entry = index.get("a", "two")
+        assert entry is not None
+        assert entry.is_leader
+        assert len({shard.state().migration for shard in store.shards}) == 1

@@ -31,6 +31,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
 from nearkin.index.entry import RESERVED, Entry, PostingPortion, Postings
-from nearkin.index.migration.state import CLOSING, MigrationState, StoreState
+from nearkin.index.migration.state import CLOSING, OPEN, MigrationState, StoreState
 from nearkin.index.stores.base import Store
 from nearkin.index.stray_postings import StraySweeper, sweep_quietly
 
@@ -157,7 +158,18 @@ class ShardedStore:
         migration = max(
             (news.migration for news in shard_states), key=lambda migration: migration.epoch
         )
-        if any(news.migration.epoch != migration.epoch for news in shard_states):
+        behind = [
+            shard
+            for shard, news in zip(self.shards, shard_states, strict=True)
+            if news.migration.epoch != migration.epoch
+        ]
+        if behind and all(news.migration.phase == OPEN for news in shard_states):
+            # no migration is under way: the process that raised the epoch did not reach all shards
+            for shard in behind:
+                # another process may have raised it meanwhile
+                with suppress(RacedError):
+                    shard.redirect(migration)
+        elif behind:
             # the migration has reached some shards only, and writers would see both states
             migration = migration._replace(phase=CLOSING)
         return StoreState(migration, sum(news.generation for news in shard_states))
