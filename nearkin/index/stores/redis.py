@@ -63,6 +63,8 @@ FIRST_HEADER = "header"
 """The name of the header in the first layout."""
 CONVERTING = 60
 """The time after which another process continues a conversion that has stopped, in seconds."""
+FIND_ATTEMPTS = 10
+"""The number of times that a document is looked up that others replace at the same time."""
 WAIT = 0.05
 """The interval between two checks of a conversion by another process, in seconds."""
 
@@ -115,23 +117,36 @@ class RedisStore:
                 supported_errors=(redis.exceptions.ConnectionError,),
             ),
         )
-        with self._redis_errors():
-            if must_exist:
-                self._require_index()
-            require_no_eviction(self._client, self._url)
-            bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
-            self._client.set(self._key("mask"), str((1 << bits) - 1), nx=True)
-            mask: Any = self._client.get(self._key("mask"))
-            self._mask: bytes = mask
-            self._look_up = self._client.register_script(scripts.READ_BUCKETS)
-            self._find = self._client.register_script(scripts.FIND_IDS)
-            self._apply = self._client.register_script(scripts.APPLY)
-            self._redirect = self._client.register_script(scripts.REDIRECT)
-            self._heads_script = self._client.register_script(scripts.READ_HEADS)
-            self._due_script = self._client.register_script(scripts.READ_DUE)
-            self._turn_script = self._client.register_script(scripts.TAKE_TURN)
-            self._lines_script = self._client.register_script(scripts.READ_LOG)
-            self._convert()
+        try:
+            with self._redis_errors():
+                self._prepare(expected, must_exist=must_exist)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def _prepare(self, expected: int, *, must_exist: bool) -> None:
+        """Reads what steps need to know of the server, and converts an older layout.
+
+        Args:
+            expected: Expected number of postings.
+            must_exist: True to create no index.
+        """
+        if must_exist:
+            self._require_index()
+        require_no_eviction(self._client, self._url)
+        bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
+        self._client.set(self._key("mask"), str((1 << bits) - 1), nx=True)
+        mask: Any = self._client.get(self._key("mask"))
+        self._mask: bytes = mask
+        self._look_up = self._client.register_script(scripts.READ_BUCKETS)
+        self._find = self._client.register_script(scripts.FIND_IDS)
+        self._apply = self._client.register_script(scripts.APPLY)
+        self._redirect = self._client.register_script(scripts.REDIRECT)
+        self._heads_script = self._client.register_script(scripts.READ_HEADS)
+        self._due_script = self._client.register_script(scripts.READ_DUE)
+        self._turn_script = self._client.register_script(scripts.TAKE_TURN)
+        self._lines_script = self._client.register_script(scripts.READ_LOG)
+        self._convert()
 
     @property
     def url(self) -> str:
@@ -158,7 +173,6 @@ class RedisStore:
             MissingIndexError: If there is none.
         """
         if not self._client.exists(self._key("made"), self._key(FIRST_HEADER)):
-            self._client.close()
             raise MissingIndexError(
                 f"there is no index at {self._url}: no keys with the prefix "
                 f"{self._prefix.decode()!r}"
@@ -275,16 +289,29 @@ class RedisStore:
             raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        entries_by_id: dict[str, Entry] = {}
+        missing = list(dict.fromkeys(ids))
+        for _ in range(FIND_ATTEMPTS):
+            refs = self._find_refs(scope, missing)
+            entries = self.by_refs(list(refs.values()))
+            found = dict(zip(refs, entries, strict=True))
+            entries_by_id |= {name: entry for name, entry in found.items() if entry is not None}
+            # a step that replaced a document between the two reads gave it another number
+            missing = [name for name, entry in found.items() if entry is None]
+            if not missing:
+                break
+        return [entries_by_id.get(name) for name in ids]
+
+    def _find_refs(self, scope: str, ids: Sequence[str]) -> dict[str, int]:
+        """Returns the numbers of the documents that exist, by id."""
         if not ids:
-            return []
+            return {}
         with self._redis_errors():
             packed_refs = self._find(
                 args=[self._prefix, b"".join(id_key(scope, name) for name in ids)]
             )
         refs = np.frombuffer(packed_refs, "<i8").tolist()
-        there = [ref for ref in refs if ref]
-        entries_by_ref = dict(zip(there, self.by_refs(there), strict=True))
-        return [entries_by_ref.get(ref) for ref in refs]
+        return {name: ref for name, ref in zip(ids, refs, strict=True) if ref}
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         if not refs:

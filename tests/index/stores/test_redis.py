@@ -1,6 +1,7 @@
 """Tests of the store on Redis."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -9,6 +10,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import StoreError
+from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index
 from tests.index.conftest import (
     Clock,
@@ -56,3 +58,24 @@ def test_a_full_redis_deletes_documents(request: pytest.FixtureRequest, tmp_path
         client.config_set("maxmemory", 0)
         assert check_index(index).sound
         assert index.counts()["records"] == 150
+
+
+def test_a_document_that_is_replaced_while_it_is_read_is_found(
+    redis_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look-up of its number and of its entry it gets another number."""
+    with nk.Index.open(f"redis://127.0.0.1:{redis_port}/0?prefix=replaced") as index:
+        index.upsert("a", "the first text of the document", "x")
+        store = store_of(index)
+        by_refs = store.by_refs
+
+        def replace_first(refs: Sequence[int]) -> list[Entry | None]:
+            monkeypatch.setattr(store, "by_refs", by_refs)
+            index.upsert("a", "quite another text under its id", "x")
+            return by_refs(refs)
+
+        monkeypatch.setattr(store, "by_refs", replace_first)
+        entry, absent, again = store.entries("a", ["x", "y", "x"])
+        assert entry is not None
+        assert entry.text == "quite another text under its id"
+        assert (absent, again) == (None, entry)
