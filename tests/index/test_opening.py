@@ -217,3 +217,29 @@ def test_a_file_that_cannot_be_opened_is_closed(
         SqliteStore(path, 100)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
+
+
+def test_a_pool_of_connections_is_closed_if_the_store_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Pool:
+        name = "pool"
+        closed = False
+
+        def __init__(self, *_arguments: Any, **_options: Any) -> None:
+            pools.append(self)
+
+        def open(self, **_options: Any) -> None:
+            """Opens nothing."""
+
+        def connection(self) -> Any:
+            raise psycopg.OperationalError("permission denied for schema")
+
+        def close(self) -> None:
+            self.closed = True
+
+    pools: list[Pool] = []
+    monkeypatch.setattr("psycopg_pool.ConnectionPool", Pool)
+    with pytest.raises(StoreError, match="permission denied"):
+        nk.Index.open("postgresql://127.0.0.1:9/kin")
+    assert [pool.closed for pool in pools] == [True]

@@ -205,7 +205,7 @@ class PostgresStore:
                 if must_exist:
                     self._require_index()
                 self._create_schema()
-            except MissingIndexError:
+            except BaseException:
                 self._pool.close()
                 raise
 
