@@ -66,7 +66,7 @@ def write_export(store: Store, path: Path) -> int:
     try:
         with (
             replacing_durably(path, PRIVATE_FILE) as file,
-            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as writer,
         ):
             entries = _first_versions(store.scan(), seen)
             while batch := list(islice(entries, ROWS_AT_ONCE)):
@@ -103,16 +103,37 @@ def read_header(path: Path) -> IndexHeader:
         UsageError: If the file does not exist or is not an export.
     """
     try:
-        header: IndexHeader = json.loads((pq.read_schema(path).metadata or {})[HEADER])
+        schema = pq.read_schema(path)
+        header: IndexHeader = json.loads((schema.metadata or {})[HEADER])
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (KeyError, ValueError, RecursionError, pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} is not an exported index") from error
+    missing = [name for name in EXPORTED.names if name not in schema.names]
+    if missing:
+        raise UsageError(
+            f"{path} is not a complete export: it has no column {missing[0]!r}; export the index "
+            "again"
+        )
     return header
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
-    """Yields the documents of an exported index, in the order of the file."""
-    for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE):
-        for row in batch.to_pylist():
-            yield Entry(ref=0, **row)
+    """Yields the documents of an exported index, in the order of the file.
+
+    Args:
+        path: File whose header was read.
+
+    Raises:
+        UsageError: If the file is damaged.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=EXPORTED.names):
+                for row in batch.to_pylist():
+                    yield Entry(ref=0, **row)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise UsageError(
+            f"{path} cannot be read ({reason}); take another copy, or export the index again"
+        ) from error

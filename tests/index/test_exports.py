@@ -6,6 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
@@ -85,3 +86,22 @@ def test_an_export_is_loaded_into_another_store(
             )
             == 2
         )
+
+
+def test_damaged_and_incomplete_exports_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "index.parquet"
+    with nk.Index.open("memory://") as index:
+        index.upsert_many("a", corpus(20))
+        index.export(path)
+    content = bytearray(path.read_bytes())
+    content[200:210] = bytes(10)
+    damaged, incomplete = tmp_path / "damaged.parquet", tmp_path / "incomplete.parquet"
+    damaged.write_bytes(content)
+    pq.write_table(pq.read_table(path).drop_columns(["text"]), incomplete)
+    for file, message in ((damaged, "cannot be read"), (incomplete, "has no column 'text'")):
+        target = f"sqlite:///{tmp_path}/{file.stem}.db"
+        assert command(["index", "migrate", "--store", str(file), "--to", target]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "incomplete.db").exists()
