@@ -32,7 +32,7 @@ from nearkin.server.openapi import describe_api
 from nearkin.server.readiness import Readiness
 from nearkin.server.resources import ServerResources, require_protection
 from nearkin.server.routes import decisions, documents, info
-from nearkin.server.service import Service, check_store
+from nearkin.server.service import Service, check_store, log_failed_task
 from nearkin.server.settings import ServerSettings
 from nearkin.server.telemetry import Exposition, Instruments, create_meter_provider, install_traces
 from nearkin.setting_names import SettingForm, settings_named_as
@@ -104,6 +104,8 @@ def create_app(
                 tasks.append(asyncio.create_task(app.state.exposition.keep_writing_snapshots()))
             if console is not None:
                 tasks.append(asyncio.create_task(console.keep_writing_snapshots()))
+            for task in tasks:
+                task.add_done_callback(log_failed_task)
             with settings_named_as(SettingForm.FIELD):
                 yield
             for task in tasks:

@@ -124,7 +124,7 @@ class Service:
         context.run(CURRENT_CALLER.set, SERVER_CALLER)
         tasks = [asyncio.create_task(coroutine, context=context) for coroutine in background]
         for task in tasks:
-            task.add_done_callback(_log_failed_task)
+            task.add_done_callback(log_failed_task)
         try:
             yield service
         finally:
@@ -565,7 +565,7 @@ class Service:
         return None if self.golden_result is None else self.golden_result.recall
 
 
-def _log_failed_task(task: "asyncio.Task[None]") -> None:
+def log_failed_task(task: "asyncio.Task[None]") -> None:
     """Logs background tasks that exit with an error."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("a background task failed", exc_info=error)

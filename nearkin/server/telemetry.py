@@ -415,6 +415,7 @@ class Exposition:
     def __init__(self, registry: "CollectorRegistry", folder: Path | None) -> None:
         self.registry = registry
         self.folder = folder
+        self._write_lock = Lock()
 
     @property
     def content_type(self) -> str:
@@ -453,9 +454,12 @@ class Exposition:
         if self.folder is None:
             return
         staging = self.folder / f"{os.getpid()}.part"
+        content = generate_latest(self.registry) if text is None else text
         try:
-            staging.write_bytes(generate_latest(self.registry) if text is None else text)
-            staging.replace(self.folder / f"{os.getpid()}.prom")
+            # requests for metrics write in threads of their own
+            with self._write_lock:
+                staging.write_bytes(content)
+                staging.replace(self.folder / f"{os.getpid()}.prom")
         except OSError as error:
             log.warning("cannot write metrics for other workers", extra={"error": str(error)})
 
@@ -470,7 +474,8 @@ def is_worker_alive(path: Path) -> bool:
     """Returns True if the process of a snapshot still runs; otherwise deletes the snapshot."""
     try:
         os.kill(int(path.stem), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
+        # another user may have a process of the same number by now
         path.unlink(missing_ok=True)
         return False
     return True

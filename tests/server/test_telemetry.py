@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -112,12 +114,14 @@ def test_metrics_of_workers_are_merged(tmp_path: Path) -> None:
     provider, registry = create_meter_provider()
     instruments = Instruments(provider)
     instruments.record_problem("busy")
-    (tmp_path / "1.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n")
+    (tmp_path / f"{os.getppid()}.prom").write_text(
+        "# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n"
+    )
     (tmp_path / "999999999.prom").write_text(
         "# HELP n_total N.\n# TYPE n_total counter\nn_total 123457.0\n"
     )
     text = Exposition(registry, tmp_path).render().decode()
-    assert 'n_total{worker="1"} 2.0' in text
+    assert f'n_total{{worker="{os.getppid()}"}} 2.0' in text
     assert "123457" not in text, "of a worker that is gone"
     assert 'nearkin_refused_total{code="busy",worker=' in text
 
@@ -239,3 +243,24 @@ def test_probes_of_golden_pairs_do_not_hide_hot_buckets(serve: Serve, tmp_path: 
     for _ in range(60):
         query_golden_pairs(service.index, service.golden_pairs)
     assert read_metrics() == before
+
+
+def test_threads_that_write_metrics_do_not_share_a_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    exposition = Exposition(create_meter_provider()[1], tmp_path)
+    other = threading.Thread(target=exposition.write_snapshot, args=(b"second",))
+    replace = Path.replace
+
+    def start_other(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        other.start()
+        other.join(0.05)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", start_other)
+    exposition.write_snapshot(b"first")
+    assert (tmp_path / f"{os.getpid()}.prom").read_bytes() in (b"first", b"second")
+    other.join()
+    assert (tmp_path / f"{os.getpid()}.prom").read_bytes() == b"second"
+    assert caplog.messages == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Sequence
 from itertools import chain
@@ -10,6 +11,8 @@ from typing import TypedDict
 
 from nearkin.server.service import Service
 from nearkin.server.telemetry import SecondOfActivity, is_worker_alive
+
+log = logging.getLogger("nearkin.metrics")
 
 SNAPSHOT_SECONDS = 2.0
 SUFFIX = ".recent"
@@ -38,11 +41,18 @@ class RecentMetrics:
         self._folder = folder
 
     def write_snapshot(self, service: Service) -> None:
-        """Writes a snapshot of this worker for the others."""
-        if self._folder is not None:
-            staging = self._folder / f"{os.getpid()}{SUFFIX}.part"
+        """Writes a snapshot of this worker for the others.
+
+        While the disk is full, they read the previous snapshot.
+        """
+        if self._folder is None:
+            return
+        staging = self._folder / f"{os.getpid()}{SUFFIX}.part"
+        try:
             staging.write_text(json.dumps(self._take_snapshot(service)))
             staging.replace(self._folder / f"{os.getpid()}{SUFFIX}")
+        except OSError as error:
+            log.warning("cannot write activity for other workers", extra={"error": str(error)})
 
     async def keep_writing_snapshots(self, service: Service) -> None:
         """Writes a snapshot at regular intervals until it is cancelled."""

@@ -20,3 +20,10 @@ def test_live_page_shows_all_workers(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / f"999999999{SUFFIX}").write_text("damaged, and of nobody")
     series, waiting, workers = recent_metrics.read(service)
     assert (sum(one["counts"].get("new", 0) for one in series), waiting, workers) == (2, 0, 2)
+
+
+def test_a_full_disk_does_not_end_the_exchange_of_metrics(serve: Serve, tmp_path: Path) -> None:
+    service = serve().app.state.service  # type: ignore[attr-defined]
+    recent_metrics = RecentMetrics(tmp_path / "removed")
+    recent_metrics.write_snapshot(service)
+    assert recent_metrics.read(service)[2] == 1
