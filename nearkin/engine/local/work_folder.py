@@ -151,18 +151,21 @@ class WorkFolder:
                 "again"
             )
         work = cls(path, manifest)
-        work._forget_damaged_stages()
+        work._check_files()
         return work
 
-    def _forget_damaged_stages(self) -> None:
-        sizes = {name: state.size for name, state in self._files().items()}
+    def _check_files(self) -> None:
+        """Forgets damaged stages. The files of the others count as written, and stay theirs."""
+        states = self._files()
         recorded = self.manifest["files"]
         for number, entry in enumerate(recorded):
-            if any(sizes.get(name) != size for name, size in entry["files"].items()):
+            files = entry["files"]
+            if any(name not in states or states[name].size != files[name] for name in files):
                 for later in recorded[number:]:
                     self.manifest["stages"].pop(later["stage"], None)
                 del recorded[number:]
                 return
+            self._seen.update({name: states[name] for name in files})
 
     def done(self, stage: str) -> StageRecord | None:
         """Returns the record of a finished stage, or None if it has not finished."""

@@ -44,6 +44,20 @@ def test_stage_with_a_truncated_file_is_run_again(fault: str, tmp_path: Path) ->
     assert [name for name in ("first", "second", "third") if work.done(name)] == ["first"]
 
 
+def test_files_of_a_stage_stay_its_own_when_a_resumed_run_records_later_stages(
+    tmp_path: Path,
+) -> None:
+    """Otherwise a stage whose file is gone would count as finished after a second resume."""
+    finished_stages(tmp_path / "work")
+    (tmp_path / "work" / "third.npy").unlink()
+    resumed = WorkFolder.resume(tmp_path / "work", {"command": "test"})
+    with resumed.stage("third"):
+        resumed.save("third", np.arange(100))
+    (tmp_path / "work" / "first.npy").unlink()
+    again = WorkFolder.resume(tmp_path / "work", {"command": "test"})
+    assert again.manifest["stages"] == {}
+
+
 def test_the_files_of_a_stage_are_synced_before_it_counts_as_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
