@@ -130,7 +130,8 @@ def plan_removals(
                 start = max(U64(spans[w, U64(0)]), reached)
                 reached = U64(spans[w, U64(1)])
                 repeated += reached - start
-        removed[document] = repeated > U64(0) and repeated >= share * sizes[document]
+        # The quotient reaches the share exactly. See `nearkin.packed_pairs.meets_threshold`.
+        removed[document] = repeated > U64(0) and repeated / sizes[document] >= share
         if removed[document]:
             continue
         for w in range(first, end):

@@ -111,7 +111,7 @@ class CutRequest:
         """Returns the request as JSON values, to record and to resume a run."""
         name = str(self.unit)
         if self.unit == CutUnit.DOCUMENT:
-            name = f"{name}:{self.share:g}"
+            name = f"{name}:{self.share}"
         return {"cut": name, "min_left": self.min_left, "keep": self.keep}
 
 

@@ -9,6 +9,7 @@ import pytest
 import nearkin
 from nearkin.errors import UsageError
 from nearkin.passages.cutting import boundaries, plan
+from nearkin.passages.cutting.request import CutRequest
 from nearkin.passages.cutting.run import remove_spans
 from nearkin.shingle.shingler import Shingler
 from nearkin.winnowing.tokens import locate_all_tokens
@@ -265,6 +266,18 @@ def test_documents_are_removed_from_the_given_share_on() -> None:
     assert sorted(CutTexts(texts, 3, cut_unit="document:0.3").kept) == [0]
     assert sorted(CutTexts(texts, 3, cut_unit="document:0.79").kept) == [0, 2]
     assert sorted(CutTexts(texts, 3, cut_unit="document:1").kept) == [0, 1, 2]
+
+
+def test_document_with_exactly_the_share_is_removed() -> None:
+    """The product of the share and the size is rounded: 0.55 · 20 is 11.000000000000002."""
+    texts = ["aaa bbb ccc", "aaa bbb ccc dddd eee"]
+    assert sorted(CutTexts(texts, 3, cut_unit="document:0.55").kept) == [0]
+
+
+def test_shares_that_differ_are_recorded_differently() -> None:
+    """Otherwise a run could be resumed with another share than the one that began it."""
+    records = {str(CutRequest.parse(f"document:{share}").to_record()) for share in (0.9999999, 1)}
+    assert len(records) == 2
 
 
 def test_document_that_repeats_itself_is_not_removed() -> None:
