@@ -9,6 +9,7 @@ import numpy as np
 from nearkin.decontamination import kernels
 from nearkin.decontamination.index import ONE, ShortItem, SuiteIndex
 from nearkin.decontamination.request import GAP_WORDS, DecontaminationRequest
+from nearkin.packed_pairs import meets_threshold
 from nearkin.winnowing.fingerprints import Buffers
 from nearkin.winnowing.tokens import TokenPiece
 
@@ -83,8 +84,8 @@ class Matcher:
         thresholds = np.array([request.threshold_of(name) for name in suites.fields])
         self._owners, self._owner_bounds = index.owners
         owned = np.repeat(np.arange(index.texts), np.diff(self._owner_bounds))
-        fields = suites.part_fields[self._owners]
-        self._owner_needs = np.ceil(thresholds[fields] * weights.totals[owned]).astype(np.int64)
+        thresholds = thresholds[suites.part_fields[self._owners]]
+        self._owner_needs = least_weights(weights.totals[owned], thresholds)
         self._needed = np.full(index.texts, np.iinfo(np.int64).max)
         np.minimum.at(self._needed, owned, self._owner_needs)
         self._buffers = Buffers()
@@ -272,6 +273,22 @@ class Matcher:
         offsets = self._index.suites.offsets
         words = self._index.word_numbers[offsets[part] : offsets[part + 1]]
         return float(self._weights.inverse[words].sum())
+
+
+def least_weights(totals: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Returns the smallest weights whose shares of all weights reach thresholds, int64 (n,).
+
+    Args:
+        totals: Weights of texts, int64 (n,), above 0.
+        thresholds: Threshold of each text, in (0, 1], float64 (n,).
+
+    Examples:
+        >>> least_weights(np.array([20, 20]), np.array([0.55, 0.56])).tolist()
+        [11, 12]
+    """
+    weights = np.floor(thresholds * totals).astype(np.int64)
+    # The product can be rounded: 0.55 · 20 is 11.000000000000002.
+    return np.where(meets_threshold(weights, totals, thresholds), weights, weights + 1)
 
 
 def _join_hits(hits: list[Hit]) -> Hit:
