@@ -117,7 +117,8 @@ class DocumentFrequencies:
             >>> counted.above(0.2).hashes.tolist()
             [9]
         """
-        is_frequent = self.counts > share * self.documents
+        # A product could be rounded: 0.57 · 100 is 56.99999999999999.
+        is_frequent = self.counts / max(self.documents, 1) > share
         return replace(self, hashes=self.hashes[is_frequent], counts=self.counts[is_frequent])
 
     @check_arguments

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -114,3 +115,10 @@ def test_files_of_equal_frequencies_are_equal(tmp_path: Path) -> None:
     for name in "ab":
         make_frequencies().write(tmp_path / name, Spec())
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_shingles_of_exactly_the_share_are_not_above_it() -> None:
+    """The product of the share and the documents is rounded: 0.57 · 100 is 56.99999999999999."""
+    hashes = np.array([5, 9], np.uint64)
+    counted = DocumentFrequencies(100, hashes, np.array([57, 58], np.uint32))
+    assert counted.above(0.57).hashes.tolist() == [9]
