@@ -1,13 +1,20 @@
 """The outputs of a run over files. Tasks write them, except for the rejected rows."""
 
 import json
+import shutil
 from pathlib import Path
 
 import orjson
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.spark.rereading import WRITTEN, FileCopying, FileEditor, WrittenFacts
+from nearkin.engine.spark.rereading import (
+    ATTEMPT_PREFIX,
+    WRITTEN,
+    FileCopying,
+    FileEditor,
+    WrittenFacts,
+)
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_functions import collect_facts
@@ -36,6 +43,9 @@ def copy_files(
     copying = FileCopying(source.request, str(folder.absolute()), edit)
     files = source.interleave_with_files(rows)
     written = collect_facts(files.mapInArrow(copying.copy, WRITTEN), WrittenFacts)
+    # Tasks that failed, or were lost with their worker, leave incomplete copies.
+    for incomplete in folder.glob(f"{ATTEMPT_PREFIX}*"):
+        shutil.rmtree(incomplete, ignore_errors=True)
     now = sum(task["documents"] for task in written)
     if now != documents:
         raise RunError(

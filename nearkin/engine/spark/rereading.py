@@ -42,6 +42,8 @@ EXCERPT = 4001
 it finds out whether a word ends there."""
 TOKENS = "tokens"
 """The column of the hashes of a document's tokens."""
+ATTEMPT_PREFIX = ".attempt-"
+"""The beginning of the names of the folders of incomplete copies."""
 WRITTEN = "facts string"
 
 
@@ -317,7 +319,7 @@ def attempt_folder(folder: Path) -> Path:
         folder: Folder of the copies.
     """
     context = TaskContext.get()
-    return folder / f".attempt-{context.taskAttemptId() if context else 0}"
+    return folder / f"{ATTEMPT_PREFIX}{context.taskAttemptId() if context else 0}"
 
 
 def move_copy(attempt: Path, name: str, folder: Path, target: str) -> None:
