@@ -732,16 +732,19 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
 
     Raises:
         UsageError: If the folder is not the output of a run, the folder of the page does not exist,
-            or the page would replace a file that is not a page of nearkin.
+            or the page would replace the one of another run, or a file that is not a page of
+            nearkin.
         RunError: If the page cannot be written. An earlier page is unchanged.
     """
     if isinstance(source, DedupResult):
+        folder = None
         report_data = source.report_data
         target = Path(out or "report.html")
     else:
-        report_data = read_report(Path(source))
-        target = Path(out or Path(source) / "report.html")
-    require_page_output(target, [], "out")
+        folder = Path(source)
+        report_data = read_report(folder)
+        target = Path(out or folder / "report.html")
+    require_page_output(target, [], "out", folder)
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_FILE
     with disk_errors(target.parent):
         write_page(target, render_page(report_data), mode)

@@ -215,6 +215,10 @@ def test_report_of_a_result_equals_that_of_its_folder(tmp_path: Path) -> None:
     assert nk.report(out).read_text("utf-8") == page
     with pytest.raises(nk.UsageError, match="does not contain a report"):
         nk.report(tmp_path)
+    before = (out / "report.html").read_bytes()
+    with pytest.raises(nk.UsageError, match=r"report\.html is a page of .*, the result of a run"):
+        nk.report(result, out / "report.html")
+    assert (out / "report.html").read_bytes() == before
 
 
 def test_report_is_private_and_replaced_as_a_whole(

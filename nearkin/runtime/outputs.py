@@ -333,18 +333,30 @@ def require_picture_output(path: Path, inputs: Iterable[Path | str], option: str
     _require_drawn_output(path, inputs, option, _is_picture, "a picture")
 
 
-def require_page_output(path: Path, inputs: Iterable[Path | str], option: str) -> None:
+def require_page_output(
+    path: Path, inputs: Iterable[Path | str], option: str, result: Path | None = None
+) -> None:
     """Requires that the path of a page is free or a page of nearkin, and is not an input.
 
     Args:
         path: Path of the page.
         inputs: Inputs of the command, which the page must not replace.
         option: Name of the option that gave the path, for messages.
+        result: Result folder whose own page it is, or None. The page of another result is never
+            replaced.
 
     Raises:
         UsageError: If it must not be written. The message says why.
     """
     _require_drawn_output(path, inputs, option, _is_page, "a page")
+    folder = path.resolve().parent
+    marker = read_marker(folder)
+    is_own = result is not None and folder == result.resolve()
+    if marker is not None and path.name in marker["files"] and not is_own:
+        raise UsageError(
+            f"{path} is a page of {path.parent}, the result of a run, so it is never replaced; "
+            f"choose another {name_setting(option)}"
+        )
 
 
 def _require_drawn_output(
