@@ -10,9 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
+from nearkin.errors import RunError
 from nearkin.measures import Measure, Payload
+from nearkin.runtime.number_format import format_count
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+MOST_BINARY_BYTES = (1 << 31) - 1
+"""The largest size of a binary column of a batch, in bytes. Spark counts them with 32 bits."""
 
 
 def to_binary_rows(values: np.ndarray) -> pa.Array:
@@ -32,12 +37,23 @@ def to_binary_slices(values: np.ndarray, starts: np.ndarray) -> pa.Array:
     Args:
         values: Rows, (m,) or (m, width).
         starts: First row of each value, and the total, int (n + 1,).
+
+    Raises:
+        RunError: If they have more bytes than a column of a batch can have.
     """
     data = np.ascontiguousarray(values)
     width = data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
-    offsets = (np.asarray(starts, np.int64) * width).astype(np.int32)
+    offsets = np.asarray(starts, np.int64) * width
+    if offsets[-1] > MOST_BINARY_BYTES:
+        raise RunError(
+            f"a batch of {format_count(len(starts) - 1, 'document')} is compared by "
+            f"{int(offsets[-1]):,} bytes, and Spark takes at most {MOST_BINARY_BYTES:,}; lower "
+            "spark.sql.execution.arrow.maxRecordsPerBatch, or leave out the longest documents"
+        )
     return pa.Array.from_buffers(
-        pa.binary(), len(starts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        pa.binary(),
+        len(starts) - 1,
+        [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)],
     )
 
 
