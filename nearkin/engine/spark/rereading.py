@@ -40,9 +40,6 @@ from nearkin.measures.compared_sets import payload_builder_for_run
 EXCERPT = 4001
 """The number of characters of a text that are read for the report: one more than it shows, by which
 it finds out whether a word ends there."""
-BYTES_AT_ONCE = 32 << 20
-"""The approximate size of the documents of a DataFrame that become one batch of rows, in bytes. The
-shingles of a batch of Spark, which has thousands of documents, may take more than 2 GiB."""
 TOKENS = "tokens"
 """The column of the hashes of a document's tokens."""
 ATTEMPT_PREFIX = ".attempt-"
@@ -182,11 +179,8 @@ class Reread:
         """Yields rows of the documents of a DataFrame."""
         make = self.rows.maker()
         for read in read_rows(batches, self.rows.request):
-            content = read.documents[self.rows.request.columns.content]
-            parts = max(1, -(-content.nbytes // BYTES_AT_ONCE))
-            rows = max(1, -(-len(content) // parts))
-            for start in range(0, len(content), rows):
-                yield make(read.docs[start : start + rows], content.slice(start, rows))
+            if len(read.docs):
+                yield make(read.docs, read.documents[self.rows.request.columns.content])
 
 
 def by_file(

@@ -64,6 +64,9 @@ LIMITED_BY = "limited_by"
 ACROSS = "across"
 """The column of the hashes of sources, which only the table of a run with `across` has."""
 FILES = "number int,path string,name string,target string"
+BYTES_AT_ONCE = 32 << 20
+"""The approximate size of the rows of a DataFrame that are read together, in bytes. The shingles of
+a batch of Spark, which has thousands of documents, may take more than 2 GiB."""
 FIELD_SIGNATURE = "field_signature"
 """The columns of the signatures of several fields are `field_signature0` and so on."""
 FAILURES = (
@@ -552,7 +555,7 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
         RunError: If a row is not a document, and the request does not quarantine such rows.
     """
     columns = request.columns
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(_divide(batches)):
         plain = replace_views(pa.Table.from_batches([batch])).combine_chunks().to_batches()
         for rows in plain:
             checked = check_rows(rows, columns)
@@ -576,6 +579,15 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
             yield Read(
                 id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request)
             )
+
+
+def _divide(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of batches in batches of about BYTES_AT_ONCE at most."""
+    for batch in batches:
+        parts = max(1, -(-batch.nbytes // BYTES_AT_ONCE))
+        rows = max(1, -(-len(batch) // parts))
+        for start in range(0, len(batch), rows):
+            yield batch.slice(start, rows)
 
 
 def _id_at(rows: pa.RecordBatch, at: int, columns: Columns) -> Any:
