@@ -126,7 +126,11 @@ class Authenticator:
 
     def admission_step(self, principal: Principal) -> int:
         """Returns how many documents of a stream are counted at once: a tenth of the rate."""
-        return max(1, parse_rate(principal.rate or self.source_rate).amount // 10)
+        return max(1, self.max_admitted(principal) // 10)
+
+    def max_admitted(self, principal: Principal) -> int:
+        """Returns the largest number of documents that can be counted at once: the whole rate."""
+        return parse_rate(principal.rate or self.source_rate).amount
 
     async def take_documents(self, principal: Principal, source: str, count: int) -> float:
         """Counts documents for a token, or for an address without a token, if the rate has room.

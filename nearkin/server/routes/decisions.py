@@ -8,8 +8,16 @@ from fastapi import APIRouter, Query, Request, Response
 from nearkin.decisions import Decision
 from nearkin.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
 from nearkin.server.decision_listings import DecisionListings
-from nearkin.server.http.auth import Reader, ScopeName, Writer, source_address, validate_name
+from nearkin.server.http.auth import (
+    Authenticator,
+    Reader,
+    ScopeName,
+    Writer,
+    source_address,
+    validate_name,
+)
 from nearkin.server.http.parsing import body_schema, parse_body
+from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.tokens import Principal
 from nearkin.server.routes import models as m
 from nearkin.server.routes.documents import counted_response, ready_service
@@ -37,16 +45,25 @@ async def decide(request: Request, scope: ScopeName, who: Writer) -> m.Decisions
         who: Principal of the token.
 
     Raises:
-        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
+        ProblemError: If the body is not valid, a limit is reached, the request has more decisions
+            than the rate admits at once, or the server is not ready.
         UsageError: If decisions contradict each other or stored ones.
     """
     service = ready_service(request)
     body = await parse_body(request, m.DecisionsRequest)
-    if len(body.decisions) > 1:
+    count = len(body.decisions)
+    if count > 1:
+        authenticator: Authenticator = request.app.state.authenticator
+        most = authenticator.max_admitted(who)
+        if count > most:
+            raise ProblemError(
+                "too-large",
+                f"{count:,} decisions exceed the rate of documents; send at most {most:,} in a "
+                "request",
+                field="/decisions",
+            )
         # the request itself counts as one document
-        await request.app.state.authenticator.admit_documents(
-            who, source_address(request), len(body.decisions) - 1
-        )
+        await authenticator.admit_documents(who, source_address(request), count - 1)
     decisions = [_to_decision(new, who) for new in body.decisions]
     return m.DecisionsStored(stored=await service.decide(scope, decisions))
 

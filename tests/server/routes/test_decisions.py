@@ -192,5 +192,8 @@ def test_each_decision_counts_for_the_rate(serve: Serve, tokens: dict[str, dict[
     client.headers.update(tokens["app"])
     new = [{"id_a": f"n{number}", "id_b": "m", "decision": "different"} for number in range(11)]
     answer = decide(client, *new)
-    assert answer.status_code == 429
+    # to send it again later would not help
+    assert (answer.status_code, answer.json()["field"]) == (413, "/decisions")
+    assert "send at most 10 in a request" in answer.json()["detail"]
     assert decide(client, *new[:5]).status_code == 200
+    assert decide(client, *new[:10]).status_code == 429
