@@ -650,7 +650,7 @@ def test_search_page_accepts_vectors_as_json(serve: Serve) -> None:
     assert "1 representative is 0.800 similar or more" in console_response(
         client, *clicked, try_text="[1, 2, 3]", try_scope="a"
     )
-    for wrong in ("words", "[1, 2]", "[1, null, 2]", "5"):
+    for wrong in ("words", "[1, 2]", "[1, null, 2]", "5", f"[1, 2, {10**400}]"):
         assert "warnings" in console_response(client, *clicked, try_text=wrong, try_scope="a")
     assert "The text is not stored" in page_content(client, "clusters?scope=a&id=one")
     assert "Candidate probability" in page_content(client, "tuning?scope=a")

@@ -166,7 +166,7 @@ def parse_document(text: str, visit: Visit) -> Document:
     try:
         numbers = json.loads(text)
         return [float(number) for number in numbers]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise UsageError(
             "the input is not a list of numbers; enter a vector such as [0.5, 1, -2.25]"
         ) from error
