@@ -99,7 +99,7 @@ class AerospikeStore:
     """A store in an Aerospike namespace.
 
     Args:
-        records: Access to the records of the namespace.
+        records: Access to the records of the namespace. The store closes it if it could be opened.
         most: Maximum number of postings of a bucket.
         expected: Expected number of postings, which decides the number of groups.
         record_ttl: Time to live of a document after it was last seen, in seconds; None for no
@@ -125,7 +125,6 @@ class AerospikeStore:
     ) -> None:
         self._records = records
         if must_exist and self.read_header() is None:
-            records.close()
             raise MissingIndexError(f"there is no index at {records.url}: no record of one")
         largest = records.namespace.record_size // POSTING_SHARE
         if most > largest:

@@ -68,14 +68,19 @@ def _open_aerospike(url: str, settings: IndexSettings, *, must_exist: bool) -> S
     from nearkin.index.stores.aerospike import AerospikeStore
     from nearkin.index.stores.aerospike_records import Records
 
-    return AerospikeStore(
-        Records.open(url),
-        settings.bucket_capacity,
-        _expect_postings(settings),
-        record_ttl=settings.record_ttl,
-        bucket_ttl=settings.bucket_ttl,
-        must_exist=must_exist,
-    )
+    records = Records.open(url)
+    try:
+        return AerospikeStore(
+            records,
+            settings.bucket_capacity,
+            _expect_postings(settings),
+            record_ttl=settings.record_ttl,
+            bucket_ttl=settings.bucket_ttl,
+            must_exist=must_exist,
+        )
+    except BaseException:
+        records.close()
+        raise
 
 
 def _expect_postings(settings: IndexSettings) -> int:

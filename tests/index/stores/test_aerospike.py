@@ -20,6 +20,7 @@ from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.state import COPYING, MigrationState
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
 from nearkin.index.stores.aerospike_namespace import Namespace
+from nearkin.index.stores.aerospike_records import Records
 from nearkin.index.stores.aerospike_steps import LEASE
 from tests.index.conftest import corpus
 from tests.index.fake_aerospike import Cluster, Fault, Query, Record
@@ -696,9 +697,15 @@ def test_group_stays_below_the_record_size(
         assert refs[: postings.offsets[1]] == list(range(31 - postings.offsets[1], 31))
 
 
-def test_bucket_and_document_larger_than_a_record_are_refused(cluster: Cluster) -> None:
-    with pytest.raises(UsageError, match=r"bucket_capacity=20200 .* maximum is 20,164"):
-        opened(bucket_capacity=20_200)
+def test_bucket_and_document_larger_than_a_record_are_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Records] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Records, "close", lambda records: closed.append(records))
+        with pytest.raises(UsageError, match=r"bucket_capacity=20200 .* maximum is 20,164"):
+            opened(bucket_capacity=20_200)
+    assert len(closed) == 1
     with opened() as index:
         with pytest.raises(UsageError, match="store_text=False"):
             index.upsert("a", " ".join(corpus(2000, share=0.0)), "long")
