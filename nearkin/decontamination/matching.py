@@ -231,7 +231,8 @@ class Matcher:
     ) -> Hit | None:
         """Returns the hit of a short item at places of its longest part, or None.
 
-        At a place, another part must be near, if there is one, and the words together must be rare.
+        Before or after a place, another part must be near, if there is one, and the words together
+        must be rare.
 
         Args:
             piece: Tokens of documents.
@@ -253,8 +254,11 @@ class Matcher:
             window = piece.hashes[int(lows[0]) : int(highs[-1])]
             # The end stands for a place that does not exist.
             places = np.append(find_places(window, tokens) + lows[0], end)
-            nearest = places[np.searchsorted(places, lows)]
-            is_near = nearest + len(tokens) <= highs
+            before = places[np.searchsorted(places, lows)]
+            after = places[np.searchsorted(places, starts + length)]
+            is_before = before + len(tokens) <= starts
+            nearest = np.where(is_before, before, after)
+            is_near = is_before | (after + len(tokens) <= highs)
             information[is_near] += self._information_of(part)
             near.append((is_near, np.stack([nearest, nearest + len(tokens)], axis=1)))
         is_hit = information >= self._weights.information

@@ -118,9 +118,13 @@ def holds_short(
         near = 0
         for other in others:
             margin = NEIGHBOUR_WORDS + len(other)
-            window = document[max(0, start - margin) : start + len(words) + margin]
-            places = range(len(window))
-            if any(window[place : place + len(other)] == other for place in places):
+            end = start + len(words)
+            sides = document[max(0, start - margin) : start], document[end : end + margin]
+            if any(
+                side[place : place + len(other)] == other
+                for side in sides
+                for place in range(len(side))
+            ):
                 near += 1
                 information += sum(map(inverse, other))
         if (near or not others) and information >= least:

@@ -195,6 +195,18 @@ def test_short_items_are_found_whole_and_with_their_neighbours() -> None:
     ] == [b"What is the capital of Austria", b"Vienna"]
 
 
+def test_a_field_inside_the_longest_one_is_not_near_it() -> None:
+    item = {"question": "Which?", "options": ["Graz", "Linz", "Vienna", "Wels"], "answer": "Linz"}
+    texts = [
+        "Trains call at Graz, Linz, Vienna, Wels",
+        "Linz! Trains call at Graz, Linz, Vienna, Wels",
+        "Graz, Linz, Vienna, Wels: which?",
+        *FILLER[:20],
+    ]
+    found = nearkin.decontaminate(texts, {"cities": [item]})
+    assert found.documents["document"].to_pylist() == [1, 2]
+
+
 def test_items_that_cannot_be_found_are_counted() -> None:
     items = [
         {"question": "the", "answer": None},
