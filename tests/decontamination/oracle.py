@@ -68,6 +68,7 @@ def find_items(
     """
     documents = [text.split() for text in texts]
     fields = [{name: text.split() for name, text in item.items() if text} for item in items]
+    with_words = sum(map(bool, fields))
     suite_counts: dict[str, int] = {}
     for item in fields:
         for word in {word for words in item.values() for word in words}:
@@ -78,7 +79,7 @@ def find_items(
         return math.log((len(documents) + 2) / (count + 1))
 
     def weight(word: str) -> int:
-        rarity = math.log((len(items) + 1) / suite_counts[word]) / math.log(len(items) + 1)
+        rarity = math.log((with_words + 1) / suite_counts[word]) / math.log(with_words + 1)
         return max(1, round(65536 * inverse(word) * rarity))
 
     found = {}
