@@ -231,7 +231,7 @@ def test_memory_of_periodic_and_repeated_texts_stays_within_the_bound(tmp_path: 
     texts += [" ".join([*rng.choice(words, 200), notice]) for _ in range(20_000)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "texts.parquet")
     line = [sys.executable, "-m", "nearkin", "passages", str(tmp_path / "texts.parquet")]
-    line += ["--memory", "2GB", "--out", str(tmp_path / "out"), "--json", "--quiet"]
+    line += ["--memory", "1GB", "--out", str(tmp_path / "out"), "--json", "--quiet"]
     ended = subprocess.run(line, capture_output=True, text=True, check=True)
     facts = json.loads(ended.stdout)
     assert facts["counts"]["documents_with_passages"] == 20_002
