@@ -352,8 +352,8 @@ def plan(
         from nearkin.runtime.files import require_file_path
         from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
 
-        require_file_path(out)
         require_outside_work_folders(out)
+        require_file_path(out)
         if out.suffix.lower() != PLAN_SUFFIX:
             raise UsageError(
                 f"--out {out} does not end in {PLAN_SUFFIX}, and a plan is a JSON file; name it "
