@@ -19,6 +19,7 @@ from typing import Any, ForwardRef, Literal, TypeVar, Union, Unpack, get_args, g
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -131,6 +132,22 @@ def check_fields(instance: Any) -> None:
         converted = check_type(name, value, kind)
         if converted is not value:
             object.__setattr__(instance, name, converted)
+
+
+def require_seed(name: str, seed: int) -> None:
+    """Requires a random seed, or a seed of hashes.
+
+    Args:
+        name: Name of the setting, for the message.
+        seed: The seed.
+
+    Raises:
+        UsageError: If it is not an unsigned 64-bit number.
+    """
+    if not 0 <= seed < 2**64:
+        raise UsageError(
+            f"{name_setting(name, seed)} is not an unsigned 64-bit number; give 0 to {2**64 - 1}"
+        )
 
 
 def check_type(name: str, value: Any, kind: Any) -> Any:

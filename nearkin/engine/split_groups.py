@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from nearkin.argument_types import require_seed
 from nearkin.engine.options import RunOptions, split_column_names
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
@@ -32,7 +33,8 @@ class SplitGroups:
 
     Raises:
         UsageError: If there are fewer than two groups, a share is not above 0, the shares do not
-            add up to 1, or the names are not different, not valid or not as many.
+            add up to 1, the names are not different, not valid or not as many, or the seed is not
+            an unsigned 64-bit number.
 
     Examples:
         >>> SplitGroups((0.9, 0.1)).names
@@ -56,6 +58,7 @@ class SplitGroups:
             numbered = tuple(f"group-{number + 1}" for number in range(len(self.shares)))
             object.__setattr__(self, "names", NAMES.get(len(self.shares), numbered))
         self._check_names()
+        require_seed("group_seed", self.seed)
 
     def _check_names(self) -> None:
         shown = name_setting("names", ",".join(self.names))

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.argument_types import check_arguments
+from nearkin.argument_types import check_arguments, require_seed
 from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import KINDS, SAME
 from nearkin.engine.stats import NOTABLE_HOT_SHARE
@@ -66,21 +66,6 @@ class Audit:
     def to_dict(self) -> dict[str, object]:
         """Returns the audit as a JSON object."""
         return asdict(self)
-
-
-def require_seed(seed: int) -> None:
-    """Requires a seed of a random sample.
-
-    Args:
-        seed: The seed.
-
-    Raises:
-        UsageError: If it is not an unsigned 64-bit number.
-    """
-    if not 0 <= seed < 2**64:
-        raise UsageError(
-            f"{name_setting('seed', seed)} is not an unsigned 64-bit number; give 0 to {2**64 - 1}"
-        )
 
 
 def require_auditable(options: RunOptions) -> None:
@@ -141,7 +126,7 @@ def measure_run(
             raise UsageError(
                 f"{name_setting(name, value)} is out of range; it must be at least {least}"
             )
-    require_seed(seed)
+    require_seed("seed", seed)
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     pair_ids = pq.read_table(run.folder / "pairs.parquet", columns=["id_a", "id_b"])

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.argument_types import require_seed
 from nearkin.corpus import Columns, Corpus
 from nearkin.errors import UsageError
 from nearkin.evaluate.golden import GoldenSet, Labelled
@@ -90,6 +91,7 @@ class FitRequest:
     def __post_init__(self) -> None:
         if self.sample < 2:
             raise UsageError(f"{name_setting('sample', self.sample)} must be at least 2")
+        require_seed("seed", self.seed)
         require_workers(self.workers)
 
 

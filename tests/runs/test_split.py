@@ -152,6 +152,12 @@ def test_invalid_groups_are_refused(shares: str, names: str | None, message: str
         SplitGroups.parse(shares, names, 0)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seed_of_groups_is_an_unsigned_number(seed: int) -> None:
+    with pytest.raises(UsageError, match=f"group_seed={seed} is not an unsigned 64-bit number"):
+        SplitGroups((0.5, 0.5), seed=seed)
+
+
 @pytest.mark.parametrize("option", [{"block_by": "shop"}, {"across": "shop"}])
 def test_options_that_leave_pairs_out_are_refused(option: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="leaves pairs out, which a split would separate"):
