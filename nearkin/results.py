@@ -249,6 +249,7 @@ class DedupResult:
         self._finished: TemporaryRun | None = finished
         self._cut_texts = cut_texts
         self._line_run = line_run
+        self._is_cut = cut_texts is not None
         self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
 
@@ -268,6 +269,14 @@ class DedupResult:
     @property
     def _open(self) -> tuple[TemporaryRun, Clustering]:
         """The run and its clusters."""
+        return self._require_open()
+
+    def _require_open(self) -> tuple[TemporaryRun, Clustering]:
+        """Returns the run and its clusters.
+
+        Raises:
+            UsageError: If the result is closed or unpickled.
+        """
         if self._finished is None or self._clustering is None:
             raise UsageError(
                 "the result has no work folder, because it was closed or unpickled; deduplicate "
@@ -401,6 +410,7 @@ class DedupResult:
     @cached_property
     def cuts(self) -> ResultTable:
         """The parts that were cut from kept documents, as `PassagesResult.cuts` describes them."""
+        self._require_open()
         if self._cut_texts is None:
             return ResultTable(CUTS.empty_table())
         return ResultTable(pa.Table.from_batches(self._cut_texts.cut_batches(), CUTS))
@@ -408,13 +418,14 @@ class DedupResult:
     @cached_property
     def repeated_lines(self) -> ResultTable:
         """The repeated lines of kept documents, as `PassagesResult.repeated_lines` has them."""
+        self._require_open()
         if self._line_run is None:
             return ResultTable(REPEATED_LINES.empty_table())
         return ResultTable(pa.Table.from_batches(self._line_run.line_batches(), REPEATED_LINES))
 
     def _require_uncut(self, purpose: str) -> None:
         """Requires that the texts of the documents are unchanged."""
-        if self._cut_texts is not None:
+        if self._is_cut:
             raise UsageError(
                 f"{purpose} does not change texts, and passages were cut from them; take "
                 "result.kept_documents, or deduplicate without passages"
@@ -460,7 +471,7 @@ class DedupResult:
             MissingExtraError: If datasets is not installed.
             UsageError: If the documents are in files.
         """
-        if self._cut_texts is not None:
+        if self._is_cut:
             return self.kept_documents.to_dataset()
         corpus = self._open[0].run.corpus
         if not isinstance(corpus, TableCorpus):
@@ -649,8 +660,15 @@ class DedupResult:
 
     def __getstate__(self) -> dict[str, object]:
         """Returns what a pickled result consists of. Nothing of it is in the work folder."""
+        has_related = self._clustering is not None and self._clustering.linked is not None
+        related = {}
+        if has_related or "related" in self.__dict__:
+            related = {"related": self.related}
         return {
+            **related,
+            "_is_cut": self._is_cut,
             "clusters": self.clusters,
+            "cluster_ids": self.cluster_ids,
             "pairs": self.pairs,
             "kept_documents": self.kept_documents,
             "cuts": self.cuts,
@@ -668,6 +686,7 @@ class DedupResult:
         self._clustering = None
         self._cut_texts = None
         self._line_run = None
+        self._is_cut = False
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
@@ -698,7 +717,9 @@ class DedupResult:
             MissingExtraError: If matplotlib is not installed.
             UsageError: If the result is closed.
         """
-        threshold = self._open[0].run.options.threshold
+        options = self._open[0].run.options
+        # A condition decides about pairs on both sides of any similarity.
+        threshold = options.threshold if options.acceptance is None else None
         return plot_similarities(self.pairs.arrow["similarity"], threshold, axes)
 
 

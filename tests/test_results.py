@@ -416,3 +416,23 @@ def test_a_missing_datasets_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r'pip install "\.\[datasets\]"'):
         result.to_dataset()
+
+
+def test_what_was_cut_and_related_is_known_after_pickling_and_closing() -> None:
+    texts = [BASE, f"before it {BASE}", "another one"]
+    result = nk.dedup(texts, passages=5, related=0.2, threshold=0.99)
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(result))))
+    assert again.related.arrow.equals(result.related.arrow)
+    assert again.cluster_ids.equals(result.cluster_ids)
+    assert again.cuts.arrow.equals(result.cuts.arrow)
+    kept, cuts = result.kept, len(result.cuts)
+    assert cuts == 1
+    closed = nk.dedup(texts, passages=5, threshold=0.99)
+    assert closed.kept.tolist() == kept.tolist()
+    closed.close()
+    for changed in (again, closed):
+        with pytest.raises(nk.UsageError, match="passages were cut from them"):
+            changed.filter(texts)
+    for table in ("cuts", "repeated_lines"):
+        with pytest.raises(nk.UsageError, match="closed or unpickled"):
+            getattr(closed, table)

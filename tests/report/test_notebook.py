@@ -69,3 +69,12 @@ def test_plot_draws_all_pairs_on_axes_of_matplotlib(name: str) -> None:
     assert sum(bar.get_height() for bar in axes.patches) == len(result.pairs)
     assert result.plot(axes) is axes
     pyplot.close(axes.figure)
+
+
+def test_plot_has_no_threshold_where_a_condition_decides() -> None:
+    from matplotlib import pyplot
+
+    for options, lines in (({"threshold": 0.5}, 1), ({"accept": "jaccard >= 0.5"}, 0)):
+        axes = nk.dedup(TEXTS, **options).plot()
+        assert len(axes.lines) == lines
+        pyplot.close(axes.figure)
