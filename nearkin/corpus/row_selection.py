@@ -54,6 +54,9 @@ def _select(data: Any, kept: np.ndarray) -> Any:
         return _select(data.collect(), kept).lazy()
     if isinstance(data, Mapping):
         return {name: _select(column, kept) for name, column in data.items()}
+    if not hasattr(data, "__len__"):
+        # A stream can often be read only once.
+        data = to_table(data)
     _require_rows(data, kept)
     if isinstance(data, list):
         return list(compress(data, kept))
@@ -82,9 +85,8 @@ def _filter_table(table: pa.Table, kept: np.ndarray) -> pa.Table:
 
 
 def _require_rows(data: Any, kept: np.ndarray) -> None:
-    rows = len(data) if hasattr(data, "__len__") else len(to_table(data))
-    if rows != len(kept):
+    if len(data) != len(kept):
         raise UsageError(
-            f"the table has {rows} rows, but the result has {len(kept)}; filter the table that was "
-            "deduplicated"
+            f"the table has {len(data)} rows, but the result has {len(kept)}; filter the table "
+            "that was deduplicated"
         )

@@ -114,3 +114,22 @@ def test_another_number_of_rows_is_refused_with_both_numbers(data: Any) -> None:
 def test_iterator_is_refused_with_what_to_pass_instead() -> None:
     with pytest.raises(UsageError, match="can be read only once; pass the rows as a list"):
         select_kept_rows(iter(VALUES), np.ones(5, bool))
+
+
+class ReadOnce:
+    """A stream without a length that can be read only once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._reader = table.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+
+def test_a_stream_is_read_once() -> None:
+    table = pa.table({"text": VALUES})
+    kept = np.array(MASKS["some"])
+    selected: Any = select_kept_rows(ReadOnce(table), kept)
+    assert selected.equals(table.filter(pa.array(kept)))
+    with pytest.raises(UsageError, match="the table has 5 rows, but the result has 2"):
+        select_kept_rows(ReadOnce(table), kept[:2])
