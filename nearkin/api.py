@@ -178,26 +178,24 @@ def dedup(
         with settings.named_in_errors():
             if blocklist is None and settings.blocklist is not None:
                 blocklist = Blocklist.open(settings.blocklist)
+            applied = settings.apply_to(parameters)
+            columns = columns_of(applied, id)
+            if request is not None:
+                require_passages_cuttable(request, columns, DocumentOutput(), annotate=False)
+            if lines is not None:
+                require_lines_cuttable(lines, columns, DocumentOutput(), annotate=False)
             finished = prepare_run(
                 data,
                 id,
                 work,
                 updates,
-                settings.apply_to(parameters),
+                applied,
                 reference=ReferenceData(
                     against, only=only_against, blocklist=blocklist, scope=scope
                 ),
                 decisions=_open_decisions(decisions),
                 keep_function=keep_function,
             )
-            if request is not None:
-                require_passages_cuttable(
-                    request, finished.run.columns, DocumentOutput(), annotate=False
-                )
-            if lines is not None:
-                require_lines_cuttable(
-                    lines, finished.run.columns, DocumentOutput(), annotate=False
-                )
         clustering = to_final_clusters(finished.run)
         require_removal_limit(finished.run, clustering)
         cut_texts: CutTexts | None = None
@@ -259,10 +257,18 @@ def pairs(
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
     with open_progress(progress) as updates:
         with settings.named_in_errors():
-            finished = prepare_run(data, id, work, updates, settings.apply_to(parameters))
+            require_relation = partial(parse_relation, relation, expand_exact=expand_exact)
+            finished = prepare_run(
+                data,
+                id,
+                work,
+                updates,
+                settings.apply_to(parameters),
+                require_options=require_relation,
+            )
             run = finished.run
             run.options = with_pair_budget(run.options)
-            parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
+            parsed = require_relation(run.options)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         table = pa.Table.from_batches(found_pairs.batches, found_pairs.schema)
     warnings = warn_of_inputs(run.corpus, run.columns)
@@ -457,13 +463,13 @@ def decontaminate(
     request = DecontaminationRequest.parse(operating_point, field_thresholds, action, cut_unit)
     columns = columns_of({"text": text}, id)
     bound = parse_size(memory)
+    if request.action == ContaminationAction.CUT:
+        require_rewritable(columns, "action")
     suite_columns = SuiteColumns(tuple(suite_fields), suite_id)
     suites = read_suites_of(against, suite_columns, key, bound)
     options = PassageOptions(suites.spec, request.point.least, memory=bound, workers=workers)
     request.require_fields(suites.fields)
     require_memory(len(suites.rarity), bound)
-    if request.action == ContaminationAction.CUT:
-        require_rewritable(columns, "action")
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
@@ -524,13 +530,15 @@ def split(
         >>> result.facts["pairs"], result.rows[0] == result.rows[2]
         (1, np.True_)
     """
-    parsed = SplitGroups(tuple(groups), tuple(names or ()), group_seed)
+    shares = tuple(map(float, groups))
+    parsed = SplitGroups(shares, () if names is None else tuple(names), group_seed)
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
     with open_progress(progress) as updates:
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))
-            finished = prepare_run(data, id, work, updates, applied)
-            require_splittable(finished.run.options)
+            finished = prepare_run(
+                data, id, work, updates, applied, require_options=require_splittable
+            )
         executed = execute_split(finished.run, parsed)
     log_warnings(tuple(executed.warnings))
     result = SplitResult.from_run(finished.run, executed)
@@ -582,7 +590,9 @@ def check(
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))
             opened = open_two_corpora(first, second, applied, id)
-            finished = prepare_corpus_run(opened.corpus, id, work, updates, applied)
+            finished = prepare_corpus_run(
+                opened.corpus, id, work, updates, applied, require_options=require_checkable
+            )
             run = finished.run
             run.options = require_checkable(run.options)
         outcome = check_inputs(run, opened.inputs)

@@ -1,6 +1,6 @@
 """The data and the parameters of a function of the library, as a run in a temporary folder."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -83,6 +83,7 @@ def prepare_run(
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
     keep_function: KeepFunction | None = None,
+    require_options: Callable[[RunOptions], object] | None = None,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand.
 
@@ -95,13 +96,23 @@ def prepare_run(
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
         keep_function: Chooses the kept document of each cluster, or None.
+        require_options: Refuses options that contradict the caller's purpose, before documents are
+            read, or None.
 
     Raises:
         UsageError: If a parameter is out of range, or the data cannot be read.
     """
     corpus = open_corpus(data, parameters)
     return prepare_corpus_run(
-        corpus, id, work, progress, parameters, reference, decisions, keep_function
+        corpus,
+        id,
+        work,
+        progress,
+        parameters,
+        reference,
+        decisions,
+        keep_function,
+        require_options,
     )
 
 
@@ -114,6 +125,7 @@ def prepare_corpus_run(
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
     keep_function: KeepFunction | None = None,
+    require_options: Callable[[RunOptions], object] | None = None,
 ) -> TemporaryRun:
     """Returns a run over a corpus, as `prepare_run` does over data.
 
@@ -126,6 +138,8 @@ def prepare_corpus_run(
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
         keep_function: Chooses the kept document of each cluster, or None.
+        require_options: Refuses options that contradict the caller's purpose, before documents are
+            read, or None.
 
     Raises:
         UsageError: If a parameter is out of range, or a column does not exist.
@@ -135,6 +149,8 @@ def prepare_corpus_run(
     parameters = with_contents(parameters, columns)
     spec = spec_of(parameters, columns)
     options = make_run_options(spec, parameters)
+    if require_options is not None:
+        require_options(options)
     if reference.data is not None:
         require_comparable(options)
     if decisions is not None:

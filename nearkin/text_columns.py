@@ -31,7 +31,7 @@ class TextColumns:
         resources: Key and further data that the Spec refers to.
 
     Raises:
-        UsageError: If the Spec is of vectors.
+        UsageError: If the Spec is of vectors or fingerprints.
 
     Examples:
         >>> columns = TextColumns(Spec(k=8))
@@ -41,8 +41,8 @@ class TextColumns:
     """
 
     def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES) -> None:
-        if spec.unit == "vector":
-            raise UsageError("the Spec is of vectors; columns of texts need a Spec of texts")
+        if not spec.has_shingles:
+            raise UsageError(f"the Spec is of {spec.unit}s; columns of texts need a Spec of texts")
         self.spec = spec
         self._measure = measure_of(spec, resources)
         self._sketchers = sketcher_pool(self._measure)

@@ -16,6 +16,7 @@ from datasets import Dataset
 
 import nearkin as nk
 from nearkin.text_columns import TextColumns
+from tests.counted_stages import CountedStages
 
 BASE = [
     f"the text number {i} has some words of its own like w{i} x{i * 7} y{i * 11} and z{i * 13} at "
@@ -35,6 +36,7 @@ COLUMNS: dict[str, Any] = {
     "arrow slice": pa.array(["before", *TEXTS, "after"])[1:-1],
     "chunked": pa.chunked_array([TEXTS[:7], [], TEXTS[7:]]),
     "numpy": np.array(TEXTS, object),
+    "numpy texts": np.array(TEXTS, np.dtypes.StringDType()),
     "pandas": pd.Series(TEXTS),
     "pandas arrow": pd.Series(TEXTS, dtype="string[pyarrow]"),
     "polars": pl.Series(TEXTS),
@@ -291,3 +293,26 @@ def test_simhash_at_a_low_threshold_compares_all_documents_of_a_small_corpus(
     expected = {(f"{a:010d}", f"{b:010d}") for a, b in zip(first[near], second[near], strict=True)}
     pairs = nk.pairs(texts, spec=spec, threshold=threshold).pairs.arrow
     assert set(zip(pairs["id_a"].to_pylist(), pairs["id_b"].to_pylist(), strict=True)) == expected
+
+
+def test_groups_of_a_split_are_those_of_arrays_too() -> None:
+    shares = np.array([0.5, 0.5], np.float32)
+    result = nk.split(BASE[:4], shares, names=np.array(["a", "b"]))  # type: ignore[arg-type]
+    assert result.names == ("a", "b")
+    assert [type(group["share"]) for group in result.facts["groups"]] == [float, float]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **options: nk.pairs(BASE, relation="same", **options),
+        lambda **options: nk.split(BASE, [0.5, 0.5], across="text", **options),
+        lambda **options: nk.check(BASE, BASE, same="text", **options),
+        lambda **options: nk.dedup({"a": BASE, "b": BASE}, text=["a", "b"], passages=5, **options),
+    ],
+)
+def test_options_are_refused_before_shingles_are_counted(call: Any) -> None:
+    stages = CountedStages()
+    with pytest.raises(nk.UsageError):
+        call(max_df=0.5, progress=stages)
+    assert not stages.counted

@@ -88,3 +88,19 @@ def test_errors_name_what_to_change() -> None:
         TextColumns(nk.Spec(measure="simhash")).containment(["a"], ["a"])
     with pytest.raises(nk.UsageError, match="the Spec is of vectors"):
         TextColumns(nk.Spec(unit="vector", measure="cosine", n=4))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([1, None]), pa.array([True, None]), pa.array([b"abcd", None], pa.binary(4))],
+    ids=["numbers", "booleans", "bytes of one size"],
+)
+def test_columns_of_other_types_are_refused_with_nulls_too(column: pa.Array) -> None:
+    with pytest.raises(nk.UsageError, match=f"the values are {column.type}".replace("[", r"\[")):
+        TextColumns(nk.Spec(k=8)).sketch(column)
+
+
+@pytest.mark.parametrize(("measure", "unit"), [("hamming", "fingerprint"), ("cosine", "vector")])
+def test_a_spec_of_something_else_is_refused(measure: str, unit: str) -> None:
+    with pytest.raises(nk.UsageError, match=f"the Spec is of {unit}s"):
+        TextColumns(nk.Spec(measure=measure, unit=unit, n=64))

@@ -21,6 +21,7 @@ from nearkin.corpus.table_versions import RUST_PLACE
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import (
+    invalid_text,
     is_binary,
     is_encoded,
     is_list,
@@ -164,7 +165,7 @@ def _pandas_to_table(frame: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except UnicodeEncodeError as error:
-        raise _invalid_text(error) from error
+        raise invalid_text(error) from error
     except pa.ArrowException as error:
         raise _unknown_column_type(error) from error
     except ValueError as error:
@@ -379,7 +380,10 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     if isinstance(values, list | tuple):
         _require_shallow(values)
     try:
-        if isinstance(values, np.ndarray):
+        if isinstance(values, np.ndarray) and values.dtype.kind == "T":
+            # Arrow does not know numpy's texts of any length.
+            values = values.astype(object)
+        elif isinstance(values, np.ndarray):
             # Arrow has no other byte order than that of the machine.
             values = values.astype(values.dtype.newbyteorder("="), copy=False)
         if _is_matrix(values):
@@ -388,7 +392,7 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         else:
             array = pa.array(values, from_pandas=True)
     except UnicodeEncodeError as error:
-        raise _invalid_text(error) from error
+        raise invalid_text(error) from error
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
@@ -426,15 +430,6 @@ def _require_shallow(values: Sequence[Any]) -> None:
             value.values() if isinstance(value, dict) else value for value in containers
         )
     raise UsageError(f"the values are nested more than {MAX_NESTING} times; give {COLUMNS}")
-
-
-def _invalid_text(error: UnicodeEncodeError) -> UsageError:
-    """Returns the error about a text with half of a surrogate pair, which UTF-8 does not have."""
-    return UsageError(
-        f"the text {error.object[:40]!r} is not valid Unicode (character {error.start} is a lone "
-        "surrogate); replace such characters, for example with text.encode('utf-8', "
-        "'replace').decode()"
-    )
 
 
 def _column_names(values: Any) -> list[str] | None:
@@ -505,10 +500,11 @@ def replace_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns a column of texts or of lists, in which nulls are empty. Rows keep their numbers.
 
     Args:
-        column: The column. Any encoding is removed.
+        column: The column. Any encoding is removed. A column of another type keeps its nulls.
     """
     column = decode_column(column)
-    if not column.null_count:
+    kind = column.type
+    if not column.null_count or not (is_text(kind) or is_binary(kind) or is_list(kind)):
         return column
     # Arrow has no function that replaces nulls in arrays of these types.
     if pa.types.is_fixed_size_list(column.type):

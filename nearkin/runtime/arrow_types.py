@@ -1,9 +1,34 @@
 """Predicates of Arrow types and conversions of text, for inputs and keep policies."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+
+from nearkin.errors import UsageError
 
 TEXT = pa.large_string()
 """The type of text inside nearkin."""
+
+
+def to_text_array(texts: Sequence[str]) -> pa.Array:
+    """Returns texts as an array, large_string (n,).
+
+    Raises:
+        UsageError: If a text has half of a surrogate pair, which UTF-8 does not have.
+    """
+    try:
+        return pa.array(texts, TEXT)
+    except UnicodeEncodeError as error:
+        raise invalid_text(error) from error
+
+
+def invalid_text(error: UnicodeEncodeError) -> UsageError:
+    """Returns the error about a text with half of a surrogate pair, which UTF-8 does not have."""
+    return UsageError(
+        f"the text {error.object[:40]!r} is not valid Unicode (character {error.start} is a lone "
+        "surrogate); replace such characters, for example with text.encode('utf-8', "
+        "'replace').decode()"
+    )
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from nearkin.errors import UsageError
 from nearkin.runtime import arrow_types
 from nearkin.runtime.arrow_types import replace_views_in_type, view_as_binary
 
@@ -79,3 +80,9 @@ def test_text_is_read_as_bytes_even_if_it_is_not_utf_8(kind: pa.DataType) -> Non
         assert as_bytes.type == pa.large_binary()
         first = values.offset
         assert as_bytes.to_pylist() == BYTES[first : first + len(values)]
+
+
+def test_texts_without_a_utf8_form_are_refused() -> None:
+    assert arrow_types.to_text_array(("a", "b")).to_pylist() == ["a", "b"]
+    with pytest.raises(UsageError, match=r"'a\\ud800' is not valid Unicode \(character 1"):
+        arrow_types.to_text_array(["a\ud800"])
