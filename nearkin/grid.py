@@ -6,6 +6,7 @@ the comparison too. The clusters of each cell are those of a run with its settin
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,16 +113,19 @@ def parse_grid(grid: str) -> list[dict[str, object]]:
             )
         if name in axes:
             raise UsageError(f"the grid has the setting {name!r} twice; list its values once")
-        axes[name] = [_parse_value(text) for text in texts]
+        # 0.8 and 0.80 are one setting, and not two runs.
+        axes[name] = list(dict.fromkeys(map(_parse_value, texts)))
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def _parse_value(text: str) -> object:
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        # A number that is not equal to itself is found in no cell. As a text, it is refused.
+        return text if math.isnan(number) else number
     return text
 
 

@@ -213,3 +213,9 @@ def test_contradictory_cells_are_named_and_the_others_run(
     assert "measure=simhash" in printed.out
     assert run([*line, grid, "--measure", "jaccard"]) == 2
     assert "measure is in the grid and given for all its cells" in capfd.readouterr().err
+
+
+def test_equal_values_of_a_grid_are_one_and_nan_is_refused() -> None:
+    assert parse_grid("threshold=0.8,0.80,0.9") == [{"threshold": 0.8}, {"threshold": 0.9}]
+    with pytest.raises(UsageError, match="threshold=nan of the grid is not possible"):
+        check_grid("threshold=nan,0.8", {})
