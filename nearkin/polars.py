@@ -140,7 +140,8 @@ def _apply(
         expressions.append(polars.col(column) if isinstance(column, str) else column)
 
     def apply_to(series: list["Series"]) -> "Series":
-        rows = max(map(len, series))
+        # A literal has one row, also beside a column without rows.
+        rows = next((len(one) for one in series if len(one) != 1), 1)
         same_length = [one if len(one) == rows else one.new_from_index(0, rows) for one in series]
         return polars.Series(series[0].name, function(same_length)).cast(returned)
 

@@ -29,3 +29,10 @@ def test_expressions_of_polars_work_in_lazy_frames() -> None:
     assert shown["keys"][1] is None
     with pytest.raises(nk.UsageError, match="5 is not a column of Polars"):
         nk.polars.minhash(5)
+
+
+def test_a_frame_without_rows_has_no_similarities() -> None:
+    frame = pl.DataFrame({"body": TEXTS}).clear()
+    for pair in (("body", pl.lit("a dog")), (pl.lit("a dog"), "body"), ("body", "body")):
+        shown = frame.select(nk.polars.similarity(*pair).alias("same"))
+        assert shown["same"].to_list() == []
