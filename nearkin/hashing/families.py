@@ -57,6 +57,28 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
     )
 
 
+def require_hashes(hashes: np.ndarray) -> np.ndarray:
+    """Returns shingle hashes that a caller computed, uint64 (m,).
+
+    Args:
+        hashes: Whole numbers of 64 bits without sign, (m,), of any type of integers.
+
+    Raises:
+        UsageError: If they are not one row of whole numbers that are 0 or more.
+
+    Examples:
+        >>> require_hashes(np.array([3, 1])).dtype
+        dtype('uint64')
+    """
+    values = np.asarray(hashes)
+    is_integer = values.dtype.kind in "ui" or values.size == 0
+    if values.ndim != 1 or not is_integer or (values < 0).any():
+        raise UsageError(
+            f"hashes are one row of whole numbers of 64 bits, not {values.dtype} {values.shape}"
+        )
+    return np.ascontiguousarray(values, np.uint64)
+
+
 def hash_values(values: list[bytes], key: Key) -> np.ndarray:
     """Returns the base hash of each value, uint64 (n,).
 

@@ -16,6 +16,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import Measure, as_stored, band_layout_of
 from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.measures.registry import measure_of
+from nearkin.runtime.arrow_types import to_text_array
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.setting_names import name_setting
@@ -235,7 +236,8 @@ def explain_pair(
         The explanation, with a verdict.
 
     Raises:
-        UsageError: If the Spec is of vectors or fingerprints, which have no words.
+        UsageError: If the Spec is of vectors or fingerprints, which have no words, or a text is not
+            valid Unicode.
     """
     if spec.unit == FINGERPRINT:
         raise UsageError(
@@ -246,7 +248,7 @@ def explain_pair(
         raise UsageError(
             "vectors have no words to explain; compare them with nk.estimate and their cosine"
         )
-    documents = pa.array([a, b], pa.large_string())
+    documents = to_text_array([a, b])
     measure = measure_of(spec, resources, distance)
     whole = measure
     if spec.truncated:

@@ -9,6 +9,7 @@ import numpy as np
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.corpus.arrow_conversion import to_documents, type_name
 from nearkin.errors import UsageError
+from nearkin.hashing.families import require_hashes
 from nearkin.measures import measure_of
 from nearkin.measures.estimates import estimate
 from nearkin.sketch.record import read_record, write_record
@@ -147,13 +148,7 @@ class Signature:
                 Spec is one of vectors.
         """
         _require_no_vectors(spec)
-        values = np.asarray(hashes)
-        is_integer = values.dtype.kind in "ui" or values.size == 0
-        if values.ndim != 1 or not is_integer or (values < 0).any():
-            raise UsageError(
-                f"hashes are one row of whole numbers of 64 bits, not {values.dtype} {values.shape}"
-            )
-        values = np.ascontiguousarray(values, np.uint64)
+        values = require_hashes(hashes)
         starts = np.array([0, len(values)], np.int64)
         return cls(Sketcher(spec).sketch_hashes(values, starts).signatures[0], spec)
 

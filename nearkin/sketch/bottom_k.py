@@ -13,6 +13,7 @@ import numpy as np
 
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import IncompatibleError, UsageError
+from nearkin.hashing.families import require_hashes
 
 FULL = 2.0**64
 
@@ -52,11 +53,12 @@ class BottomK:
             k: Number of hashes to keep, at least 2.
 
         Raises:
-            UsageError: If k is less than 2.
+            UsageError: If k is less than 2, or the hashes are not one row of whole numbers that are
+                0 or more.
         """
         if k < 2:
             raise UsageError(f"k={k} is less than 2; use k=2 or more")
-        return cls(k, np.unique(np.asarray(hashes, np.uint64))[:k])
+        return cls(k, np.unique(require_hashes(hashes))[:k])
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -4,10 +4,11 @@ from threading import Lock
 from typing import Self
 
 import numpy as np
-import pyarrow as pa
 
 from nearkin.argument_types import check_arguments, check_type
 from nearkin.errors import UsageError
+from nearkin.hashing.families import require_hashes
+from nearkin.runtime.arrow_types import to_text_array
 from nearkin.sketch.minhash import EMPTY_SLOT, scheme_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import Sketcher
@@ -54,17 +55,25 @@ class MinHashBuilder:
         self._lock = Lock()
 
     def update(self, *parts: str) -> Self:
-        """Adds the shingles of each part of the text."""
+        """Adds the shingles of each part of the text.
+
+        Raises:
+            UsageError: If a part is not valid Unicode.
+        """
         check_type("parts", parts, tuple[str, ...])
-        texts = pa.array(parts, pa.large_string())
+        texts = to_text_array(parts)
         signatures = Sketcher(self.spec, self.resources).sketch(texts).signatures
         return self._combine(signatures.min(axis=0, initial=EMPTY_SLOT))
 
     @check_arguments
     def update_hashes(self, hashes: np.ndarray) -> Self:
-        """Adds shingle hashes that the caller computed, uint64 (m,)."""
+        """Adds shingle hashes that the caller computed, uint64 (m,).
+
+        Raises:
+            UsageError: If they are not one row of whole numbers that are 0 or more.
+        """
         slots = np.full(self.spec.k, EMPTY_SLOT, np.uint32)
-        scheme_of(self.spec).update(np.ascontiguousarray(hashes, np.uint64), slots)
+        scheme_of(self.spec).update(require_hashes(hashes), slots)
         return self._combine(slots)
 
     @check_arguments

@@ -10,10 +10,11 @@ from threading import Lock
 from typing import Self
 
 import numpy as np
-import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.errors import RebuildDueError, UsageError
+from nearkin.hashing.families import require_hashes
+from nearkin.runtime.arrow_types import to_text_array
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import multipliers
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -87,7 +88,11 @@ class CountingMinHash:
 
     @check_arguments
     def add(self, text: str) -> Self:
-        """Adds the shingles of a text, with repetitions."""
+        """Adds the shingles of a text, with repetitions.
+
+        Raises:
+            UsageError: If the text is not valid Unicode.
+        """
         return self.add_hashes(self._hashes(text))
 
     @check_arguments
@@ -95,15 +100,21 @@ class CountingMinHash:
         """Removes the shingles of a text that was added before.
 
         Raises:
-            UsageError: If a shingle was not added. Those before it are removed.
+            UsageError: If a shingle was not added. Those before it are removed. Or if the text is
+                not valid Unicode.
         """
         return self.discard_hashes(self._hashes(text))
 
     @check_arguments
     def add_hashes(self, hashes: np.ndarray) -> Self:
-        """Adds shingle hashes that the caller computed, uint64 (m,)."""
+        """Adds shingle hashes that the caller computed, uint64 (m,).
+
+        Raises:
+            UsageError: If they are not one row of whole numbers that are 0 or more.
+        """
+        added = require_hashes(hashes)
         with self._lock:
-            self._change(np.ascontiguousarray(hashes, np.uint64), 1)
+            self._change(added, 1)
         return self
 
     @check_arguments
@@ -111,10 +122,12 @@ class CountingMinHash:
         """Removes shingle hashes, uint64 (m,).
 
         Raises:
-            UsageError: If a hash was not added. Those before it are removed.
+            UsageError: If a hash was not added. Those before it are removed. Or if they are not one
+                row of whole numbers that are 0 or more.
         """
+        discarded = require_hashes(hashes)
         with self._lock:
-            self._change(np.ascontiguousarray(hashes, np.uint64), -1)
+            self._change(discarded, -1)
         return self
 
     def _change(self, hashes: np.ndarray, step: int) -> None:
@@ -156,14 +169,20 @@ class CountingMinHash:
 
     @check_arguments
     def rebuild(self, hashes: np.ndarray) -> Self:
-        """Replaces the content by the remaining elements, uint64 (m,) with repetitions."""
+        """Replaces the content by the remaining elements, uint64 (m,) with repetitions.
+
+        Raises:
+            UsageError: If they are not one row of whole numbers that are 0 or more. The content is
+                unchanged.
+        """
+        remaining = require_hashes(hashes)
         with self._lock:
             self._clear()
-            self._change(np.ascontiguousarray(hashes, np.uint64), 1)
+            self._change(remaining, 1)
         return self
 
     def _hashes(self, text: str) -> np.ndarray:
-        documents = pa.array([text], pa.large_string())
+        documents = to_text_array([text])
         return np.concatenate(
             [shingles.hashes.copy() for _, shingles in iterate_shingles(self._shingler, documents)]
         )

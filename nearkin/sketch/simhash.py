@@ -14,6 +14,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey
+from nearkin.runtime.arrow_types import invalid_text
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import splitmix64
@@ -75,7 +76,8 @@ def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = 
         uint64 (k / 64,).
 
     Raises:
-        UsageError: If the Spec has another measure or other weights, or a weight is not valid.
+        UsageError: If the Spec has another measure or other weights, or a name or a weight is not
+            valid.
         KeyRequiredError: If the Spec is keyed and the key is missing or different.
 
     Examples:
@@ -94,7 +96,10 @@ def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = 
         raise UsageError(
             f"the weight of {wrong[0]!r} is {features[wrong[0]]}; weights must be 0 or more"
         )
-    names = [name.encode() for name in features]
+    try:
+        names = [name.encode() for name in features]
+    except UnicodeEncodeError as error:
+        raise invalid_text(error) from error
     hashes = hash_values(names, key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret)))
     order = np.argsort(hashes, kind="stable")
     weights = np.fromiter(features.values(), np.float64, len(features))[order]

@@ -8,7 +8,7 @@ import pytest
 import xxhash
 
 from nearkin.errors import KeyRequiredError, UsageError
-from nearkin.hashing.families import hash_values, key_of
+from nearkin.hashing.families import hash_values, key_of, require_hashes
 from nearkin.keys import HashKey
 
 SEEDS = [0, 1, 0x9E3779B97F4A7C15, 2**64 - 1]
@@ -115,3 +115,13 @@ def test_unknown_family_and_missing_key_are_rejected() -> None:
 def test_seeds_change_hashes(family: str) -> None:
     one, other = (hash_values([b"near"], key_of(family, seed)) for seed in (0, 1))
     assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "hashes", [np.array([0.5]), np.array([-1]), np.zeros((1, 2), np.uint64), np.array([True])]
+)
+def test_hashes_of_a_caller_are_one_row_of_whole_numbers(hashes: np.ndarray) -> None:
+    with pytest.raises(UsageError, match="one row of whole numbers"):
+        require_hashes(hashes)
+    assert require_hashes(np.array([])).tolist() == []
+    assert require_hashes(np.array([2**64 - 1, 0], ">u8")).tolist() == [2**64 - 1, 0]

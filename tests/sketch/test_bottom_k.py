@@ -117,3 +117,9 @@ def test_containment_outside_its_range_is_refused(containment: float) -> None:
 def test_sketch_of_fewer_than_two_hashes_is_refused(k: int) -> None:
     with pytest.raises(UsageError, match=f"k={k} is less than 2; use k=2 or more"):
         BottomK.of(ELEMENTS, k)
+
+
+def test_hashes_that_are_not_whole_numbers_are_refused() -> None:
+    for hashes in (np.array([0.1, 0.9]), np.array([-1])):
+        with pytest.raises(UsageError, match="one row of whole numbers"):
+            BottomK.of(hashes)

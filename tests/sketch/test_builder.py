@@ -57,3 +57,13 @@ def test_builder_rejects_incompatible_specs_and_signatures() -> None:
         builder.merge(MinHashBuilder(Spec(k=16, seed=2)))
     with pytest.raises(UsageError, match=r"uint32 \(16,\), not uint32 \(8,\)"):
         builder.merge(np.zeros(8, np.uint32))
+
+
+def test_parts_and_hashes_that_are_not_valid_are_refused() -> None:
+    builder = MinHashBuilder(Spec(k=16))
+    with pytest.raises(UsageError, match="not valid Unicode"):
+        builder.update("one two three", "\ud800")
+    for hashes in (np.array([0.5, 0.25]), np.array([[1, 2]], np.uint64)):
+        with pytest.raises(UsageError, match="one row of whole numbers"):
+            builder.update_hashes(hashes)
+    assert (builder.snapshot() == EMPTY_SLOT).all()

@@ -84,3 +84,14 @@ def test_removal_of_missing_element_is_rejected() -> None:
 def test_unsupported_specs_are_rejected(spec: Spec) -> None:
     with pytest.raises(UsageError, match="use measure='jaccard' and slot_bits=32"):
         CountingMinHash(spec)
+
+
+def test_texts_and_hashes_that_are_not_valid_are_refused() -> None:
+    sketch = CountingMinHash(Spec(k=8)).add_hashes(ELEMENTS)
+    before = sketch.snapshot()
+    with pytest.raises(UsageError, match="not valid Unicode"):
+        sketch.add("\ud800")
+    for change in (sketch.add_hashes, sketch.discard_hashes, sketch.rebuild):
+        with pytest.raises(UsageError, match="one row of whole numbers"):
+            change(np.array([0.5]))
+    assert (sketch.snapshot() == before).all()
