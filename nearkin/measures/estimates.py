@@ -7,7 +7,7 @@ from nearkin.errors import UsageError
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures.base import BandingRequest, band_layout_of
 from nearkin.measures.registry import measure_of
-from nearkin.spec import Spec
+from nearkin.spec import HAMMING, Spec
 
 NO_KEYS = np.empty((0, 0), np.uint64)
 
@@ -42,7 +42,11 @@ def estimate(a: np.ndarray, b: np.ndarray, spec: Spec | None = None) -> float:
             f"{b.dtype} {b.shape}; pass the Spec of the signatures"
         )
     measure = measure_of(spec)
-    banding = measure.banding(BandingRequest(0.8, 0.5, bands=1, rows=1))
+    request = BandingRequest(0.8, 0.5, bands=1, rows=1)
+    if spec.measure == HAMMING:
+        # A distance chooses its own bands. The layout of the signatures is read, and no band.
+        request = BandingRequest(0.8, 0.5)
+    banding = measure.banding(request)
     band_layout = band_layout_of(spec, banding, NO_KEYS)
     agreeing = np.empty(1, np.int64)
     pair = np.ones(1, np.uint64)

@@ -25,7 +25,7 @@ from nearkin.signatures.signature import Signature, tokens_of_set
 from nearkin.signatures.sketching import SketchedDocuments, sketch_documents, sketcher_pool
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.signature_file import SignatureWriter, read_metadata, read_signatures
-from nearkin.spec import Spec
+from nearkin.spec import FINGERPRINT, Spec
 
 Id = str | int
 """The id of a signature: a text or a whole number."""
@@ -143,7 +143,7 @@ class SignatureIndex:
 
     Raises:
         UsageError: If an argument is out of range, or the Spec keeps fewer than 32 bits of slots,
-            from which bands cannot be computed.
+            from which bands cannot be computed, or is of fingerprints.
 
     Examples:
         >>> index = SignatureIndex(0.5, Spec(n=1, k=256))
@@ -168,6 +168,11 @@ class SignatureIndex:
         workers: int = 2,
     ) -> None:
         self.spec = spec or Spec()
+        if self.spec.unit == FINGERPRINT:
+            raise UsageError(
+                "fingerprints are compared by their Hamming distance, and not by a threshold; "
+                "store them in a nearkin.HammingIndex"
+            )
         if self.spec.truncated:
             raise UsageError(
                 f"slot_bits={self.spec.slot_bits} keeps too little of a slot to compute bands; use "

@@ -22,6 +22,11 @@ def test_estimate_takes_signatures_of_every_measure() -> None:
     cosine = Spec(measure="cosine", unit="vector", n=4)
     x, y = nk.sketch(np.array([[1, 2, 3, 4], [-1, -2, -3, -4]], np.float32), cosine)
     assert nk.estimate(x, y, cosine) == -1
+    fingerprints = Spec(measure="hamming", unit="fingerprint", n=128)
+    given = np.array([[1, 0], [0, 2**63]], np.uint64)
+    assert nk.estimate(given[0], given[1], fingerprints) == 126 / 128
+    with pytest.raises(UsageError, match=r"nearkin\.HammingIndex"):
+        nk.SignatureIndex(0.8, fingerprints)
     with pytest.raises(UsageError, match="pass the Spec"):
         nk.estimate(x, y)
     with pytest.raises(UsageError, match=r"nk\.simhash"):
@@ -30,3 +35,5 @@ def test_estimate_takes_signatures_of_every_measure() -> None:
         nk.simhash({"a": 1.0}, Spec(measure="simhash"))
     with pytest.raises(UsageError, match="weight of 'a' is nan"):
         nk.simhash({"a": float("nan")}, Spec(measure="simhash", weights="given"))
+    with pytest.raises(UsageError, match="not valid Unicode"):
+        nk.simhash({"\ud800": 1.0}, Spec(measure="simhash", weights="given"))
