@@ -42,10 +42,10 @@ class Overlap:
 
     @property
     def leaks(self) -> tuple[tuple[int, int], ...]:
-        """The pairs (a, b) of a label and a larger one in which its documents have duplicates.
+        """The pairs (a, b) of a label and one that is at least as large, with duplicates in it.
 
         For a column of splits, these are for example test documents that occur in the training
-        split.
+        split. Either of two splits of one size can be the one for training.
 
         Examples:
             >>> overlap = Overlap(
@@ -56,8 +56,12 @@ class Overlap:
             ((1, 0),)
         """
         labels = range(len(self.labels))
-        smaller = ((a, b) for a in labels for b in labels if self.documents[a] < self.documents[b])
-        return tuple((a, b) for a, b in smaller if self.similar[a][b])
+        return tuple(
+            (a, b)
+            for a in labels
+            for b in labels
+            if a != b and self.documents[a] <= self.documents[b] and self.similar[a][b]
+        )
 
 
 def compute_overlap(

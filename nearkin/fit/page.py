@@ -15,7 +15,12 @@ from nearkin.fit.result import FitResult, FittedSettings, WrongPair
 from nearkin.fit.validation import HeldOut
 from nearkin.report.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Tick
 from nearkin.report.diff import DocumentRole
-from nearkin.report.page import diff_markup, make_environment, page_style
+from nearkin.report.page import (
+    describe_equal_texts,
+    diff_markup,
+    make_environment,
+    page_style,
+)
 from nearkin.runtime.number_format import format_fraction
 
 RIGHT_EDGE = 12
@@ -89,6 +94,8 @@ class WrongComparison(NamedTuple):
     pair: WrongPair
     left: Markup
     right: Markup
+    equal: str
+    """The remark in place of the right side if it is empty."""
 
 
 class WrongKind(NamedTuple):
@@ -267,5 +274,6 @@ def _compare_pairs(pairs: Sequence[WrongPair]) -> list[WrongComparison]:
     comparisons = []
     for pair in pairs:
         left, right = diff_markup(pair.text_a, pair.text_b, neutral, neutral)
-        comparisons.append(WrongComparison(pair, left, right))
+        equal = describe_equal_texts(pair.text_a, pair.text_b)
+        comparisons.append(WrongComparison(pair, left, right, equal))
     return comparisons

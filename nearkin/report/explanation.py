@@ -14,7 +14,7 @@ from nearkin.evaluate.explain_fields import FieldsExplanation
 from nearkin.measures.explanation import Explanation
 from nearkin.report.diff import DocumentRole
 from nearkin.report.model import ClusterExcerpt, RemovedExample
-from nearkin.report.page import compare_cluster
+from nearkin.report.page import compare_cluster, describe_equal_texts
 from nearkin.report.terminal.clusters import side_by_side_table
 from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.runtime.visible_text import make_visible
@@ -229,6 +229,7 @@ def render_explanation(explanation: Explanation) -> str:
         rows=describe_explanation(explanation),
         passages=describe_passages(explanation),
         pair=compare_cluster(_as_cluster(explanation), *find_roles(explanation)),
+        equal=describe_equal_texts(*explanation.texts),
         labels=_label_documents(find_roles(explanation)),
         style=(folder / "page.css").read_text("utf-8"),
     )

@@ -18,7 +18,14 @@ from markupsafe import Markup, escape
 
 from nearkin.evaluate.boilerplate import MIN_SHARE
 from nearkin.report import charts
-from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
+from nearkin.report.diff import (
+    MAX_CHARACTERS,
+    DocumentRole,
+    Piece,
+    SpanKind,
+    diff_sides,
+    may_be_cut,
+)
 from nearkin.report.formatting import describe_match, format_bytes, format_compact
 from nearkin.report.model import (
     BORDERLINE_CHARACTERS,
@@ -439,6 +446,18 @@ def diff_markup(
         _mark_changes(left_pieces, CHANGE_ELEMENTS[left_role]),
         _mark_changes(right_pieces, CHANGE_ELEMENTS[right_role]),
     )
+
+
+def describe_equal_texts(left: str, right: str) -> str:
+    """Returns a remark on two texts of which `diff_markup` shows one, because both read the same.
+
+    Args:
+        left: First text.
+        right: Second text.
+    """
+    if may_be_cut(left, right):
+        return "Both documents begin with the same words. Only the beginnings are compared here."
+    return "Both documents have the same words."
 
 
 def _describe_same_text(example: RemovedExample) -> str:

@@ -66,6 +66,14 @@ def test_small_labels_are_counted_together() -> None:
     )
 
 
+def test_splits_of_one_size_leak_into_each_other() -> None:
+    labels = pa.chunked_array([["test", "train", "test", "train"]])
+    overlap = compute_overlap(
+        "split", labels, np.array([0, 0, 2, 3], np.uint32), np.empty(0, np.uint64)
+    )
+    assert overlap.leaks == ((0, 1), (1, 0))
+
+
 def test_leaking_split_causes_a_warning(tmp_path: Path) -> None:
     words = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(50)]
     rows = [{"text": text, "split": "train"} for text in words]

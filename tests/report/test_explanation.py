@@ -10,6 +10,7 @@ from rich.console import Console
 
 from nearkin.cli.app import run
 from nearkin.engine.result_schema import KINDS
+from nearkin.errors import UsageError
 from nearkin.evaluate.explain import explain
 from nearkin.report.explanation import FATES, print_explanation, render_explanation
 
@@ -45,3 +46,12 @@ def test_longest_shared_passages_are_side_by_side_and_escaped() -> None:
     assert f'<th scope="row">11 words</th><td dir="auto">{shared}</td>' in page
     assert "<b>" not in page
     assert "Longest shared" not in render_explanation(explain("one two", "one two"))
+
+
+def test_equal_beginnings_are_not_taken_for_equal_texts() -> None:
+    beginning = " ".join(f"word{number}" for number in range(1000))
+    page = render_explanation(explain(beginning, f"{beginning} and another end"))
+    assert "Only the beginnings are compared here." in page
+    with pytest.raises(UsageError, match="not valid Unicode"):
+        explain("one", "\ud800")
+    assert "Both documents have the same words." in render_explanation(explain("one", "one"))

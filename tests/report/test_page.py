@@ -159,6 +159,11 @@ def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:
     assert "No shingle is in more than 1.0%" in render_page(clean)
 
 
+def test_advice_begins_with_a_capital_and_keeps_others(data: ReportData) -> None:
+    audit = replace(data.audit, advice="raise max_df. Clusters suffer less")
+    assert "Raise max_df. Clusters suffer less." in render_page(replace(data, audit=audit))
+
+
 def test_recall_chart_shows_measured_bins_only(data: ReportData) -> None:
     chart = charts.draw_recall(data.audit)
     assert len(chart.points) == 2
