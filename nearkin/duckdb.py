@@ -32,8 +32,10 @@ except ImportError as error:
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-COLUMNS_OF_RUNS = ("text", "tokens", "vector")
+COLUMNS_OF_RUNS = ("text", "tokens", "vector", "fingerprint")
 """The parameters of runs that name columns of documents."""
+FURTHER_COLUMNS = ("same", "url", "block_by", "across", "source", "split")
+"""The parameters of runs that name further columns."""
 DOCUMENTS = "STRUCT(id VARCHAR, text VARCHAR)[]"
 """The type of the rows of a table that a table function reads."""
 CLUSTERS = pa.schema(
@@ -196,6 +198,13 @@ class _Functions:
                     f"{name_setting(name, value)} names a column, and SQL functions get the names "
                     "of columns in each call, for example nk_dedup('documents', text := 'body'); "
                     "leave it out"
+                )
+        for name in FURTHER_COLUMNS:
+            if parameters.get(name) is not None:
+                value = parameters.get(name)
+                raise UsageError(
+                    f"{name_setting(name, value)} names a column, and SQL functions read ids and "
+                    "texts only; leave it out, or pass the table to nearkin.dedup"
                 )
         settings = Settings.resolve(parameters.get("settings"), parameters.get("preset"))
         applied = settings.for_dedup().apply_to(parameters)

@@ -116,6 +116,8 @@ def test_parameters_without_a_meaning_in_sql_are_refused() -> None:
     with duckdb.connect() as connection:
         with pytest.raises(nk.UsageError, match=r"text='body' names a column.*text := 'body'"):
             nk.duckdb.register(connection, text="body")
+        with pytest.raises(nk.UsageError, match="same='link' names a column, and SQL functions"):
+            nk.duckdb.register(connection, same="link")
         with pytest.raises(nk.UsageError, match="measure='simhash' does not"):
             nk.duckdb.register(connection, measure="simhash")
     with pytest.raises(nk.UsageError, match=r"pass duckdb.connect\(\)"):

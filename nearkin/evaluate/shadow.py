@@ -118,7 +118,8 @@ def parse_shadow_settings(text: str) -> dict[str, object]:
         text: Names and values, for example `b=16,r=8,threshold=0.8`.
 
     Raises:
-        UsageError: If a name is unknown or cannot differ, or a value is not a number.
+        UsageError: If a name is unknown, cannot differ or is given twice, or a value is not a
+            number.
 
     Examples:
         >>> parse_shadow_settings("b=16,r=8,threshold=0.8")
@@ -134,6 +135,8 @@ def parse_shadow_settings(text: str) -> dict[str, object]:
                 f"{name!r} in {text!r} cannot differ over the same signatures; only "
                 f"{', '.join(SETTINGS)} can{did_you_mean(name, SETTINGS)}"
             )
+        if name in settings:
+            raise UsageError(f"{text!r} has the setting {name!r} twice; give it once")
         try:
             settings[name] = SETTINGS[name](value)
         except ValueError as error:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, Unpack
 from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.errors import UsageError
+from nearkin.index.entry import require_scope
 from nearkin.index.index import Index
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.setting_names import name_setting
@@ -55,6 +56,7 @@ class NearDuplicateFinder:
     ) -> None:
         # The first call opens the index, when a pipeline may have worked for hours.
         merge_settings(IndexSettings(), spec, threshold, settings)
+        require_scope(scope)
         self.store = store
         self.scope = scope
         self._threshold = threshold
@@ -117,9 +119,10 @@ class NearDuplicateFinder:
     ) -> list[str | None]:
         """Stores texts in order, and returns the name that each of them repeats, or None."""
         repeated: list[str | None] = []
-        for start in range(0, len(rows), BATCH):
-            block = [texts[row] for row in rows[start : start + BATCH]]
-            outcomes = index.upsert_many(self.scope, block, names[start : start + BATCH])
+        size = min(BATCH, index.settings.max_batch)
+        for start in range(0, len(rows), size):
+            block = [texts[row] for row in rows[start : start + size]]
+            outcomes = index.upsert_many(self.scope, block, names[start : start + size])
             repeated += [
                 outcome.representative if outcome.duplicate else None for outcome in outcomes
             ]

@@ -330,7 +330,7 @@ def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> Documen
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
     """
     least_share = (LEAST_CUT - 1) / max(counted.documents, 1)
-    return counted.above(max(max_df, least_share))
+    return counted.above(min(max(max_df, least_share), 1.0))
 
 
 def _check_weights(request: SpecRequest, spec: Spec) -> None:

@@ -109,7 +109,10 @@ class DocumentFrequencies:
         """Returns the shingles that more than a share of the documents contain.
 
         Args:
-            share: Share of the documents, in (0, 1).
+            share: Share of the documents, from 0 to 1.
+
+        Raises:
+            UsageError: If the share is out of range.
 
         Examples:
             >>> hashes = np.array([5, 9], np.uint64)
@@ -117,6 +120,8 @@ class DocumentFrequencies:
             >>> counted.above(0.2).hashes.tolist()
             [9]
         """
+        if not 0 <= share <= 1:
+            raise UsageError(f"share={share} is outside 0 to 1; 0.2 stands for 20 % of them")
         # A product could be rounded: 0.57 · 100 is 56.99999999999999.
         is_frequent = self.counts / max(self.documents, 1) > share
         return replace(self, hashes=self.hashes[is_frequent], counts=self.counts[is_frequent])

@@ -31,6 +31,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_setting_is_given_once() -> None:
+    with pytest.raises(UsageError, match="has the setting 'bands' twice"):
+        parse_shadow_settings("b=16,r=8,bands=8")
+
+
 def test_equal_settings_agree_completely(saved: Path) -> None:
     distinct = saved / "distinct.csv"
     distinct.write_text("id_a,id_b,label\nd0000000000,d0000000001,0\n")

@@ -68,3 +68,13 @@ def test_a_missing_library_names_the_extra(
     monkeypatch.delitem(sys.modules, f"nearkin.integrations.{name}", raising=False)
     with pytest.raises(MissingExtraError, match=rf'pip install "\.\[{extra}\]"'):
         import_module(f"nearkin.integrations.{name}")
+
+
+def test_texts_are_sent_in_batches_that_the_index_takes() -> None:
+    finder = NearDuplicateFinder(max_batch=2)
+    assert finder.find([TEXT, "a dog", TEXT], ["a", "b", "c"]) == [None, None, "a"]
+
+
+def test_a_scope_is_checked_before_the_first_call() -> None:
+    with pytest.raises(UsageError, match=r"scope 'a.x00' is not valid"):
+        NearDuplicateFinder("sqlite:///kin.db", "a\0")

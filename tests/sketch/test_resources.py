@@ -122,3 +122,9 @@ def test_shingles_of_exactly_the_share_are_not_above_it() -> None:
     hashes = np.array([5, 9], np.uint64)
     counted = DocumentFrequencies(100, hashes, np.array([57, 58], np.uint32))
     assert counted.above(0.57).hashes.tolist() == [9]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, 20])
+def test_shares_of_documents_are_at_most_1(share: float) -> None:
+    with pytest.raises(UsageError, match=r"outside 0 to 1; 0\.2 stands for 20 %"):
+        make_frequencies().above(share)
