@@ -15,6 +15,7 @@ those over all clusters, so that the scores do not depend on how many clusters w
 """
 
 import csv
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -28,11 +29,13 @@ import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
 from nearkin.cluster import kernels
+from nearkin.corpus.arrow_conversion import decode_column
 from nearkin.decisions import Decisions, Verdict, read_decisions
 from nearkin.decisions.files import JSON_LINES, PARQUET, holds_decisions
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Estimate, Proportion
 from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_pairs
+from nearkin.runtime.arrow_types import is_binary
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import did_you_mean
 
@@ -212,16 +215,27 @@ def _read_texts(table: pa.Table, name: str, path: Path) -> list[str]:
     """Returns the values of a column of a golden set as texts.
 
     Raises:
-        UsageError: If there are two such columns, or a value is missing.
+        UsageError: If there are two such columns, or a value is missing or not valid UTF-8.
     """
     if table.column_names.count(name) > 1:
         raise UsageError(f"{path} has two columns {name!r}; delete or rename one of them")
-    cells = table[name].to_pylist()
-    if None in cells:
-        raise UsageError(
-            f"row {cells.index(None) + 1} of {path} has no value in the column {name!r}; add it, "
-            "or delete the row"
-        )
+    column = decode_column(table[name])
+    if is_binary(column.type):
+        try:
+            column = column.cast(pa.large_string())
+        except pa.ArrowInvalid as error:
+            raise UsageError(
+                f"the column {name!r} of {path} has bytes that are not UTF-8; write it as text"
+            ) from error
+    cells = column.to_pylist()
+    for row, cell in enumerate(cells, start=1):
+        # An id can be empty. Documents without a cluster would be duplicates of each other.
+        is_empty = name == "cluster" and cell == ""
+        if cell is None or is_empty or (isinstance(cell, float) and math.isnan(cell)):
+            raise UsageError(
+                f"row {row} of {path} has no value in the column {name!r}; add it, or delete the "
+                "row"
+            )
     return [str(value) for value in cells]
 
 

@@ -37,7 +37,7 @@ TABLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("documents", pa.uint32())])
 """The columns of the file of a table of document frequencies."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DocumentFrequencies:
     """A table of the number of documents that contain each shingle.
 
@@ -72,6 +72,14 @@ class DocumentFrequencies:
         digest.update(self.hashes.astype("<u8").tobytes())
         digest.update(self.counts.astype("<u4").tobytes())
         return digest.hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DocumentFrequencies):
+            return NotImplemented
+        return self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
 
     @cached_property
     @check_arguments

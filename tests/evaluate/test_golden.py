@@ -344,6 +344,23 @@ def test_missing_values_are_no_cluster(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "golden.parquet")
     with pytest.raises(UsageError, match=r"row 2 of .* has no value in the column 'cluster'"):
         read_golden_set(tmp_path / "golden.parquet")
+    numbers = table.set_column(1, "cluster", pa.array([1.0, float("nan"), 2.0]))
+    pq.write_table(numbers, tmp_path / "golden.parquet")
+    with pytest.raises(UsageError, match=r"row 2 of .* has no value in the column 'cluster'"):
+        read_golden_set(tmp_path / "golden.parquet")
+    (tmp_path / "golden.csv").write_text("id,cluster\na,1\nb,\nc,\n")
+    with pytest.raises(UsageError, match=r"row 2 of .* has no value in the column 'cluster'"):
+        read_golden_set(tmp_path / "golden.csv")
+
+
+def test_ids_of_bytes_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "golden.parquet"
+    ids = pa.array([b"a", "é".encode()])
+    pq.write_table(pa.table({"id": ids, "cluster": ids.dictionary_encode()}), path)
+    assert read_golden_set(path).ids == ("a", "é")
+    pq.write_table(pa.table({"id": pa.array([b"\xff"]), "cluster": ["1"]}), path)
+    with pytest.raises(UsageError, match=r"column 'id' of .* has bytes that are not UTF-8"):
+        read_golden_set(path)
 
 
 def test_one_long_name_does_not_widen_the_others() -> None:

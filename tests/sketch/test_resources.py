@@ -20,11 +20,14 @@ def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
     again = DocumentFrequencies.read(tmp_path / "df.arrow", spec)
     assert again.fingerprint == counted.fingerprint
     assert (again.counts == counted.counts).all()
+    assert SpecResources(cut=again) == SpecResources(cut=counted)
+    assert len({again, counted}) == 1
     texts = pa.array(["one two three four"], pa.large_string())
     assert Sketcher(spec, SpecResources(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
     with pytest.raises(IncompatibleError, match="but none was given"):
         Sketcher(spec)
     other = DocumentFrequencies(1001, counted.hashes, counted.counts)
+    assert counted != other
     with pytest.raises(IncompatibleError, match=other.fingerprint):
         Sketcher(spec, SpecResources(frequencies=other))
     with pytest.raises(IncompatibleError, match="frequencies of other shingles"):
