@@ -593,8 +593,8 @@ class ReportData:
     def all_warnings(self) -> tuple[str, ...]:
         """The warnings of the run, of sources that lose nearly all rows, and of leaking splits."""
         losing_sources = (
-            f"the source {source.source} lost {source.removed:,} of {source.read:,} documents "
-            f"({format_percent(source.share)})"
+            f"the source {source.source or '(empty)'} lost {source.removed:,} of {source.read:,} "
+            f"documents ({format_percent(source.share)})"
             for source in self.sources
             if source.share > NOTABLE_LOSS
         )
@@ -647,7 +647,8 @@ def _leakage_warnings(leakage: Overlap) -> Iterator[str]:
     for a, b in leakage.leaks:
         yield (
             f"{format_percent(leakage.share(a, b))} of the documents of {leakage.column} "
-            f"{leakage.labels[a]} have a duplicate in {leakage.labels[b]} "
+            f"{leakage.labels[a] or '(empty)'} have a duplicate in "
+            f"{leakage.labels[b] or '(empty)'} "
             f"({leakage.similar[a][b]:,} of {leakage.documents[a]:,})"
         )
 

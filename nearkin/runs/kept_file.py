@@ -210,7 +210,10 @@ def write_kept_file(
     inputs = (
         [input_file.path for input_file in corpus.files] if isinstance(corpus, FileCorpus) else []
     )
-    file.require_free(inputs)
+    path = file.table.path
+    require_apart(path, inputs, marked=False)
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists; choose another file")
     if isinstance(corpus, FileCorpus | TableCorpus):
         output.require_new_columns(
             corpus, run.columns, run.options, compares_others=run.compares_others
@@ -226,7 +229,7 @@ def write_kept_file(
             known = known_documents(run)
             write_kept(corpus, run.columns, copied, Path(folder), columns, known=known)
             file.write_folder(Path(folder), run.columns, readers, overwrite=False)
-    return file.table.path
+    return path
 
 
 BLOCK = 1 << 20

@@ -54,6 +54,8 @@ def test_source_that_loses_nearly_all_documents_causes_a_warning(data: ReportDat
         warnings=(),
     )
     assert nine_tenths.all_warnings == ()
+    unnamed = replace(nine_tenths, sources=(SourceCount("", 10, 10),))
+    assert unnamed.all_warnings == ("the source (empty) lost 10 of 10 documents (100%)",)
 
 
 @given(st.integers(0, BINS))

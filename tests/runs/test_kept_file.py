@@ -79,7 +79,7 @@ def test_suffix_decides_the_format_of_kept_documents(name: str, out: str, tmp_pa
 def test_kept_rows_of_a_table_are_written_as_the_suffix_says(out: str, tmp_path: Path) -> None:
     result = nk.dedup(pa.Table.from_pylist(ROWS), id="id")
     assert read_rows(result.write(tmp_path / out)) == KEPT
-    with pytest.raises(nk.UsageError, match="exists"):
+    with pytest.raises(nk.UsageError, match="exists; choose another file"):
         result.write(tmp_path / out)
 
 
