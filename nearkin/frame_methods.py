@@ -1,13 +1,16 @@
 """The methods that data frames of pandas and Polars get under `frame.nearkin`."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Generic, TypeVar, Unpack
 
 import pyarrow as pa
 
 from nearkin import api
+from nearkin.errors import UsageError
 from nearkin.results import DedupResult, ResultTable
 from nearkin.runs.parameters import RunParameters
+from nearkin.setting_names import name_setting
 
 Frame = TypeVar("Frame")
 Series = TypeVar("Series")
@@ -40,8 +43,10 @@ class FrameMethods(Generic[Frame, Series]):
             **parameters: The parameters of `nearkin.dedup`.
 
         Raises:
-            UsageError: If a column does not exist, or a parameter is unknown or out of range.
+            UsageError: If a column does not exist, or a parameter is unknown, out of range or
+                changes texts.
         """
+        _require_whole_texts(parameters)
         return self._deduplicate(text, id, parameters).filter(self._frame)
 
     def pairs(
@@ -105,4 +110,28 @@ class FrameMethods(Generic[Frame, Series]):
 
 
 def _with_text(parameters: RunParameters, text: str | list[str] | None) -> RunParameters:
-    return parameters if text is None else {**parameters, "text": text}
+    """Returns parameters with the columns of texts.
+
+    Raises:
+        UsageError: If the columns are among the parameters, too.
+    """
+    if text is None:
+        return parameters
+    given = parameters.get("text")
+    if given is not None:
+        raise UsageError(f"the column of texts is {text!r} and {given!r}; give one of them")
+    return {**parameters, "text": text}
+
+
+def _require_whole_texts(parameters: Mapping[str, object]) -> None:
+    """Requires that no text is changed, because whole rows are returned.
+
+    Raises:
+        UsageError: If something would be cut from texts.
+    """
+    for name in ("passages", "repeated_lines", "repeated_paragraphs"):
+        if parameters.get(name) is not None:
+            raise UsageError(
+                f"{name_setting(name)} changes texts, and rows of the frame are returned as they "
+                "are; take nearkin.dedup(frame, ...).kept_documents"
+            )

@@ -125,7 +125,7 @@ def _parse_value(text: str) -> object:
         except ValueError:
             continue
         # A number that is not equal to itself is found in no cell. As a text, it is refused.
-        return text if math.isnan(number) else number
+        return text if isinstance(number, float) and math.isnan(number) else number
     return text
 
 

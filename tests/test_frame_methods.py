@@ -46,3 +46,16 @@ def test_unknown_columns_and_parameters_are_refused() -> None:
             frame.nearkin.dedup("bodies")
         with pytest.raises(nk.UsageError, match="treshold"):
             frame.nearkin.pairs("body", treshold=0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": "other"}, "the column of texts is 'body' and 'other'"),
+        ({"passages": 5}, r"passages` changes texts.*kept_documents"),
+        ({"repeated_lines": 2}, r"repeated_lines` changes texts"),
+    ],
+)
+def test_what_a_frame_cannot_return_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        pl.DataFrame({"body": ["a b c"], "other": ["d"]}).nearkin.dedup("body", **options)
