@@ -55,6 +55,7 @@ from nearkin.runs.pairs import write_pairs_file
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
+from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _shorten(value: object) -> str:
     """Returns the beginning of a value on one line."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    text = " ".join(str(value).split())
+    text = " ".join(make_visible(str(value)).split())
     if len(text) <= SHOWN_CHARACTERS:
         return text
     return f"{text[: SHOWN_CHARACTERS - 1]}…"

@@ -436,3 +436,9 @@ def test_what_was_cut_and_related_is_known_after_pickling_and_closing() -> None:
     for table in ("cuts", "repeated_lines"):
         with pytest.raises(nk.UsageError, match="closed or unpickled"):
             getattr(closed, table)
+
+
+def test_texts_cannot_rewrite_the_terminal_that_shows_a_table() -> None:
+    shown = repr(nk.dedup({"text": ["a b c"], "id": ["x\x1b[2Jy"]}, id="id").clusters)
+    assert "\x1b" not in shown
+    assert "x␛[2Jy" in shown
