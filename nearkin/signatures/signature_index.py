@@ -355,8 +355,9 @@ class SignatureIndex:
         Raises:
             UsageError: If the ids are one text instead of a list.
         """
-        removed_rows = [self._rows.pop(id, None) for id in _list_ids(ids)]
-        rows = np.array([row for row in removed_rows if row is not None], np.int64)
+        # Nothing is removed if one of them cannot be an id.
+        known = [id for id in dict.fromkeys(_list_ids(ids)) if id in self._rows]
+        rows = np.array([self._rows.pop(id) for id in known], np.int64)
         self._alive[rows] = False
         self._ids[rows] = None
         removed = self._size - len(self._rows)

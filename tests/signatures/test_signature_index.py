@@ -383,3 +383,13 @@ def test_texts_that_are_paths_name_a_way_that_works(tmp_path: Path) -> None:
     assert nk.sketch(pa.array(paths)).shape == (2, 128)
     with pytest.raises(nk.UsageError, match=r"pass pyarrow.array\(paths\)"):
         nk.sketch(paths)
+
+
+def test_nothing_is_removed_if_a_value_cannot_be_an_id() -> None:
+    index = nk.SignatureIndex(0.5, SPEC)
+    index.add("a", {"cat", "dog", "cow"})
+    with pytest.raises(TypeError):
+        index.remove_many(["a", ["b"]])  # type: ignore[list-item]
+    assert "a" in index
+    assert index.remove_many(["a", "a", "b"]) == 1
+    assert index.query({"cat", "dog", "cow"}) == []
