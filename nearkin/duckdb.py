@@ -71,10 +71,11 @@ FROM (
         CAST(struct_extract(document, text) AS VARCHAR) AS content,
         nk_band_keys(CAST(struct_extract(document, text) AS VARCHAR)) AS keys
     FROM query_table(documents) AS document
+    WHERE struct_extract(document, id) IS NOT NULL
 )
 """
-"""The documents of a table, once for each band. A name of a parameter would be replaced anywhere in
-the macro, so the columns have other names."""
+"""The documents of a table that have an id, once for each band. A name of a parameter would be
+replaced anywhere in the macro, so the columns have other names."""
 LSH_JOIN = """
 CREATE OR REPLACE TEMP MACRO nk_lsh_join(first, second, id := 'id', text := 'text') AS TABLE
 SELECT id_a, id_b, similarity

@@ -122,3 +122,13 @@ def test_parameters_without_a_meaning_in_sql_are_refused() -> None:
             nk.duckdb.register(connection, measure="simhash")
     with pytest.raises(nk.UsageError, match=r"pass duckdb.connect\(\)"):
         nk.duckdb.register("docs.db")
+
+
+def test_rows_without_an_id_are_in_no_result(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("CREATE TABLE nameless AS SELECT NULL AS id, text FROM docs")
+    for query in (
+        "nk_lsh_join('docs', 'nameless')",
+        "nk_pairs('nameless')",
+        "nk_dedup('nameless')",
+    ):
+        assert rows_of(connection, f"FROM {query}") == []
