@@ -185,6 +185,21 @@ class StoreContract(ABC):
         assert list(store.due(1_000.0, posted=False)) == []
         store.close()
 
+    def test_scans_find_documents_that_are_replaced(self) -> None:
+        """A document that gets another number during a scan is yielded with one of them."""
+        store = self.open_store()
+        entries = self.add(store, make_entry("a"), make_entry("b"), make_entry("c"))
+        scan = store.scan()
+        assert next(scan).id == "a"
+        changes = Changes(
+            dropped=[KeyedEntry(entries[1], KEYS)],
+            new=[KeyedEntry(make_entry("b"), KEYS)],
+            epoch=store.state().migration.epoch,
+        )
+        store.apply(changes)
+        assert {entry.id for entry in scan} == {"b", "c"}
+        store.close()
+
     def test_a_refused_step_writes_nothing(self) -> None:
         """A step that relies on what has changed raises RacedError, and changes nothing."""
         store = self.open_store()

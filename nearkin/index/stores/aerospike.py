@@ -285,14 +285,38 @@ class AerospikeStore:
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         if scope is None:
-            records = self._records.scan(DOCUMENTS, "r", "nr")
+            records = self._records.scan(DOCUMENTS, "f", "r", "nr")
         else:
-            records = self._records.where(DOCUMENTS, "z", _scope_number(scope), "r", "nr")
-        refs = sorted({bins[name] for bins in records for name in ("r", "nr") if bins.get(name)})
+            records = self._records.where(DOCUMENTS, "z", _scope_number(scope), "f", "r", "nr")
+        fields = {
+            bins[name]: bins["f"] for bins in records for name in ("r", "nr") if bins.get(name)
+        }
+        del records
+        for version in self._versions_in_order(fields):
+            entry = _entry(version)
+            if entry is not None and scope in (None, entry.scope):
+                yield entry if content else without_content(entry)
+
+    def _versions_in_order(self, fields: dict[int, str]) -> Iterator[Version]:
+        """Yields the present versions of documents in the order of their numbers.
+
+        Documents that are replaced meanwhile have got larger numbers, and come last.
+
+        Args:
+            fields: Keys of the documents' records, by the numbers of their versions.
+        """
+        refs = sorted(fields)
+        replaced: list[str] = []
         for start in range(0, len(refs), AT_ONCE):
-            for entry in self.by_refs(refs[start : start + AT_ONCE]):
-                if entry is not None and scope in (None, entry.scope):
-                    yield entry if content else without_content(entry)
+            portion = refs[start : start + AT_ONCE]
+            seen = self._steps.visible([fields[ref] for ref in portion])
+            for ref in portion:
+                version = seen[fields[ref]]
+                if version.ref == ref:
+                    yield version
+                elif version.ref not in fields:
+                    replaced.append(fields[ref])
+        yield from sorted(self._steps.visible(replaced).values())
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         there = self.scan(content=False)

@@ -160,6 +160,9 @@ class RecordStore(Protocol):
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         """Yields documents in the order of their numbers. It reads a bounded portion at a time.
 
+        A document that is replaced meanwhile, which gives it a larger number, is yielded in one of
+        its versions, or in several.
+
         Args:
             scope: Scope of the documents; None for all scopes.
             content: Whether to read signatures, texts and payloads. Listings do without them.

@@ -302,16 +302,23 @@ class MemoryStore:
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         unpack = unpack_entry if content else unpack_head
+        last = 0
+        # documents that are replaced meanwhile get larger numbers
+        while refs := self._refs_after(scope, last):
+            for ref in refs:
+                row = self._locked_row(ref)
+                if row is not None:
+                    yield unpack(ref, row)
+            last = refs[-1]
+
+    def _refs_after(self, scope: str | None, last: int) -> "array[int]":
+        """Returns the numbers of documents that are larger than one, ascending."""
         with self._lock:
-            refs = (
-                self._entries.numbers()
-                if scope is None
-                else self._scopes.get(scope, _NO_MEMBERS)[:]
-            )
-        for ref in refs:
-            row = self._locked_row(ref)
-            if row is not None:
-                yield unpack(ref, row)
+            if scope is None:
+                refs = self._entries.numbers()
+            else:
+                refs = self._scopes.get(scope, _NO_MEMBERS)
+            return refs[bisect_right(refs, last) :]
 
     def scopes(self) -> Iterator[str]:
         with self._lock:

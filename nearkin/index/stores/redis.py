@@ -65,6 +65,9 @@ CONVERTING = 60
 """The time after which another process continues a conversion that has stopped, in seconds."""
 FIND_ATTEMPTS = 10
 """The number of times that a document is looked up that others replace at the same time."""
+SCAN_ROUNDS = 4
+"""The number of times that a scan of all documents lists those with larger numbers. An index that
+is always written to would have new ones each time."""
 WAIT = 0.05
 """The interval between two checks of a conversion by another process, in seconds."""
 
@@ -547,12 +550,22 @@ class RedisStore:
             yield refs
 
     def _all_refs(self) -> Iterator[list[int]]:
-        with self._redis_errors():
-            groups = self._groups()
-        for group in groups:
+        last = 0
+        # documents that are replaced while others are read get larger numbers
+        for _ in range(SCAN_ROUNDS):
+            previous = last
             with self._redis_errors():
-                fields = self._client.hkeys(self._key("e:") + b"%d" % group)
-            yield sorted(group * ENTRIES + int(field) for field in fields)
+                groups = [group for group in self._groups() if group >= last // ENTRIES]
+            for group in groups:
+                with self._redis_errors():
+                    fields = self._client.hkeys(self._key("e:") + b"%d" % group)
+                refs = sorted(group * ENTRIES + int(field) for field in fields)
+                later = [ref for ref in refs if ref > last]
+                if later:
+                    last = later[-1]
+                    yield later
+            if last == previous:
+                return
 
     def scopes(self) -> Iterator[str]:
         seen: set[bytes] = set()

@@ -4,7 +4,7 @@ import copy
 import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,14 +14,20 @@ import pytest
 from aerospike_helpers.batch.records import BatchRecords, Read, Remove, Write
 
 import nearkin as nk
-from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
+from nearkin.errors import (
+    MissingExtraError,
+    OutcomeUnknownError,
+    RacedError,
+    StoreError,
+    UsageError,
+)
 from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
 from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.state import COPYING, MigrationState
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
 from nearkin.index.stores.aerospike_namespace import Namespace
 from nearkin.index.stores.aerospike_records import Records
-from nearkin.index.stores.aerospike_steps import LEASE
+from nearkin.index.stores.aerospike_steps import LEASE, ChangePlan, Steps, Version
 from tests.index.conftest import corpus
 from tests.index.fake_aerospike import Cluster, Fault, Query, Record
 from tests.services import free_port
@@ -231,6 +237,75 @@ def test_stalled_step_cannot_commit_after_another_process_ended_it(
         assert check_index(index).sound, (at, check_index(index))
         assert contents(index) == after, at
         assert not cluster.kind("steps"), at
+
+
+def test_a_step_that_another_process_completes_is_not_undone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the commit is lost, and comes too late to find the plan of the step."""
+    commit = Steps._commit
+
+    def lose_answer(steps: Steps, step: int) -> None:
+        monkeypatch.setattr(Steps, "_commit", commit)
+        commit(steps, step)
+        cluster.now += LEASE
+        opened(passages=4).close()
+        raise StoreError("the answer was lost")
+
+    with opened(passages=4) as index:
+        monkeypatch.setattr(Steps, "_commit", lose_answer)
+        with pytest.raises(OutcomeUnknownError):
+            index.upsert("a", TEXT, "x")
+        assert [match.id for match in index.query("a", NEAR)] == ["x"]
+        assert [match.id for match in index.passages("a", NEAR).documents] == ["x"]
+        assert check_index(index).sound
+
+
+def test_what_a_step_writes_after_it_was_undone_is_undone(
+    device: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan that another process has undone is kept, because the server would restore it."""
+    enter = Steps._enter
+
+    def stall(steps: Steps, plan: ChangePlan) -> list[int]:
+        monkeypatch.setattr(Steps, "_enter", enter)
+        device.now += LEASE
+        opened().close()
+        return enter(steps, plan)
+
+    with opened() as index:
+        monkeypatch.setattr(Steps, "_enter", stall)
+        index.upsert("a", TEXT, "x")
+        assert len(device.kind("refs")) == 1
+
+
+def test_a_step_with_a_record_that_is_too_large_is_undone(cluster: Cluster) -> None:
+    with opened() as index:
+        size = cluster.record_size
+        cluster.record_size = 3000
+        with pytest.raises(UsageError, match="is larger than"):
+            index.upsert_many("a", [TEXT, " ".join(corpus(20))], ["x", "y"])
+        cluster.record_size = size
+        assert not cluster.kind("steps")
+        assert contents(index) == set()
+        index.upsert("a", TEXT, "y")
+
+
+def test_documents_that_are_replaced_during_a_scan_are_found(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visible = Steps.visible
+
+    with opened() as index:
+        index.upsert_many("a", corpus(3), list("xyz"))
+
+        def replace_first(steps: Steps, fields: Sequence[str]) -> dict[str, Version]:
+            monkeypatch.setattr(Steps, "visible", visible)
+            index.upsert("a", TEXT, "y")
+            return visible(steps, fields)
+
+        monkeypatch.setattr(Steps, "visible", replace_first)
+        assert [entry.id for entry in index.scan("a")] == ["x", "z", "y"]
 
 
 def test_running_step_is_not_ended_by_others(cluster: Cluster) -> None:

@@ -79,3 +79,20 @@ def test_a_document_that_is_replaced_while_it_is_read_is_found(
         assert entry is not None
         assert entry.text == "quite another text under its id"
         assert (absent, again) == (None, entry)
+
+
+def test_documents_that_are_replaced_during_a_scan_are_found(
+    redis_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nk.Index.open(f"redis://127.0.0.1:{redis_port}/0?prefix=scanned") as index:
+        index.upsert_many("a", corpus(3), list("xyz"))
+        store = store_of(index)
+        by_refs = store.by_refs
+
+        def replace_first(refs: Sequence[int]) -> list[Entry | None]:
+            monkeypatch.setattr(store, "by_refs", by_refs)
+            index.upsert("a", "quite another text under its id", "y")
+            return by_refs(refs)
+
+        monkeypatch.setattr(store, "by_refs", replace_first)
+        assert [entry.id for entry in store.scan()] == ["x", "z", "y"]
