@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
+from nearkin.errors import OutcomeUnknownError, RacedError, StoreError, UsageError
 from nearkin.index.stores.aerospike_buckets import Buckets, Span
 from nearkin.index.stores.aerospike_moves import FINISHED, META, Moves
 from nearkin.index.stores.aerospike_records import (
@@ -279,6 +279,7 @@ class Steps:
             RacedError: If a condition does not hold.
             MovedError: If the index is in another epoch.
             OutcomeUnknownError: If it is unknown whether the step was committed.
+            UsageError: If a record would be too large.
         """
         parts = plan.parts(self._part_bytes)
         crowded: list[int] = []
@@ -298,9 +299,12 @@ class Steps:
                 may_be_committed = True
                 self._commit(step)
                 crowded = self._enter(plan)
-        except StoreError as error:
-            state = self._try_to_end(step, parts)
-            if may_be_committed and state in (0, VANISHED) and not isinstance(error, RacedError):
+        except (StoreError, UsageError) as error:
+            if isinstance(error, (RacedError, UsageError)):
+                # the store has refused a write, so that no answer was lost
+                may_be_committed = False
+            state = self._try_to_end(step, None if may_be_committed else parts)
+            if may_be_committed and state in (0, VANISHED):
                 raise OutcomeUnknownError(
                     f"{self._records.url}: the answer to the commit of a step was lost, so that "
                     f"the outcome is "
@@ -386,8 +390,13 @@ class Steps:
                 f"{LEASE:g} s or the index was migrated"
             )
 
-    def _try_to_end(self, step: int, parts: Parts) -> int:
-        """Undoes a step after a failure, unless it was committed although the answer was lost."""
+    def _try_to_end(self, step: int, parts: Parts | None) -> int:
+        """Undoes a step after a failure, unless it was committed although the answer was lost.
+
+        Args:
+            step: Number of the step.
+            parts: Parts of the step, as `end` takes them.
+        """
         try:
             return self.end(step, mine=True, parts=parts)
         except StoreError:
@@ -406,17 +415,19 @@ class Steps:
 
         Args:
             step: Number of the step.
-            parts: Parts of the step, if it is known.
+            parts: Parts of the step, if this process has written them and the step was certainly
+                not committed. What it wrote after another process has undone it is undone, too.
             mine: Whether the step is one of this process. The plan of another process must not have
                 been written for LEASE seconds.
 
         Returns:
             COMMITTED or ABORTED; 0 if the step is running; VANISHED if its plan was deleted.
         """
+        outcome = VANISHED
         while (header := self._records.read(STEPS, [step])[0]) is not None:
             if header.bins["t"] == DONE:
-                self._left.discard(step)
-                return _state(header.bins)
+                outcome = _state(header.bins)
+                break
             state = COMMITTED if header.bins["t"] == COMMITTED else ABORTED
             conditions: dict[str, object] = (
                 {} if mine else {"expressions": self._records.older(LEASE)}
@@ -435,7 +446,7 @@ class Steps:
             # another process has undone the step, and does not know what was written afterwards
             self._carry_out(step, parts, ABORTED)
         self._left.discard(step)
-        return VANISHED
+        return outcome
 
     def _parts(self, step: int, header: Bins) -> Parts:
         """Reads the parts of a plan. A step writes nothing else before all parts are written."""
