@@ -140,11 +140,13 @@ class DecisionSteps:
 
         It is not known of those that older versions wrote.
         """
-        head = read_head(self._session.store, scope)
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        head = read_head(searcher.store, scope)
         if head is None:
             return True
         epoch = read_epoch(head)
-        return epoch is not None and epoch != self._session.store.state().migration.epoch
+        return epoch is not None and epoch != searcher.store.state().migration.epoch
 
     def _fence(self) -> None:
         """Raises the epoch, so that no process makes another step without the decisions.
@@ -153,11 +155,12 @@ class DecisionSteps:
         read the decisions at their next refresh, and the copy follows them before it is opened.
         """
         session = self._session
-        migration = session.store.state().migration
+        searcher = session.searcher
+        migration = searcher.store.state().migration
         if migration.phase == OPEN:
             # if another process has raised it, all processes read the decisions, too
             with suppress(RacedError):
-                session.store.redirect(migration._replace(epoch=migration.epoch + 1))
+                searcher.store.redirect(migration._replace(epoch=migration.epoch + 1))
         session.refresh()
 
     def follow(self, scope: str, pairs: Iterable[tuple[str, str]]) -> None:
@@ -168,7 +171,8 @@ class DecisionSteps:
             pairs: Decided pairs of ids.
         """
         for first, second in pairs:
-            decisions = self._session.guard.of_scope(self._session.store, scope)
+            searcher = self._session.searcher
+            decisions = self._session.guard.of_scope(searcher.store, scope)
             if decisions is None:
                 continue
             if second in decisions.same_as(first):
@@ -229,7 +233,8 @@ class DecisionSteps:
 
     def _stored(self, scope: str, ids: Sequence[str]) -> list[Entry]:
         """Returns the stored documents among some, in the order of their ids."""
-        entries = self._session.store.entries(scope, sorted(ids))
+        searcher = self._session.searcher
+        entries = searcher.store.entries(scope, sorted(ids))
         return [entry for entry in entries if entry is not None]
 
     def _expel(self, scope: str, id: str) -> None:

@@ -136,15 +136,19 @@ class IndexDescription:
 
     def is_protected(self) -> bool:
         """Returns True if the index was marked by `Index.protect`."""
-        return self._session.store.is_protected()
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        return searcher.store.is_protected()
 
     def header(self) -> IndexHeader:
         """Returns the header of the store: the Spec and the settings that never change."""
-        return read_header(self._session.store)
+        searcher = self._session.searcher
+        return read_header(searcher.store)
 
     def counts(self) -> dict[str, int]:
         """Returns the counts that the store keeps: records, leaders, postings, bytes and others."""
-        return self._session.store.counts()
+        searcher = self._session.searcher
+        return searcher.store.counts()
 
     def memory_bytes(self, counts: Mapping[str, int]) -> int:
         """Returns the memory that the index takes, in bytes, as far as it is known.
@@ -165,7 +169,8 @@ class IndexDescription:
         """Returns counts of the store and of the cache, and the parameters of the index."""
         session = self._session
         session.refresh_if_due()
-        counts = session.store.counts()
+        searcher = session.searcher
+        counts = searcher.store.counts()
         stats = IndexStats(
             records=counts["records"],
             leaders=counts["leaders"],
@@ -178,7 +183,7 @@ class IndexDescription:
             bands=session.banding.bands,
             rows=session.banding.rows,
             spec_fingerprint=session.spec.fingerprint,
-            url=session.store.url,
+            url=searcher.store.url,
         )
         if session.settings.distance is not None:
             stats["distance"] = session.settings.distance

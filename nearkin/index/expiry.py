@@ -64,7 +64,9 @@ class Expiry:
         session = self._session
         # before the turn is taken: a process with a wrong clock must not keep others from sweeping
         self._require_plausible_clock(trusted=False)
-        if session.store.take_turn("sweep", session.process_name, TURN_FACTOR * every):
+        # it keeps the store open if the index moves meanwhile
+        searcher = session.searcher
+        if searcher.store.take_turn("sweep", session.process_name, TURN_FACTOR * every):
             return self.expire(trust_clock=False)
         return {"records": 0, "postings": 0}
 

@@ -415,7 +415,9 @@ class Index(IndexReader):
 
     def protect(self) -> None:
         """Marks the index permanently as one that was served with tokens."""
-        self._session.store.protect()
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        searcher.store.protect()
 
     @check_arguments
     def export(self, path: str | Path) -> int:

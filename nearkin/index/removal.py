@@ -358,7 +358,9 @@ class Removals:
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """Resolves a representative to a similar older one, as `Index.merge_into_older` does."""
-        members = self._session.store.member_count(require_scope(scope), require_id(id))
+        # it keeps the store open if the index moves meanwhile
+        searcher = self._session.searcher
+        members = searcher.store.member_count(require_scope(scope), require_id(id))
         moved = self._session.run_step(scope, lambda: self._merge(scope, id))
         # the count includes members that moved in portions before the last step
         return max(moved, 1 + members) if moved else 0
@@ -469,7 +471,8 @@ class Removals:
         """
         session = self._session
         entry = session.entry_of(scope, id)
-        members = session.store.member_count(scope, id)
+        searcher = session.searcher
+        members = searcher.store.member_count(scope, id)
         moved = session.run_step(scope, partial(self._merge_pair, scope, id, older_id))
         if moved is None:
             self._rename_cluster(scope, id)

@@ -7,10 +7,13 @@ documents of the other tenant.
 
 import unicodedata
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from nearkin.errors import UsageError
 from nearkin.index.entry import RESERVED
-from nearkin.index.stores.base import Store
+
+if TYPE_CHECKING:
+    from nearkin.index.search import Searcher
 
 
 def canonical(name: str) -> str:
@@ -28,11 +31,12 @@ class ScopeNames:
     """Decides if documents may be written to a scope. Existing scopes stay writable.
 
     Args:
-        store: The store of the index.
+        searcher: The search in the store of the index. It keeps the store open while names are
+            read, if the index moves meanwhile.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, searcher: "Searcher") -> None:
+        self._searcher = searcher
         self._lock = Lock()
         self._others: dict[str, set[str]] | None = None
         """The existing scopes whose names are not canonical, by their canonical names."""
@@ -72,11 +76,11 @@ class ScopeNames:
         """Returns the existing scopes whose names are not canonical. The store is read once."""
         if self._others is None:
             others: dict[str, set[str]] = {}
-            for scope in self._store.scopes():
+            for scope in self._searcher.store.scopes():
                 if not scope.startswith(RESERVED) and scope != canonical(scope):
                     others.setdefault(canonical(scope), set()).add(scope)
             self._others = others
         return self._others
 
     def _scope_exists(self, scope: str) -> bool:
-        return next(iter(self._store.scan(scope)), None) is not None
+        return next(iter(self._searcher.store.scan(scope)), None) is not None

@@ -221,7 +221,7 @@ class Session:
             self.searcher.passages = PassageSearcher(self.store, settings, postings)
         self.cache.sync_generation(self.state.generation, self.cache.stamp())
         self.clocks = ClockWatch(self.clock, self.store)
-        self.scope_names = ScopeNames(self.store)
+        self.scope_names = ScopeNames(self.searcher)
         self._refreshed_at = self.clock()
 
     def public_urls(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Tests of decisions that an index stores, and of copies of it, which follow them."""
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -14,10 +15,13 @@ from nearkin.errors import StoreError, UsageError
 from nearkin.index import deciding
 from nearkin.index.backup import backup, restore
 from nearkin.index.changes import Changes
+from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.cutover import cut_over, fill_copy, rebuild
 from nearkin.index.migration.key_rotation import rotate_key
+from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.stores.sharded import ShardedStore
+from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.keys import HashKey
 from nearkin.loading import migrate
 from tests.index.test_decided_pairs import (
@@ -462,3 +466,22 @@ def test_an_epoch_that_reached_some_shards_is_raised_in_the_others(
         assert entry is not None
         assert entry.is_leader
         assert len({shard.state().migration for shard in store.shards}) == 1
+
+
+def test_documents_are_read_from_a_store_that_the_index_leaves_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decided documents are read outside the lock of their scope."""
+    old, new = (f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new"))
+    read_entries = SqliteStore.entries
+    with open_index(old) as index, open_index(new):
+        index.upsert(SCOPE, TEXT, "x")
+
+        def move_first(store: SqliteStore, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+            monkeypatch.setattr(SqliteStore, "entries", read_entries)
+            store.redirect(MigrationState(1, MOVED, (new,)))
+            index.refresh()
+            return read_entries(store, scope, ids)
+
+        monkeypatch.setattr(SqliteStore, "entries", move_first)
+        assert [entry.id for entry in index._decisions._stored(SCOPE, ["x"])] == ["x"]

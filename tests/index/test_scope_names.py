@@ -9,8 +9,9 @@ import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
 from nearkin.index.migration.cutover import rebuild
+from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.scope_names import ScopeNames
-from tests.index.conftest import Opener, corpus
+from tests.index.conftest import Opener, corpus, store_of
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 OTHERS = [
@@ -136,3 +137,14 @@ def test_commands_refuse_confusable_scopes(
         )
         == 2
     )
+
+
+def test_names_are_read_from_a_store_that_the_index_leaves_meanwhile(tmp_path: Path) -> None:
+    old, new = (f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new"))
+    with nk.Index.open(old) as index, nk.Index.open(new):
+        index.upsert("acme", TEXT, "x")
+        names = index._session.scope_names
+        store_of(index).redirect(MigrationState(1, MOVED, (new,)))
+        index.refresh()
+        with pytest.raises(UsageError, match="surrounding blanks"):
+            names.require("acme ")
