@@ -6,6 +6,7 @@ Equal", OSDI 2014, section 4).
 """
 
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -248,12 +249,14 @@ def staging_name(path: Path) -> str:
     """Returns the name of a file that this thread writes before it replaces another one.
 
     The threads of all processes of a machine have different numbers, so that none of them writes
-    into the file of another one.
+    into the file of another one. Containers that share a folder may number their threads equally,
+    but have names of their own.
 
     Args:
         path: The file that is replaced.
     """
-    return f".{path.name}.{get_native_id()}"
+    machine = zlib.crc32(os.uname().nodename.encode("utf-8", "surrogateescape"))
+    return f".{path.name}.{machine:08x}-{get_native_id()}"
 
 
 def require_file_path(path: Path) -> None:

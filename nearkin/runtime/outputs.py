@@ -48,7 +48,7 @@ LOCK = ".nearkin-lock"
 """The file of a work folder that its holder locks. It names the holder."""
 GENERATOR = b'name="generator" content="nearkin"'
 """The mark in the head of every page that nearkin writes."""
-TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.\d+\.tmp$")
+TEMPORARY = re.compile(r"^((?:.*/)?)\.([^/]+)\.(?:[0-9a-f]{8}-)?\d+\.tmp$")
 REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:$")
 """The first part of a URL that was taken for a path."""
 UNUSABLE = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG)

@@ -10,13 +10,15 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import nearkin as nk
 from nearkin.index.backup import backup, restore
-from nearkin.runtime.files import PRIVATE_FILE, replacing_durably, write_durably
+from nearkin.runtime import outputs
+from nearkin.runtime.files import PRIVATE_FILE, replacing_durably, staging_name, write_durably
 from nearkin.server.resources import open_index
 from nearkin.server.settings import ServerSettings
 from tests.index.conftest import corpus
@@ -86,8 +88,8 @@ def test_a_file_that_stands_where_a_copy_is_made_is_not_followed(tmp_path: Path)
     victim = tmp_path / "victim"
     victim.write_text("somebody's file")
     for name in ("out.parquet", "copy.db"):
-        for staged in (f".{name}.{os.getpid()}.tmp", f".{name}.{os.getpid()}"):
-            (tmp_path / staged).symlink_to(victim)
+        for suffix in (".tmp", ""):
+            (tmp_path / f"{staging_name(Path(name))}{suffix}").symlink_to(victim)
     with nk.Index.open(url) as index:
         index.export(tmp_path / "out.parquet")
     backup(url, tmp_path / "copy.db")
@@ -142,3 +144,16 @@ def test_threads_that_write_one_file_do_not_share_a_temporary_file(tmp_path: Pat
         assert path.read_bytes() == b"second"
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_containers_that_share_a_folder_do_not_share_a_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their threads have equal numbers. Each file is known as that of its target."""
+    monkeypatch.setattr("nearkin.runtime.files.get_native_id", lambda: 7)
+    names: set[str] = set()
+    for node in ("one", "two"):
+        monkeypatch.setattr(os, "uname", lambda node=node: SimpleNamespace(nodename=node))
+        names.add(f"{staging_name(tmp_path / 'out.db')}.tmp")
+    assert len(names) == 2
+    assert {outputs._written_for(name) for name in names} == {"out.db"}
