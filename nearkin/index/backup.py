@@ -99,6 +99,9 @@ def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
         StoreError: If the index cannot be written.
     """
     target = _sqlite_file(url)
+    if target.is_symlink():
+        # SQLite opens the file that the link names, and keeps its log beside that file
+        target = target.resolve()
     if not source.is_file():
         raise UsageError(f"no such file: {source}")
     if target.exists() and not overwrite:

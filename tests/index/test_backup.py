@@ -98,6 +98,17 @@ def test_a_backup_is_restored_to_another_file(url: str, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "backups").iterdir()] == ["copy.db"]
 
 
+def test_a_backup_is_restored_to_the_target_of_a_symbolic_link(url: str, tmp_path: Path) -> None:
+    fill(url, 20)
+    backup(url, tmp_path / "copy.db")
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "disk" / "index.db")
+    for overwrite in (False, True):
+        restore(tmp_path / "copy.db", f"sqlite:///{link}", overwrite=overwrite)
+        assert link.is_symlink()
+    assert ids(f"sqlite:///{tmp_path}/disk/index.db") == ids(url)
+
+
 def test_a_file_that_is_not_an_index_is_not_replaced(url: str, tmp_path: Path) -> None:
     fill(url)
     backup(url, tmp_path / "copy.db")
