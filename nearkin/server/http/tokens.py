@@ -228,6 +228,10 @@ class TokenFile:
 
         Returns False if it did not exist. Running servers notice within seconds.
         """
+        self.refresh()
+        if name not in self._tokens:
+            # a new file of no tokens would end the anonymous access to a server
+            return False
         with self._open_for_change():
             return self._tokens.pop(name, None) is not None
 

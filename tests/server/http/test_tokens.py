@@ -52,6 +52,14 @@ def test_revoked_and_expired_tokens_are_rejected(
     assert other.find(made) is None
 
 
+def test_a_token_that_never_existed_is_not_revoked(tmp_path: Path) -> None:
+    """A file without tokens would end the anonymous access to a server."""
+    token_file = TokenFile(tmp_path / "t.json")
+    assert not token_file.revoke("one")
+    assert not token_file.is_protected
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "principal",
     [
