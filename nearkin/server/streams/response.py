@@ -99,9 +99,12 @@ async def answer_stream(
             await task
         finally:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            spool.close()
+            try:
+                with suppress(asyncio.CancelledError):
+                    await task
+            finally:
+                # a client that disconnects while it sends ends the task with an error
+                spool.close()
 
     return StreamResponse(response_chunks(), stream_format.media_type)
 
