@@ -146,7 +146,8 @@ class Authenticator:
             0 if the documents were counted; otherwise the seconds until there is room.
         """
         if principal is LOCAL_PRINCIPAL:
-            return await self.rates.take(self.source_rate, "source", source, cost=count)
+            network = client_network(source)
+            return await self.rates.take(self.source_rate, "source", network, cost=count)
         rate = principal.rate or self.source_rate
         return await self.rates.take(rate, "token", principal.name, cost=count)
 

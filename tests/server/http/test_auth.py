@@ -16,7 +16,7 @@ from nearkin.server.app import create_app
 from nearkin.server.http.auth import Authenticator
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.rates import RateLimiter
-from nearkin.server.http.tokens import Principal, TokenFile
+from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal, TokenFile
 from nearkin.server.resources import ServerResources
 from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
@@ -325,6 +325,25 @@ def test_failed_authentications_count_per_ipv6_network(tmp_path: Path) -> None:
         return found
 
     assert asyncio.run(codes()) == ["unauthenticated"] * 3 + ["rate-limited"] * 2
+
+
+def test_documents_without_a_token_count_per_ipv6_network(tmp_path: Path) -> None:
+    async def count_documents() -> list[bool]:
+        authenticator = Authenticator(
+            TokenFile(tmp_path / "tokens.json"),
+            RateLimiter("memory://"),
+            "2/hour",
+            "9/second",
+            "9/second",
+            allow_anonymous=True,
+        )
+        addresses = [f"2001:db8:1:2::{number}" for number in range(3)]
+        return [
+            await authenticator.take_documents(LOCAL_PRINCIPAL, address, 1) == 0.0
+            for address in addresses
+        ]
+
+    assert asyncio.run(count_documents()) == [True, True, False]
 
 
 def test_flood_of_one_address_does_not_slow_others(serve: Serve) -> None:
