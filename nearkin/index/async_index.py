@@ -106,7 +106,13 @@ class AsyncIndex:
             decisions=decisions,
             **fields,
         )
-        return cls(await asyncio.to_thread(opened))
+        opening = asyncio.create_task(asyncio.to_thread(opened))
+        try:
+            return cls(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            # the thread goes on, and nobody else closes what it opens
+            opening.add_done_callback(_close_opened)
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -336,3 +342,9 @@ class AsyncIndex:
 
 async def _run(method: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
     return await asyncio.to_thread(method, *arguments, **fields)
+
+
+def _close_opened(opening: "asyncio.Task[Index]") -> None:
+    """Closes the index that a task has opened, if it has opened one."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.get_loop().run_in_executor(None, opening.result().close)

@@ -1,6 +1,10 @@
 """Tests of the index for coroutines."""
 
 import asyncio
+from threading import Event
+from types import SimpleNamespace
+
+import pytest
 
 import nearkin as nk
 
@@ -31,3 +35,27 @@ def test_coroutines_have_the_results_of_the_index(url: str) -> None:
             return [first.kind, many[0].kind, matches[0].id, cluster.representative]
 
     assert asyncio.run(main()) == ["new", "match", "x", "x"]
+
+
+def test_an_index_that_is_opened_too_late_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread cannot be cancelled, so it may open an index that nobody waits for any more."""
+    began = Event()
+    goes_on = Event()
+    closed = Event()
+
+    def open_slowly(*_: object, **__: object) -> SimpleNamespace:
+        began.set()
+        goes_on.wait(10.0)
+        return SimpleNamespace(close=closed.set)
+
+    async def main() -> bool:
+        opening = asyncio.create_task(nk.AsyncIndex.open("memory://"))
+        await asyncio.to_thread(began.wait, 10.0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        goes_on.set()
+        return await asyncio.to_thread(closed.wait, 10.0)
+
+    monkeypatch.setattr(nk.Index, "open", open_slowly)
+    assert asyncio.run(main())
