@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import RunOptions
+from nearkin.engine.options import ClusterMethod, RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, measure_run, solve_run_bandings
 from nearkin.evaluate.explain import add_run_outcome, compare_vectors, explain, find_documents
@@ -215,8 +215,8 @@ def shadow_run(
 
     Raises:
         UsageError: If the run was saved without signatures or made against a reference or with
-            decisions, a setting is unknown or out of range, or the threshold differs although an
-            acceptance replaces it.
+            decisions, a setting is unknown, out of range or without an effect, or the threshold
+            differs although an acceptance replaces it.
     """
     labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))
@@ -231,6 +231,11 @@ def shadow_run(
             f"cannot compare {name_setting('threshold', threshold)} with a run that removed "
             f"documents under the condition {str(live.acceptance)!r}: an acceptance "
             "replaces the threshold; run nearkin dedup again with another condition"
+        )
+    if "floor" in against and shadow_options.cluster == ClusterMethod.LEADERS:
+        raise UsageError(
+            f"{name_setting('floor', against['floor'])} has no effect on clusters around leaders; "
+            f"leave it out, or compare with {name_setting('cluster', ClusterMethod.COMPONENTS)}"
         )
     signatures = (folder / SIGNATURES).resolve()
     variants = [("live", live), ("shadow", shadow_options)]

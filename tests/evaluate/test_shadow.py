@@ -120,6 +120,11 @@ def test_setting_that_cannot_differ_is_rejected(text: str) -> None:
         parse_shadow_settings(text)
 
 
+def test_a_floor_without_components_is_rejected(saved: Path) -> None:
+    with pytest.raises(UsageError, match=r"floor.* has no effect on clusters around leaders"):
+        shadow_run(saved / "d", {"floor": 0.5}, Silent())
+
+
 def test_error_quotes_the_setting_as_it_was_written() -> None:
     with pytest.raises(UsageError, match=r"^'b=x' in 'r=8,b=x' is not valid: 'x' is not a number"):
         parse_shadow_settings("r=8,b=x")
