@@ -35,6 +35,9 @@ def merge(
         overwrite: Whether an existing output is replaced.
         json: Whether the result is printed as JSON.
 
+    Raises:
+        UsageError: If both files and folders are given.
+
     Examples:
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
 
@@ -43,6 +46,14 @@ def merge(
     if all(path.is_dir() for path in files):
         merge_runs(files, out, overwrite=overwrite, as_json=json)
         return
+    folder = next((path for path in files if path.is_dir()), None)
+    if folder is not None:
+        from nearkin.errors import UsageError
+
+        raise UsageError(
+            f"{folder} is a folder, and other inputs are files; merge signature files alone, or "
+            "output folders of runs with --sizes alone"
+        )
     with file_imports():
         from nearkin.runs.sketch import require_signature_output
         from nearkin.runtime.files import disk_errors

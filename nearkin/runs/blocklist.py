@@ -147,7 +147,7 @@ def _open_inputs(job: BlocklistJob) -> FileCorpus:
             "name a column of texts or tokens"
         )
     corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
-    require_apart(job.path, [file.path for file in corpus.files], marked=False)
+    require_apart(job.path, [file.path for file in corpus.files], marked=False, option="list")
     corpus.check(job.columns)
     return corpus
 

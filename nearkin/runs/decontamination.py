@@ -315,8 +315,10 @@ def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) 
     Raises:
         UsageError: If the file must not be written. The message says why.
     """
-    require_suffix(out, ".arrow", "suites")
-    require_file_output(out, is_suites_file, "a file of suites", inputs, overwrite=overwrite)
+    require_suffix(out, ".arrow", "suites", "build")
+    require_file_output(
+        out, is_suites_file, "a file of suites", inputs, overwrite=overwrite, option="build"
+    )
 
 
 def save_suites(out: Path, suites: Suites, readers: Readers, *, overwrite: bool) -> None:

@@ -99,13 +99,14 @@ def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
             )
 
 
-def require_suffix(out: Path, suffix: str, kind: str) -> None:
+def require_suffix(out: Path, suffix: str, kind: str, option: str = "out") -> None:
     """Requires that the name of an output file says what is in it, or has no suffix.
 
     Args:
         out: The file.
         suffix: The suffix of such files, for example `.arrow`.
         kind: The name of what is written, for the message.
+        option: Name of the option that gave the file, for the message.
 
     Raises:
         UsageError: If the file has another suffix.
@@ -113,7 +114,7 @@ def require_suffix(out: Path, suffix: str, kind: str) -> None:
     if out.suffix and out.suffix.lower() != suffix:
         raise UsageError(
             f"cannot write {kind} to {str(out)!r}: the suffix of such files is {suffix}; choose, "
-            f"for example, {name_setting('out', str(out.with_suffix(suffix)))}"
+            f"for example, {name_setting(option, str(out.with_suffix(suffix)))}"
         )
 
 
@@ -124,6 +125,7 @@ def require_file_output(
     inputs: Iterable[Path | str] = (),
     *,
     overwrite: bool,
+    option: str = "out",
 ) -> None:
     """Requires that an output file can be written: it does not exist, or may be replaced.
 
@@ -133,22 +135,23 @@ def require_file_output(
         kind: The name of that kind, for the message.
         inputs: The inputs of the command, which the file must not replace.
         overwrite: Whether an existing file is replaced if it is of that kind.
+        option: Name of the option that gave the file, for the message.
 
     Raises:
         UsageError: If the file must not be written. The message says why.
     """
     if out.is_dir():
-        raise UsageError(f"{out} is a folder; give the name of a file with {name_setting('out')}")
-    require_apart(out, inputs, marked=False)
-    require_work_folder(work_folder_of(out))
+        raise UsageError(f"{out} is a folder; give the name of a file with {name_setting(option)}")
+    require_apart(out, inputs, marked=False, option=option)
+    require_work_folder(work_folder_of(out, option))
     if not os.path.lexists(out):
         return
     if not overwrite:
         raise UsageError(
             f"{out} exists; replace it with {name_flag('overwrite')}, or choose another "
-            f"{name_setting('out')}"
+            f"{name_setting(option)}"
         )
-    require_replaceable_file(out, is_replaceable, kind)
+    require_replaceable_file(out, is_replaceable, kind, option)
 
 
 def find_finished_run(

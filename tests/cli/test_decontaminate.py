@@ -143,7 +143,7 @@ def test_suites_are_saved_and_used_again(files: tuple[Path, Path], tmp_path: Pat
         (("--against", "SUITE", "--out", "OUT", "--keyed"), "--keyed has no effect"),
         (("--build", "B.arrow", "--out", "OUT"), "--out has no effect with --build"),
         (("--build", "B.arrow", "--exclude", "*.bak"), "--exclude has no effect with --build"),
-        (("--build", "B.csv"), "the suffix of such files is .arrow"),
+        (("--build", "B.csv"), "such files is .arrow; choose, for example, --build B.arrow"),
         (("--build", "B.arrow", "--operating-point", "exact"), "without --keyed"),
         (("--against", "SUITE", "--out", "OUT", "--field-threshold", "a"), "context=0.9"),
         (("--against", "SUITE", "--out", "OUT", "--fail-above", "2"), "from 0 to 1"),

@@ -33,4 +33,6 @@ def test_signature_files_are_written_merged_and_described(
     capsys.readouterr()
     assert run("merge", files["a"], files["longer"], "--out", tmp_path / "e.arrow") == 2
     assert "was made with k=128, this with 64" in capsys.readouterr().err
+    assert run("merge", files["a"], tmp_path, "--out", tmp_path / "e.arrow") == 2
+    assert "is a folder, and other inputs are files; merge" in capsys.readouterr().err
     assert "fingerprint" in nearkin("info", files["a"]).stdout

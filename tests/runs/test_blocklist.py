@@ -59,7 +59,7 @@ def test_info_shows_the_spec_and_the_names_of_entries(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["add", "docs.jsonl", "--list", "docs.jsonl"], "is an input"),
+        (["add", "docs.jsonl", "--list", "docs.jsonl"], "is an input; choose another --list"),
         (["add", "key", "--list", "docs.jsonl"], "docs.jsonl is not a blocklist"),
         (["add", "docs.jsonl", "--list", "no/l"], "no such folder"),
         (["add", "docs.jsonl", "--list", "l", "--vector", "name"], "holds vectors"),
