@@ -103,6 +103,7 @@ class Spool:
     def __init__(self, reservation: Reservation) -> None:
         self._reservation = reservation
         self._segments = deque[Segment]()
+        self._unwritten = b""
         self._last = b""
         self._unread = 0
         self._ended = False
@@ -115,7 +116,12 @@ class Spool:
             ProblemError: If the reader did not read enough in time, or if the disk is full.
         """
         for start in range(0, len(data), CHUNK_BYTES):
-            await self._write_chunk(data[start : start + CHUNK_BYTES])
+            try:
+                await self._write_chunk(data[start : start + CHUNK_BYTES])
+            except ProblemError:
+                # the first chunks may end inside a line or a message, which has to be completed
+                self._unwritten = data[start:]
+                raise
 
     async def _write_chunk(self, data: bytes) -> None:
         try:
@@ -135,8 +141,11 @@ class Spool:
         self._changed.set()
 
     def write_last(self, data: bytes) -> None:
-        """Adds a few bytes at the end without waiting for room."""
-        self._last = data
+        """Adds a few bytes at the end without waiting for room.
+
+        They follow what `write` found no room for, so that nothing is cut off before them.
+        """
+        self._last = self._unwritten + data
         self._changed.set()
 
     def end(self) -> None:

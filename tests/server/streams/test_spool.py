@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from nearkin.server.http.callers import SERVER_CALLER
+from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation, ResourcePool
 from nearkin.server.streams.spool import MAX_IN_MEMORY, Spool
 
@@ -27,3 +30,20 @@ def test_spool_returns_written_bytes() -> None:
 
     assert asyncio.run(write_and_read()) == b"".join(bytes([i]) * 20_000 for i in range(200))
     assert MAX_IN_MEMORY < 200 * 20_000
+
+
+def test_last_bytes_follow_the_rest_of_what_found_no_room() -> None:
+    """Otherwise the problem that ends a stream would follow half a line, or half a message."""
+    data = b"answer\n" * 20_000
+
+    async def write_and_read() -> bytes:
+        spool = Spool(Reservation(ResourcePool("bytes", 100_000, 1.0), SERVER_CALLER))
+        with pytest.raises(ProblemError, match="unread"):
+            await spool.write(data)
+        spool.write_last(b"problem\n")
+        spool.end()
+        out = b"".join([chunk async for chunk in spool.chunks()])
+        spool.close()
+        return out
+
+    assert asyncio.run(write_and_read()) == data + b"problem\n"
