@@ -488,7 +488,10 @@ class Steps:
             self._take_back(values_by_kind)
         if locked is None:
             locked = self.read_documents(fields)
-        self._settle_plan(step, locked, committed=state == COMMITTED)
+        if not self._settle_plan(step, locked, committed=state == COMMITTED):
+            # the tombstone of a durably deleted record keeps its generation for the next record
+            locked = self.read_documents(fields)
+            self._settle_plan(step, locked, committed=state == COMMITTED)
         self._finish(step, len(parts), state)
         self._left.discard(step)
 
@@ -537,7 +540,7 @@ class Steps:
             (self._records.removal(REFS, ref) for (ref,) in items.get("fresh", [])), (NOT_FOUND,)
         )
 
-    def _settle_plan(self, step: int, locked: dict[str, LockedRecord], *, committed: bool) -> None:
+    def _settle_plan(self, step: int, locked: dict[str, LockedRecord], *, committed: bool) -> bool:
         """Unlocks the documents of a step with their new or their old versions.
 
         Args:
@@ -545,6 +548,9 @@ class Steps:
             locked: Records of its documents. One that has changed since is left as it is: another
                 process has unlocked it.
             committed: True for the new versions.
+
+        Returns:
+            False if a record has another generation than expected.
         """
         writes = []
         for name, record in locked.items():
@@ -563,7 +569,8 @@ class Steps:
                 writes.append(self._records.removal(DOCUMENTS, name, record.generation))
                 continue
             writes.append(self._records.replacement(DOCUMENTS, name, bins, ttl, record.generation))
-        self._records.run(writes, (GENERATION, NOT_FOUND))
+        answers = self._records.run(writes, (GENERATION, NOT_FOUND))
+        return all(answer.code != GENERATION for answer in answers)
 
     def _purge_if_due(self) -> None:
         self._until_purge -= 1

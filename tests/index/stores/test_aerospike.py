@@ -27,7 +27,13 @@ from nearkin.index.migration.state import COPYING, MigrationState
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
 from nearkin.index.stores.aerospike_namespace import Namespace
 from nearkin.index.stores.aerospike_records import Records
-from nearkin.index.stores.aerospike_steps import LEASE, ChangePlan, Steps, Version
+from nearkin.index.stores.aerospike_steps import (
+    LEASE,
+    ChangePlan,
+    LockedRecord,
+    Steps,
+    Version,
+)
 from tests.index.conftest import corpus
 from tests.index.fake_aerospike import Cluster, Fault, Query, Record
 from tests.services import free_port
@@ -289,6 +295,25 @@ def test_a_step_with_a_record_that_is_too_large_is_undone(cluster: Cluster) -> N
         assert not cluster.kind("steps")
         assert contents(index) == set()
         index.upsert("a", TEXT, "y")
+
+
+def test_documents_are_unlocked_if_their_generations_are_not_the_expected_ones(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that replaces a tombstone does not begin with the first generation."""
+    lock = aerospike_steps._locked_records
+
+    def expect_others(step: int, plan: ChangePlan) -> dict[str, LockedRecord]:
+        return {
+            name: record._replace(generation=record.generation + 1)
+            for name, record in lock(step, plan).items()
+        }
+
+    monkeypatch.setattr(aerospike_steps, "_locked_records", expect_others)
+    with opened() as index:
+        index.upsert("a", TEXT, "x")
+        assert not [record for record in cluster.kind("documents") if "s" in record.bins]
+        assert contents(index) == {("x", "x", "x", TEXT, True)}
 
 
 def test_documents_that_are_replaced_during_a_scan_are_found(
