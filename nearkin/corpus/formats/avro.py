@@ -170,6 +170,7 @@ class AvroWriter:
     def __init__(self, schema: dict[str, Any], codec: str, text_column: str, target: str) -> None:
         self._fastavro = _load_fastavro()
         self._schema = schema
+        self._taken = {field["name"] for field in schema["fields"]}
         self._codec = codec
         self._text_column = text_column
         self._sink = pa.OSFile(target, "wb")
@@ -202,9 +203,9 @@ class AvroWriter:
         kept = [complete_rows[at].values for at in np.flatnonzero(keep).tolist()]
         if added is None:
             return kept
-        taken = {field["name"] for field in self._schema["fields"]}
-        names = {name: make_unused_name(name, taken) for name in added.schema.names}
-        if not taken.issuperset(names.values()) and self._writer is None:
+        names = {name: make_unused_name(name, self._taken) for name in added.schema.names}
+        # All slices have the same added columns.
+        if len(self._schema["fields"]) == len(self._taken):
             fields = [
                 {"name": names[field.name], "type": [NULL, _to_avro_type(field.type)]}
                 for field in added.schema
