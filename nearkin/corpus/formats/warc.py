@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.html import extract_main_text
+from nearkin.corpus.formats.plain_text import read_up_to
 from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason
@@ -30,6 +31,8 @@ COLUMNS = ["text", *HEADERS, "status", "content_type"]
 TEXT_TYPES = ("text/", "application/xhtml", "application/xml", "application/json")
 """The beginnings of content types that are texts."""
 HTML_TYPES = ("text/html", "application/xhtml")
+BROTLI = "br"
+"""The name of the encoding Brotli in HTTP."""
 NO_ENCODINGS = ("idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "unicode-escape")
 """The names of codecs of Python that are not encodings of documents. Some take quadratic time."""
 SEPARATOR = b"\r\n\r\n"
@@ -128,9 +131,11 @@ def _parse_record(record: Any, columns: Columns) -> Record:
     if not kind.startswith(TEXT_TYPES) and "+xml" not in kind:
         return Record(values, size, f"the content type is not that of a text: {kind[:80]}")
     # only a record of known length has a stream with a limit; others would take all that follows
-    if not hasattr(record.raw_stream, "limit"):
+    length = headers.get_header("Content-Length")
+    is_valid = length is None or length.strip().isdecimal()
+    if not is_valid or not hasattr(record.raw_stream, "limit"):
         return Record(values, size, "the record has no valid Content-Length")
-    content = record.content_stream().read(columns.document_limit + 1)
+    content = _read_content(record, columns.document_limit + 1)
     if len(content) > columns.document_limit:
         return Record(values, size, too_long_reason("text", columns.document_limit))
     if record.raw_stream.limit > 0 and not record.raw_stream.read(1):
@@ -146,6 +151,30 @@ def _parse_record(record: Any, columns: Columns) -> Record:
         return Record(values, size, "the text is not in the encoding that its content type names")
     values["text"] = text
     return Record(values, size + len(content))
+
+
+def _read_content(record: Any, most: int) -> bytes:
+    """Returns the content of a record without the encoding of HTTP, or its first bytes.
+
+    Args:
+        record: The record.
+        most: The maximum number of bytes.
+    """
+    headers = record.http_headers
+    encoding = None if headers is None else headers.get_header("Content-Encoding")
+    if encoding is None or encoding.strip().lower() != BROTLI:
+        return bytes(record.content_stream().read(most))
+    # warcio (1.8) fails with the current library of this encoding.
+    headers.remove_header("Content-Encoding")
+    stored = bytes(record.content_stream().read(most))
+    if len(stored) == most:
+        return stored
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(stored), "brotli") as stream:
+            return read_up_to(stream, most)
+    except OSError:
+        # Some crawlers decode the content and keep the header, which warcio expects as well.
+        return stored
 
 
 def _charset_of(content_type: str) -> str | None:

@@ -4,6 +4,7 @@ import builtins
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
@@ -89,6 +90,22 @@ def test_a_record_of_unknown_length_is_rejected(tmp_path: Path) -> None:
     assert header
     assert read_texts(path) == TEXTS[:-1]
     assert "the record has no valid Content-Length" in read_reasons(path)[0]
+    path.write_bytes(before + b"Content-Length: -" + after)
+    assert read_texts(path) == TEXTS[:-1]
+    assert "the record has no valid Content-Length" in read_reasons(path)[0]
+
+
+@pytest.mark.parametrize("is_encoded", [False, True])
+def test_content_in_brotli_is_decoded(is_encoded: bool, tmp_path: Path) -> None:
+    """Some crawlers keep the header and decode the content."""
+    text = "an encoded text of some words"
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "brotli") as stream:
+        stream.write(text.encode())
+    content = sink.getvalue().to_pybytes() if is_encoded else text.encode()
+    kind = "text/plain\r\nContent-Encoding: br"
+    responses = [("200 OK", kind, content), ("200 OK", "text/plain", b"another text")]
+    assert read_texts(write_responses(tmp_path / "a.warc.gz", responses)) == [text, "another text"]
 
 
 def test_rows_can_be_selected(tmp_path: Path) -> None:
