@@ -11,7 +11,16 @@ import pyarrow as pa
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.text_forms import format_as_text
 from nearkin.corpus.validation import check_rows, make_empty_documents
+
+NO_COMMON_TYPE = (
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+    OverflowError,
+)
+"""The errors of Arrow for values that have no type in common."""
 
 
 class Record(NamedTuple):
@@ -121,7 +130,7 @@ class _WaitingRecords:
             documents = make_empty_documents(self._columns)
             return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
         names = self._columns.all
-        values = [make_column([records[at].values.get(name) for at in fit]) for name in names]
+        values = [self._make_column(name, [records[at] for at in fit]) for name in names]
         checked = check_rows(pa.record_batch(values, list(names)), self._columns)
         rejected += [
             RejectedRow(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected
@@ -134,6 +143,18 @@ class _WaitingRecords:
             rows[-1] + 1,
             [records[at] for at in kept] if self._whole else None,
         )
+
+    def _make_column(self, name: str, records: list[Record]) -> pa.Array:
+        values = [record.values.get(name) for record in records]
+        if name not in self._columns.sources and any(map(_has_own_keys, values)):
+            # In a column of structs, each value would have the keys of all values of the slice.
+            return pa.array(map(_format_alone, values), pa.large_string())
+        return make_column(values)
+
+
+def _has_own_keys(value: Any) -> bool:
+    """Returns whether a value is a dictionary, or a list that begins with one."""
+    return isinstance(value[0] if isinstance(value, list) and value else value, dict)
 
 
 def _find_invalid_text(record: Record, columns: Columns) -> str | None:
@@ -170,14 +191,19 @@ def make_column(values: list[Any]) -> pa.Array:
         return pa.nulls(len(values), pa.large_string())
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        texts = [
-            value
-            if value is None or isinstance(value, str)
-            else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-            for value in values
-        ]
-        return pa.array(texts, pa.large_string())
+    except NO_COMMON_TYPE:
+        return pa.array(map(_format_alone, values), pa.large_string())
+
+
+def _format_alone(value: Any) -> str | None:
+    """Returns the text of a value, which does not depend on the other values of its column."""
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        text: str = format_as_text(pa.array([value]))[0].as_py()
+    except NO_COMMON_TYPE:
+        text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return text
 
 
 class RecordCopier(ABC):

@@ -1,6 +1,7 @@
 """Records that become slices."""
 
 from collections.abc import Iterator
+from datetime import date
 
 import numpy as np
 import pytest
@@ -50,3 +51,24 @@ def test_reading_starts_at_a_row_and_takes_only_needed_ones() -> None:
     part = next(Numbers().read(FILE, Columns(), 0, whole=False, rows=np.array([0, 4])))
     assert part.rows.tolist() == [0, 4]
     assert part.complete_rows is None
+
+
+class Metadata(RecordFormat):
+    """Records with dictionaries of different keys, and with values of different types."""
+
+    def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
+        for value in ({"a": 1}, {"b": [1, "x"]}, [{"a": 2}], date(2020, 1, 2), b"by", None):
+            yield Record({"text": "some text", "value": value}, 10)
+
+    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_text_of_a_value_does_not_depend_on_other_values(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_rows, "BATCH_ROWS", rows)
+    parts = Metadata().read(FILE, Columns(carried_columns=("value",)), 0, whole=False)
+    texts = [text for part in parts for text in part.documents[1].to_pylist()]
+    assert texts == ['{"a":1}', '{"b":[1,"x"]}', '[{"a":2}]', "2020-01-02", "by", None]
