@@ -343,4 +343,5 @@ def _insert_fields(line: bytes, row: dict[str, object]) -> bytes:
     text = line.rstrip()
     taken = set(orjson.loads(text.removeprefix(BOM)))
     fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})
-    return text[:-1].rstrip() + b"," + fields[1:] + b"\n"
+    separator = b"," if taken else b""
+    return text[:-1].rstrip() + separator + fields[1:] + b"\n"

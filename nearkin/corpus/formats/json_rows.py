@@ -280,15 +280,17 @@ class JsonSliceBuilder:
     def _find_column_fault(self, value: dict[str, object]) -> str | None:
         """Returns the reason why the id or a carried column cannot be used, or None.
 
-        Lists and objects are replaced by their text.
+        Lists and objects are replaced by their text, unless they are documents as well.
         """
         for name in self._texts:
             content = value.get(name)
             if isinstance(content, (dict, list)):
                 try:
-                    content = value[name] = _text(content)
+                    content = _text(content)
                 except TypeError:
                     return f"{name} has more than {DEEPEST_VALUE} levels of lists and objects"
+                if name not in self._columns.sources:
+                    value[name] = content
             if isinstance(content, str) and _longer_than(content, self._columns.document_limit):
                 return too_long_reason(name, self._columns.document_limit)
         return None

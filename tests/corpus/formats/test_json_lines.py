@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
+import orjson
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.formats.json_lines import LineWriter
 from tests.corpus.samples import NEAR_TEXTS, copy_all_rows, read_corpus, read_file, read_rows
 
 BAD_LINES = [
@@ -104,3 +108,38 @@ def test_every_line_is_a_document_or_rejected(
     assert len(texts) + len(rejected) == len(filled)
     kept = copy_all_rows(folder / "a.jsonl", Columns(), folder / "out")
     assert kept.split(b"\n")[:-1] == [line for line in data.split(b"\n") if b'"x"' in line]
+
+
+@pytest.mark.parametrize(
+    ("columns", "line", "document"),
+    [
+        (
+            Columns(text=None, tokens="t", carried_columns=("t",)),
+            b'{"t": ["ab", "c"]}',
+            ["ab", "c"],
+        ),
+        (
+            Columns(text=None, vector="t", dimensions=2, id="t"),
+            b'{"t": [1, 2]}',
+            [1.0, 2.0],
+        ),
+    ],
+)
+def test_documents_can_be_carried_columns(
+    columns: Columns, line: bytes, document: list[object], tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(line)
+    corpus = FileCorpus.open([str(tmp_path / "a.jsonl")])
+    (batch,) = corpus.batches(columns)
+    assert batch.documents[0].to_pylist() == [document]
+    assert [text.replace(" ", "") for text in batch.documents[1].to_pylist()] == [
+        line[6:-1].decode().replace(" ", "")
+    ]
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"\xef\xbb\xbf{ }\r\n"])
+def test_fields_are_added_to_an_object_without_fields(line: bytes) -> None:
+    writer = LineWriter(None, "text")
+    added = pa.record_batch([pa.array(["c"])], ["cluster"])
+    written = writer.select([line], np.ones(1, bool), added)
+    assert orjson.loads(written.removeprefix(b"\xef\xbb\xbf")) == {"cluster": "c"}
