@@ -14,6 +14,7 @@ from typing import Any, Self
 import orjson
 
 from nearkin.corpus.columns import UNFOLDED_SHARE, Columns
+from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.base import open_compressed_sink
 from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
@@ -58,6 +59,8 @@ class TarSamples(RecordFormat):
                     members = (member for member in archive if not member.isdir())
                     for key, sample in groupby(members, lambda member: split_name(member.name)[0]):
                         yield _read_sample(archive, key, sample, columns, needed, whole=whole)
+                        # An open archive remembers the header of each member.
+                        archive.members.clear()
             except (tarfile.TarError, zlib.error) as error:
                 raise ValueError(f"the next member is damaged: {error}") from error
 
@@ -125,7 +128,8 @@ def _read_sample(
         size += member.size
         extension = split_name(member.name)[1]
         if not member.isfile():
-            fault = fault or f"the member .{extension} is a link or a device; store its content"
+            shown = format_path(extension)
+            fault = fault or f"the member .{shown} is a link or a device; store its content"
         if size > UNFOLDED_SHARE * columns.document_limit:
             fault = fault or f"the sample is larger than {UNFOLDED_SHARE} documents may be"
             stored = []
@@ -196,6 +200,8 @@ class TarWriter(RecordCopier):
         for record in rows:
             for member, content in record.stored:
                 self._archive.addfile(member, io.BytesIO(content))
+        # An open archive remembers the header of each member.
+        self._archive.members.clear()
 
     def close(self) -> None:
         """Completes the archive."""

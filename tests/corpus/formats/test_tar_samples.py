@@ -1,5 +1,6 @@
 """Tar archives of samples."""
 
+import gc
 import io
 import tarfile
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.corpus.formats import tar_samples
+from nearkin.corpus.input_file import InputFile
 from tests.corpus.formats.kept_copies import (
     deduplicate,
     deduplicate_to_lines,
@@ -88,8 +90,28 @@ def test_sample_with_a_link_is_rejected(tmp_path: Path) -> None:
         link.type = tarfile.SYMTYPE
         link.linkname = "/etc/hosts"
         archive.addfile(link)
+        link.name = "shard/0003.\udcff"
+        archive.addfile(link)
     assert read_texts(path) == TEXTS[:2]
-    assert read_reasons(path) == ["the member .jpg is a link or a device; store its content"]
+    assert read_reasons(path) == [
+        "the member .jpg is a link or a device; store its content",
+        r"the member .\xff is a link or a device; store its content",
+    ]
+
+
+def test_headers_of_an_archive_are_not_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for number in range(300):
+            archive.addfile(tarfile.TarInfo(f"{number}.txt"))
+    del archive
+    records = tar_samples.TarSamples().records(
+        InputFile(str(path), path.name), Columns(), whole=False
+    )
+    for _ in range(299):
+        next(records)
+    remembered = [each for each in gc.get_objects() if isinstance(each, tarfile.TarInfo)]
+    assert len(remembered) < 20
 
 
 def test_copy_of_a_sparse_member_is_whole(tmp_path: Path) -> None:
