@@ -26,11 +26,15 @@ DELIMITER_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pi
 UTF8 = "utf-8"
 UTF16_LITTLE = "utf-16-le"
 UTF16_BIG = "utf-16-be"
+UTF32_LITTLE = "utf-32-le"
+UTF32_BIG = "utf-32-be"
 WINDOWS = "cp1252"
 LABELS = {
     UTF8: "UTF-8",
     UTF16_LITTLE: "UTF-16",
     UTF16_BIG: "UTF-16",
+    UTF32_LITTLE: "UTF-32",
+    UTF32_BIG: "UTF-32",
     WINDOWS: "Windows-1252",
 }
 """The names of encodings in messages."""
@@ -148,7 +152,7 @@ def detect_dialect(
 
 
 def detect_encoding(sample: bytes) -> str:
-    """Returns the encoding of a text: UTF-8, UTF-16 or Windows-1252.
+    """Returns the encoding of a text: UTF-8, UTF-16, UTF-32 or Windows-1252.
 
     A text with characters of UTF-8 is UTF-8, even if other bytes of it are damaged.
 
@@ -161,6 +165,9 @@ def detect_encoding(sample: bytes) -> str:
     """
     if sample.startswith(codecs.BOM_UTF8):
         return UTF8
+    # One of the two marks of UTF-32 begins with one of UTF-16.
+    if sample.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return _order_bytes(sample, "utf-32")
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or _has_wide_ascii(sample):
         return _order_bytes(sample, "utf-16")
     try:
@@ -180,6 +187,8 @@ def _has_wide_ascii(sample: bytes) -> bool:
 
 def _order_bytes(sample: bytes, encoding: str) -> str:
     """Returns the encoding with its byte order, so that a copy can be written in the same order."""
+    if encoding == "utf-32":
+        return UTF32_BIG if sample.startswith(codecs.BOM_UTF32_BE) else UTF32_LITTLE
     if encoding != "utf-16":
         return encoding
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -29,7 +29,7 @@ ROWS = [
     ("3", 'a "quoted" text\nof two lines'),
     ("4", "déjà vu à la carte — “quoted”…"),
 ]
-ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"]
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"]
 
 
 def write_rows(

@@ -36,6 +36,8 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
 SAMPLE_BLOCK = 1 << 16
+EMPTY_VALUE = '""'
+"""The row whose only value is an empty text."""
 
 
 class Delimited:
@@ -391,7 +393,9 @@ class DelimitedWriter:
         values = next(csv.reader(io.StringIO(row, newline=""), delimiter=self._delimiter))
         values[self._header.values.index(self._text_column)] = text
         line_end = row[len(row.rstrip("\r\n")) :]
-        return self._delimiter.join(map(self._quote_value, values)) + line_end
+        # An empty line is not a row.
+        body = self._delimiter.join(map(self._quote_value, values)) or EMPTY_VALUE
+        return body + line_end
 
     def select(
         self, complete_rows: list[str], keep: np.ndarray, added: pa.RecordBatch | None

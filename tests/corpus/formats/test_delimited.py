@@ -146,3 +146,13 @@ def test_every_row_is_a_document_or_rejected(
     numbers = sorted(entry.row for entry in rejected)
     assert len(set(numbers)) == len(numbers)
     assert copy_all_rows(folder / "a.csv", Columns(), folder / "out").count(b"\n") >= len(texts)
+
+
+def test_row_whose_only_text_becomes_empty_is_still_a_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"text\r\none\r\ntwo\r\n")
+    corpus = FileCorpus.open([str(tmp_path / "a.csv")])
+    kept = np.ones(2, bool)
+    new_texts = pa.array(["", None], pa.large_string())
+    write_kept(corpus, Columns(), kept, tmp_path / "out", rewrite=lambda *_: new_texts)
+    assert (tmp_path / "out" / "a.csv").read_bytes() == b'text\r\n""\r\ntwo\r\n'
+    assert read_file(tmp_path / "out" / "a.csv")[0] == ["", "two"]
