@@ -89,8 +89,8 @@ class DecompressedStream(io.RawIOBase):
             )
             parts: list[bytes] = []
             try:
-                while start > 0:
-                    start -= len(stream.read(min(start, BLOCK)))
+                while start > 0 and (skipped := stream.read(min(start, BLOCK))):
+                    start -= len(skipped)
                 while data := stream.read(step):
                     parts.append(data)
             except (OSError, pa.ArrowException):

@@ -78,7 +78,7 @@ def _read_checkpoint_version(filesystem: Any, path: str) -> int:
         content = file.read(POINTER_BYTES)
     try:
         return int(json.loads(content)["version"])
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return 0
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from nearkin.corpus import Columns
+from nearkin.corpus.decompression import DecompressedStream
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -163,3 +164,16 @@ def test_damaged_file_completes_a_run(tmp_path: Path) -> None:
     assert counts["rejected"] == 1
     kept = decode_until_damage("gzip", (tmp_path / "out" / "kept" / "a.jsonl.gz").read_bytes())
     assert kept == b"".join(lines[: counts["kept"]])
+
+
+def test_file_that_becomes_empty_while_it_is_read_is_damaged() -> None:
+    plain = np.random.default_rng(1).bytes(200_000)
+    content = bytearray(compress_with("gzip", plain))
+    content[-5] ^= 1
+    contents = [bytes(content)]
+    stream = DecompressedStream(
+        lambda: pa.BufferReader(contents.pop() if contents else b""), "gzip"
+    )
+    assert stream.read(4) == plain[:4]
+    with pytest.raises(OSError, match="incorrect data check"):
+        stream.read(len(plain))

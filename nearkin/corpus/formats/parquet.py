@@ -192,7 +192,7 @@ class Parquet(ColumnarFormat):
             readable = group.first + sum(map(len, batches))
         if readable > row:
             raise RunError(
-                f"cannot copy rows {row} to {readable - 1} of {file.path}: a "
+                f"cannot copy rows {row} to {readable - 1} of {file.shown_path}: a "
                 "column that the run did not read is damaged "
                 f"({describe_error(damage)}); drop that column from the file, or leave the file out"
             )

@@ -34,6 +34,8 @@ LENGTH_BYTES = 4
 """The number of bytes of the length before a value or before levels."""
 STORED_LENGTH = struct.Struct("<I")
 """The form of such a length."""
+WIDEST_PLACE = 32
+"""The largest number of bits of a place in a dictionary."""
 SHORT_DICTIONARY = 1 << 13
 """The number of values of a dictionary up to which it is faster to walk through them here than to
 decode them with pyarrow."""
@@ -181,7 +183,10 @@ class ByteColumnReader:
             values = self._dictionary
             places = np.empty(0, np.int64)
             if count:
-                places = _parse_hybrid_numbers(content[1:], content[0], count)
+                width = content[0] if content else WIDEST_PLACE + 1
+                if width > WIDEST_PLACE:
+                    raise ValueError("a page has no valid width of its places in the dictionary")
+                places = _parse_hybrid_numbers(content[1:], width, count)
                 if int(places.max()) >= len(values.starts):
                     raise ValueError("a page refers to values that are missing in its dictionary")
         used = iter(places.tolist())

@@ -32,6 +32,8 @@ DATA_HEADER = 5
 DICTIONARY_HEADER = 7
 DATA_HEADER_V2 = 8
 """The numbers of the fields of a header."""
+LARGEST_SHIFT = 63
+"""The position of the last bits of an integer of 64 bits, which has seven in each byte."""
 DEEPEST = 8
 """The maximum number of levels of structs in a header."""
 ThriftFields = dict[int, "int | ThriftFields"]
@@ -212,6 +214,8 @@ class _CompactReader:
         while (byte := self._read_byte()) & 0x80:
             value |= (byte & 0x7F) << shift
             shift += 7
+            if shift > LARGEST_SHIFT:
+                raise ValueError("a page header has an integer of more than 64 bits")
         return value | byte << shift
 
     def _read_zigzag(self) -> int:

@@ -10,8 +10,12 @@ import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats import parquet_byte_columns
-from nearkin.corpus.formats.parquet_byte_columns import parse_longest_value
-from nearkin.corpus.formats.parquet_pages import decode_longest_value
+from nearkin.corpus.formats.parquet_byte_columns import ByteColumnReader, parse_longest_value
+from nearkin.corpus.formats.parquet_pages import (
+    DICTIONARY_PAGE,
+    _CompactReader,
+    decode_longest_value,
+)
 from tests.corpus.samples import LIMIT, read_rows
 
 
@@ -207,3 +211,29 @@ def test_column_without_a_dictionary_has_no_longest_value(tmp_path: Path) -> Non
             parse_longest_value(source, pq.ParquetFile(source).metadata.row_group(0).column(0))
             is None
         )
+
+
+def test_page_without_the_width_of_its_places_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = pa.schema([pa.field("text", pa.string(), nullable=False)])
+    pq.write_table(pa.table({"text": ["a", "a"]}, schema), tmp_path / "a.parquet")
+    real = parquet_byte_columns._read_page
+
+    def read_page(source: Any, chunk: Any, page: Any, scratch: Any) -> Any:
+        levels, content = real(source, chunk, page, scratch)
+        return levels, content if page.kind == DICTIONARY_PAGE else content[:0]
+
+    monkeypatch.setattr(parquet_byte_columns, "_read_page", read_page)
+    with pa.OSFile(str(tmp_path / "a.parquet")) as source:
+        chunk = pq.ParquetFile(source).metadata.row_group(0).column(0)
+        reader = ByteColumnReader(source, chunk, LIMIT, LIMIT, None, optional=False)
+        with pytest.raises(ValueError, match="width of its places"):
+            next(reader)
+
+
+def test_integers_of_page_headers_are_bounded() -> None:
+    """Longer ones would take a time that is quadratic in the size of the header."""
+    reader = _CompactReader(b"\x15" + b"\xff" * 20)
+    with pytest.raises(ValueError, match="more than 64 bits"):
+        reader.fields_of_struct()
