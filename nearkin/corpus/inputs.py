@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from nearkin.corpus.file_names import (
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import (
+    EXTRAS,
     HUB,
     loaded_driver_errors,
     make_listing_error,
@@ -41,6 +43,8 @@ from nearkin.setting_names import name_flag, name_setting
 
 MAGIC = frozenset("*?[")
 LOCAL = ("file://", "local://")
+FILE_PARAMETER = re.compile(r"[?&][^=&]*=[^=&]*\.[A-Za-z][A-Za-z0-9]{1,8}$")
+"""The last parameter of a URL if it is the name of a file."""
 REPEATED_FOLDER = "it is a link to a folder that is read already"
 BROKEN_LINK = "it is a symbolic link to nothing"
 SPECIAL = "it is not a regular file"
@@ -172,7 +176,8 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
     versions = tuple(sorted(search.versions, key=lambda version: os.fsencode(version.table.path)))
     places = _name_lance_tables(versions)
     shown = [hide_password(places.get(path, path)) for path in paths]
-    names = [make_safe_name(path) for path in _relative_path(shown)]
+    without_parameters = [_remove_parameters(path) for path in shown]
+    names = [make_safe_name(path) for path in _relative_path(without_parameters)]
     files = map(InputFile, paths, make_distinct_names(names))
     return InputListing(
         tuple(sorted(files, key=lambda file: file.name.encode())),
@@ -229,6 +234,23 @@ def is_hidden(parts: Sequence[str]) -> bool:
 def is_output(folder: str) -> bool:
     """Returns True if a folder is the output or the work folder of a nearkin run."""
     return any(os.path.exists(f"{folder}/{mark}") for mark in (MARKER, LOCK))  # noqa: PTH110
+
+
+def _remove_parameters(path: str) -> str:
+    """Returns a URL of HTTP without its parameters, for example those of a signature.
+
+    They stay if the last one is the name of a file, whose suffix decides the format. Other paths
+    are returned unchanged.
+
+    Examples:
+        >>> _remove_parameters("https://host/a.csv?sign=x.y/z"), _remove_parameters("/a.csv?b")
+        ('https://host/a.csv', '/a.csv?b')
+        >>> _remove_parameters("https://host/get?file=a.csv")
+        'https://host/get?file=a.csv'
+    """
+    if parse_protocol(path) not in EXTRAS or FILE_PARAMETER.search(path):
+        return path
+    return path.partition("?")[0]
 
 
 def _relative_path(paths: Sequence[str]) -> list[str]:

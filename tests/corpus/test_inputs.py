@@ -9,7 +9,7 @@ import pytest
 
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.inputs import Selection, find_inputs
+from nearkin.corpus.inputs import Selection, _InputSearch, find_inputs
 from nearkin.errors import UsageError
 from nearkin.runs.spec_request import SpecRequest, resolve_inputs
 from nearkin.runtime.progress import Silent
@@ -198,3 +198,14 @@ def test_listing_of_remote_files_is_a_stage_of_progress() -> None:
         ("memory://listed/a.jsonl",), Columns(), SpecRequest(), "quarantine", 1, Path(), Looking()
     )
     assert stages == ["list inputs"]
+
+
+def test_parameters_of_a_url_are_not_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_InputSearch, "expand", lambda _, given: [given])
+    first = "https://host/in/a.jsonl.gz?X-Sign=dir/x.y&Expires=1"
+    second = "https://host/in/b.csv?v=2"
+    files = find_inputs([second, first]).files
+    assert [(file.path, file.name, file.suffix) for file in files] == [
+        (first, "a.jsonl.gz", ".jsonl"),
+        (second, "b.csv", ".csv"),
+    ]
