@@ -13,7 +13,7 @@ import pyarrow as pa
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import join_inside, make_output_names
-from nearkin.corpus.formats.base import FileSlice, Writer
+from nearkin.corpus.formats.base import FileSlice, Writer, describe_error
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
 from nearkin.corpus.formats.record_batches import TableWriter
@@ -119,10 +119,21 @@ def write_kept(
             if advance is not None:
                 advance(len(file_slice.rows))
     if first != len(kept):
-        raise RunError(
-            f"the inputs have {first} documents now, but had {len(kept)} before; "
-            f"run again with {name_flag('overwrite')}"
-        )
+        raise _make_count_error(first, len(kept))
+
+
+def _make_count_error(found: int, expected: int) -> RunError:
+    """Returns the error for inputs that have another number of documents than before.
+
+    Args:
+        found: Number of documents that were read.
+        expected: Number of documents that a run has found.
+    """
+    number = f"at least {found}" if found > expected else str(found)
+    return RunError(
+        f"the inputs have {number} documents now, but had {expected} before; "
+        f"run again with {name_flag('overwrite')}"
+    )
 
 
 def list_kept(folder: Path, root: Path) -> list[InputFile]:
@@ -189,21 +200,24 @@ class _LineObserver:
         self._observe(first, parsed.take(pa.array(indices, mask=~is_parsed)))
 
 
-def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | None:
-    """Returns the writer for a file.
+def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | RunError:
+    """Returns the writer for a file, or the error to raise if the file has rows to write.
 
-    It is None for a file that cannot be read at all and has no rows to write.
+    A file that cannot be read at all has none.
     """
     file = corpus.files[number]
     try:
         return corpus.format_of(file).writer(file, columns, str(target))
-    except (OSError, ValueError, pa.ArrowException):
-        return None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return RunError(
+            f"cannot copy {file.shown_path} to {target}: {describe_error(error)}; correct the "
+            "problem, then run again"
+        )
 
 
 def _written(
     file_slices: Iterator[FileSlice],
-    writer: Writer | None,
+    writer: Writer | RunError,
     kept: np.ndarray,
     rows: Annotations | None,
     first: int,
@@ -217,12 +231,11 @@ def _written(
         pending: deque[Future[None]] = deque()
         for file_slice in file_slices:
             count = len(file_slice.rows)
-            if count and writer is None:
-                raise RunError(
-                    "an input could be read before but cannot be read now; "
-                    "restore it, then run again"
-                )
-            if count and writer is not None:
+            if first + count > len(kept):
+                raise _make_count_error(first + count, len(kept))
+            if count:
+                if isinstance(writer, RunError):
+                    raise writer
                 keep = kept[first : first + count]
                 complete_rows = file_slice.complete_rows
                 if rewritten is not None:
@@ -239,5 +252,5 @@ def _written(
             yield file_slice
         for future in pending:
             future.result()
-    if writer is not None:
+    if not isinstance(writer, RunError):
         writer.close()

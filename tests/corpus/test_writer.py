@@ -138,3 +138,20 @@ def test_known_documents_that_are_missing_now_are_an_error(tmp_path: Path) -> No
     known = KnownDocuments(np.zeros(3, np.int32), np.arange(3), np.arange(0))
     with pytest.raises(RunError, match="the inputs have 2 documents now, but had 3 before"):
         write_kept(corpus, Columns(), np.ones(3, bool), tmp_path / "out", known=known)
+
+
+def test_further_documents_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines_of(1, 2))
+    corpus = FileCorpus.open([str(path)])
+    with pytest.raises(RunError, match="at least 2 documents now, but had 1 before"):
+        write_kept(corpus, Columns(), np.ones(1, bool), tmp_path / "out")
+
+
+def test_copy_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines_of(1))
+    (tmp_path / "out" / "a.jsonl").mkdir(parents=True)
+    corpus = FileCorpus.open([str(path)])
+    with pytest.raises(RunError, match=r"cannot copy .*a\.jsonl to .*out/a\.jsonl: "):
+        write_kept(corpus, Columns(), np.ones(1, bool), tmp_path / "out")
