@@ -679,6 +679,7 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
         return columns
     if columns.vector not in frame.columns:
         require_columns(frame, columns)
+    _require_array(frame, columns.vector)
     return replace(columns, dimensions=_count_dimensions(frame, columns.vector))
 
 
@@ -693,9 +694,19 @@ def _find_kind(frame: DataFrame, item: ContentField) -> ContentField:
         return item._replace(kind=FieldKind.TOKENS)
     if item.kind != FieldKind.VECTOR or item.size:
         return item
-    if kind != "array":
-        raise UsageError(f"column {item.name!r} is {kind}, not an array of numbers; cast it")
+    _require_array(frame, item.name)
     return item._replace(size=_count_dimensions(frame, item.name))
+
+
+def _require_array(frame: DataFrame, name: str) -> None:
+    """Requires that a column of vectors holds arrays.
+
+    Raises:
+        UsageError: If it has another type.
+    """
+    kind = frame.schema[name].dataType.typeName()
+    if kind != "array":
+        raise UsageError(f"column {name!r} is {kind}, not an array of numbers; cast it")
 
 
 def _count_dimensions(frame: DataFrame, name: str) -> int:

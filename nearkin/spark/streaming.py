@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.engine.spark.sources import quote_column
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
@@ -51,7 +52,8 @@ class StreamUpserts:
             UsageError: If a row has no id or no text, and there is no folder for such rows.
         """
         rows = batch.select(
-            f.col(self.id).cast("string").alias("id"), f.col(self.text).alias("text")
+            f.col(quote_column(self.id)).cast("string").alias("id"),
+            f.col(quote_column(self.text)).alias("text"),
         )
         unfit = f.col("id").isNull() | f.col("text").isNull()
         self._set_aside(rows.where(unfit), number)
@@ -79,7 +81,7 @@ class StreamUpserts:
             )
         elif first_rows := rows.limit(1).collect():
             where = f"document {first_rows[0].id!r}" if first_rows[0].id is not None else "a row"
-            what = "text" if first_rows[0].id else "id"
+            what = "id" if first_rows[0].id is None else "text"
             raise UsageError(
                 f"{where} of micro-batch {number} has no {what}; name a folder for such rows with "
                 f"rejected="

@@ -335,4 +335,7 @@ def move_copy(attempt: Path, name: str, folder: Path, target: str) -> None:
     if attempted.exists():
         place = join_inside(folder, target)
         place.parent.mkdir(parents=True, exist_ok=True)
+        # A repeated task replaces the copy of an earlier attempt, which can be a folder.
+        if place.is_dir():
+            shutil.rmtree(place)
         attempted.replace(place)

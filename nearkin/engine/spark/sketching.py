@@ -39,6 +39,7 @@ from nearkin.keys import HashKey
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure
 from nearkin.measures.base import DocumentSketcher
+from nearkin.runtime.arrow_types import view_as_binary
 from nearkin.setting_names import SettingForm, current_form, name_setting, settings_named_as
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import SpecResources
@@ -591,5 +592,9 @@ def _divide(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _id_at(rows: pa.RecordBatch, at: int, columns: Columns) -> Any:
-    value = rows[str(columns.id)][at].as_py()
+    ids = rows[str(columns.id)]
+    try:
+        value = ids[at].as_py()
+    except UnicodeDecodeError:
+        return view_as_binary(ids)[at].as_py().decode("utf-8", "backslashreplace")
     return value if value is None or isinstance(value, str | int) else str(value)

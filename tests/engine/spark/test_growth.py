@@ -193,3 +193,6 @@ def test_a_stream_needs_texts(spark: SparkSession, tmp_path: Path) -> None:
         nks.StreamUpserts(url)(batch, 7)
     nks.StreamUpserts(url, rejected=str(tmp_path / "rejected"))(batch, 7)
     assert pq.read_table(tmp_path / "rejected").to_pylist()[0]["reason"] == "text is null"
+    dotted = spark.createDataFrame([("", None)], "`my.id` string, `my.text` string")
+    with pytest.raises(UsageError, match="document '' of micro-batch 8 has no text"):
+        nks.StreamUpserts(url, id="my.id", text="my.text")(dotted, 8)

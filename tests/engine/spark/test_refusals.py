@@ -8,13 +8,15 @@ from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
+from nearkin.corpus import Columns
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MANIFEST
-from nearkin.spark.frames import REFUSED_PARAMETERS
+from nearkin.spark.frames import REFUSED_PARAMETERS, _with_dimensions
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "run-on-spark.md"
 GIVEN: dict[str, Any] = {
@@ -105,3 +107,9 @@ def test_an_unfinished_run_is_not_resumed_but_started_again(
 def test_the_guide_lists_all_refused_options_of_files() -> None:
     listed = listed_in_guide("On the command line, these are refused with `--engine spark`:")
     assert listed == {*FLAGS, "--resume"}
+
+
+def test_vectors_that_are_not_arrays_are_refused() -> None:
+    frame = SimpleNamespace(columns=["id", "v"], schema=StructType().add("v", "string"))
+    with pytest.raises(UsageError, match="column 'v' is string, not an array of numbers"):
+        _with_dimensions(cast(DataFrame, frame), Columns(text=None, vector="v", id="id"))

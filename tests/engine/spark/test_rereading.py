@@ -1,12 +1,15 @@
 """Tests of the second reading of documents. They need no session."""
 
+import json
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark import sketching
-from nearkin.engine.spark.rereading import PayloadRows, Reread
+from nearkin.engine.spark.rereading import PayloadRows, Reread, move_copy
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.sketch.resources import NO_RESOURCES
 
@@ -21,3 +24,23 @@ def test_documents_of_a_large_batch_become_several_batches(monkeypatch: pytest.M
     divided = list(reread.frame([batch]))
     assert len(divided) > 1
     assert pa.Table.from_batches(divided).to_pylist() == whole.to_pylist()
+
+
+def test_id_that_is_not_utf8_is_rejected() -> None:
+    """Strings of Spark can have any bytes."""
+    request = TaskRequest(Columns(id="id"), RunOptions(), NO_RESOURCES)
+    ids = pa.array([b"a", b"\xff", None]).view(pa.string())
+    batch = pa.record_batch({"id": ids, "text": pa.array(["x", "y", "z"])})
+    (read,) = sketching.read_rows([batch], request)
+    assert read.ids.to_pylist() == ["a"]
+    places = [json.loads(place) for place in read.rejected["facts"].to_pylist()]
+    assert places == [{"id": "\\xff"}, {"id": None}]
+
+
+def test_repeated_task_replaces_the_copy_of_a_table(tmp_path: Path) -> None:
+    for content in ("first", "second"):
+        attempted = tmp_path / "attempt" / "a.lance"
+        attempted.mkdir(parents=True)
+        (attempted / "rows").write_text(content)
+        move_copy(tmp_path / "attempt", "a.lance", tmp_path / "kept", "a.lance")
+    assert (tmp_path / "kept" / "a.lance" / "rows").read_text() == "second"
