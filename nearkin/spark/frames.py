@@ -177,6 +177,7 @@ def dedup(
         raise UsageError(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
         )
+    _require_earlier_rows(before, extend)
     cutting = CutRequests.parse(
         passages, cut_unit, min_left, repeated_lines, repeated_paragraphs, lines_action
     )
@@ -205,6 +206,8 @@ def dedup(
                 f"{name_setting('fields', list(run_options.fields))}; leave out one of them"
             )
         require_columns(frame, columns)
+        if before is not None:
+            require_columns(before, columns)
         if cutting is not None:
             cutting.require_no_parts(merge_parts=merge_parts)
             cutting.require_usable(columns)
@@ -491,6 +494,24 @@ def _require_reference(
         require_columns(reference, columns)
     except UsageError as error:
         raise name_reference(error, columns) from error
+
+
+def _require_earlier_rows(before: DataFrame | None, extend: str | None) -> None:
+    """Requires that rows of earlier documents are a DataFrame and extend a saved run.
+
+    Args:
+        before: Rows of earlier documents, or None.
+        extend: Folder of a saved run, or None.
+
+    Raises:
+        UsageError: If they are not.
+    """
+    if before is None:
+        return
+    if not hasattr(before, "sparkSession"):
+        raise UsageError(f"before= is {type_name(before)}, not a Spark DataFrame; give its rows")
+    if extend is None:
+        raise UsageError("before= has no effect without extend=; leave it out")
 
 
 def require_supported(options: RunOptions) -> None:

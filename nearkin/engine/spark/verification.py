@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from nearkin.acceptance import NumbersEqual
 from nearkin.acceptance.expression import collect_equalities
+from nearkin.corpus.places import are_among
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.spark.arrow_columns import (
@@ -26,12 +27,14 @@ from nearkin.engine.spark.document_parts import unite_parts
 from nearkin.engine.spark.rereading import TOKENS
 from nearkin.engine.spark.sketching import ACCEPTED_BY, ACROSS, TaskRequest
 from nearkin.engine.token_runs import TokenRuns
+from nearkin.errors import RunError
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
 from nearkin.measures.base import StoredPayloads, as_stored, band_layout_of
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.pair_scope import PairScope
+from nearkin.runtime.number_format import format_count
 
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the prefilter, with the number of agreeing slots; and facts."""
@@ -78,8 +81,19 @@ class Members:
 
         Args:
             docs: Numbers of the documents, int64 (m,).
+
+        Raises:
+            RunError: If a document is not in the bin, because it could not be read again.
         """
-        return np.asarray(self.order[np.searchsorted(self.docs, docs)])
+        positions = np.searchsorted(self.docs, docs)
+        is_found = are_among(docs, self.docs)
+        if not is_found.all():
+            raise RunError(
+                f"{format_count(len(np.unique(docs[~is_found])), 'document')} could not be read "
+                "again: files must not change during a run, a DataFrame must have the same rows "
+                "each time, and before= must have those of all earlier documents"
+            )
+        return np.asarray(self.order[positions])
 
 
 @dataclass(frozen=True)

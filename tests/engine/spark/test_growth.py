@@ -120,6 +120,8 @@ def test_run_that_cannot_be_continued_is_refused(
         IncompatibleError, match=r"was made with threshold=0\.6, but the request has threshold=0\.7"
     ):
         nks.dedup(new, id="id", extend=saved, before=old, **{**BANDED, "threshold": 0.7})
+    with pytest.raises(UsageError, match="no column 'text'"):
+        nks.dedup(new, id="id", extend=saved, before=old.drop("text"), **BANDED)
 
 
 def test_interrupted_stream_continues_without_repetitions(

@@ -113,3 +113,11 @@ def test_vectors_that_are_not_arrays_are_refused() -> None:
     frame = SimpleNamespace(columns=["id", "v"], schema=StructType().add("v", "string"))
     with pytest.raises(UsageError, match="column 'v' is string, not an array of numbers"):
         _with_dimensions(cast(DataFrame, frame), Columns(text=None, vector="v", id="id"))
+
+
+def test_earlier_rows_without_a_saved_run_are_refused() -> None:
+    frame = cast(DataFrame, SimpleNamespace(sparkSession=None))
+    with pytest.raises(UsageError, match="before= has no effect without extend="):
+        nks.dedup(frame, id="id", before=frame)
+    with pytest.raises(UsageError, match="before= is list, not a Spark DataFrame"):
+        nks.dedup(frame, id="id", extend="saved", before=cast(DataFrame, []))

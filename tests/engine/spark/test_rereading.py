@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,6 +12,8 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.spark import sketching
 from nearkin.engine.spark.rereading import PayloadRows, Reread, move_copy
 from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.verification import Members
+from nearkin.errors import RunError
 from nearkin.sketch.resources import NO_RESOURCES
 
 
@@ -44,3 +47,13 @@ def test_repeated_task_replaces_the_copy_of_a_table(tmp_path: Path) -> None:
         (attempted / "rows").write_text(content)
         move_copy(tmp_path / "attempt", "a.lance", tmp_path / "kept", "a.lance")
     assert (tmp_path / "kept" / "a.lance" / "rows").read_text() == "second"
+
+
+def test_document_that_is_not_read_again_is_an_error() -> None:
+    members = Members(np.array([7, 3]))
+    assert members.places(np.array([3, 7, 3])).tolist() == [1, 0, 1]
+    for docs in ([5], [3, 9]):
+        with pytest.raises(RunError, match="1 document could not be read again"):
+            members.places(np.array(docs))
+    with pytest.raises(RunError, match="2 documents could not be read again"):
+        Members(np.empty(0, np.int64)).places(np.array([3, 7]))
