@@ -78,14 +78,20 @@ class TarSamples(RecordFormat):
 class _BoundedHeader(tarfile.TarInfo):
     """A header that is refused if reading it would take much memory.
 
-    A missing end of the archive, which tarfile accepts between two members, is an error as well.
+    A missing end of the archive and a damaged header, which tarfile takes for the end, are errors
+    as well. The end is a block of zeros.
     """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        if not buf:
+        if len(buf) < tarfile.BLOCKSIZE:
             raise tarfile.ReadError("the end of the archive is missing")
-        header = super().frombuf(buf, encoding, errors)
+        try:
+            header = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if not any(buf):
+                raise
+            raise tarfile.ReadError(str(error)) from error
         if header.type in EXTENDED and header.size > MAX_HEADER:
             raise tarfile.ReadError(f"a header of {header.size:,} bytes is larger than 1 MiB")
         return header

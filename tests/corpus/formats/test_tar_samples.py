@@ -63,6 +63,25 @@ def test_samples_before_damage_are_read(size: int, tmp_path: Path) -> None:
     assert len(read_reasons(path)) == 1
 
 
+def test_damaged_header_is_not_the_end_of_an_archive(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f"{number}.txt")
+            member.size = 4
+            archive.addfile(member, io.BytesIO(b"text"))
+    content = path.read_bytes()
+    last = 4 * tarfile.BLOCKSIZE
+    damaged = bytearray(content)
+    damaged[last] ^= 1
+    for part in (bytes(damaged), content[: last + 100]):
+        path.write_bytes(part)
+        # The damaged header could be that of another member of the second sample.
+        assert read_texts(path) == ["text"]
+        (reason,) = read_reasons(path)
+        assert "cannot be read from row 1: the next member is damaged" in reason
+
+
 def test_large_header_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
