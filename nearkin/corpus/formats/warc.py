@@ -66,6 +66,8 @@ class Warc(RecordFormat):
         """
         for record, iterator in iterate_records(file):
             if record.rec_type not in DOCUMENT_TYPES:
+                if not _has_length(record):
+                    raise ValueError("the next record has no valid Content-Length")
                 continue
             parsed = _parse_record(record, columns)
             stored = None
@@ -111,6 +113,9 @@ def iterate_records(file: InputFile) -> Iterator[tuple[Any, Any]]:
                 yield record, iterator
         except (ArchiveLoadFailed, StatusAndHeadersParserException, zlib.error) as error:
             raise ValueError(f"the next record is damaged: {error}") from error
+        # warcio takes a record without a first line for the end of the file.
+        if not file.remote and iterator.offset < stream.size():
+            raise ValueError("the next record is damaged: it is cut")
 
 
 def _parse_record(record: Any, columns: Columns) -> Record:
@@ -130,10 +135,7 @@ def _parse_record(record: Any, columns: Columns) -> Record:
     kind = (content_type or "text/").strip().lower()
     if not kind.startswith(TEXT_TYPES) and "+xml" not in kind:
         return Record(values, size, f"the content type is not that of a text: {kind[:80]}")
-    # only a record of known length has a stream with a limit; others would take all that follows
-    length = headers.get_header("Content-Length")
-    is_valid = length is None or length.strip().isdecimal()
-    if not is_valid or not hasattr(record.raw_stream, "limit"):
+    if not _has_length(record):
         return Record(values, size, "the record has no valid Content-Length")
     content = _read_content(record, columns.document_limit + 1)
     if len(content) > columns.document_limit:
@@ -151,6 +153,14 @@ def _parse_record(record: Any, columns: Columns) -> Record:
         return Record(values, size, "the text is not in the encoding that its content type names")
     values["text"] = text
     return Record(values, size + len(content))
+
+
+def _has_length(record: Any) -> bool:
+    """Returns whether the length of a record is known. Others would take all that follows."""
+    length = record.rec_headers.get_header("Content-Length")
+    is_valid = length is None or length.strip().isdecimal()
+    # Only a record of known length has a stream with a limit.
+    return is_valid and hasattr(record.raw_stream, "limit")
 
 
 def _read_content(record: Any, most: int) -> bytes:

@@ -95,6 +95,20 @@ def test_a_record_of_unknown_length_is_rejected(tmp_path: Path) -> None:
     assert "the record has no valid Content-Length" in read_reasons(path)[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "begin"), [("a.warc.gz", b"\x1f\x8b\x08"), ("a.warc", b"WARC/1.0\r\n")]
+)
+@pytest.mark.parametrize("left", [12, 40])
+def test_record_that_is_cut_in_its_headers_is_damage(
+    name: str, begin: bytes, left: int, tmp_path: Path
+) -> None:
+    path = write_wet(tmp_path / name, gzip=name.endswith(".gz"))
+    content = path.read_bytes()
+    path.write_bytes(content[: content.rindex(begin) + left])
+    assert read_texts(path) == TEXTS[:-1]
+    assert len(read_reasons(path)) == 1
+
+
 @pytest.mark.parametrize("is_encoded", [False, True])
 def test_content_in_brotli_is_decoded(is_encoded: bool, tmp_path: Path) -> None:
     """Some crawlers keep the header and decode the content."""
