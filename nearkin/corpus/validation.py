@@ -404,7 +404,10 @@ def _long_lists(lists: pa.Array, limit: int) -> list[int]:
 
 
 def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
-    raw = lists.cast(pa.large_list(pa.large_binary())).to_pylist()
+    stored = lists.cast(pa.large_list(pa.large_binary()))
+    # Arrow does not check the offsets of values that it reads from a file.
+    stored.validate(full=True)
+    raw = stored.to_pylist()
     broken = [
         at
         for at, value in enumerate(raw)

@@ -20,6 +20,7 @@ DAMAGE = (
     EOFError,
     LookupError,
     RecursionError,
+    SystemError,
     TypeError,
     ValueError,
     lzma.LZMAError,
@@ -99,7 +100,7 @@ def _open_reader(stream: Any) -> Any:
         reader = fastavro.reader(stream)
         schema = reader.writer_schema
         is_record = schema["type"] == "record"
-    except DAMAGE as error:
+    except (*DAMAGE, fastavro.schema.SchemaParseException) as error:
         raise ValueError(f"the header is damaged: {error!r}") from error
     if not is_record:
         raise ValueError("the schema is not a record, so the file has no columns")

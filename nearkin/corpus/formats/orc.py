@@ -81,10 +81,14 @@ def _open_file(source: Any) -> Any:
 
 
 def _read_stripes(stripes: Any, names: list[str] | None) -> Iterator[pa.RecordBatch]:
+    rows = 0
     for number in range(stripes.nstripes):
         batch = stripes.read_stripe(number, columns=names)
+        rows += len(batch)
         # A stripe has its columns in the order of the file.
         yield batch if names is None else batch.select(names)
+    if rows != stripes.nrows:
+        raise ValueError(f"the footer states {stripes.nrows} rows, but the stripes have {rows}")
 
 
 class _OrcWriter:

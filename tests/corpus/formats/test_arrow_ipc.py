@@ -59,3 +59,19 @@ def test_truncated_arrow_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write_kept(FileCorpus.open([str(path)]), SMALL, np.ones(len(texts), bool), tmp_path / "out")
     assert read_rows(tmp_path / "out" / "a.arrow") == (texts, [])
+
+
+@pytest.mark.parametrize("column", ["text", "tokens"])
+def test_damaged_offsets_are_damage_of_the_file(column: str, tmp_path: Path) -> None:
+    texts = pa.array(["one", "two", "three"])
+    offsets = pa.py_buffer(np.array([0, 3, -6, 11], np.int32))
+    damaged = pa.Array.from_buffers(pa.string(), 3, [None, offsets, texts.buffers()[2]])
+    values = {"text": damaged, "tokens": pa.ListArray.from_arrays([0, 1, 2, 3], damaged)}
+    table = pa.table({column: values[column]})
+    path = tmp_path / "a.arrow"
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    columns = Columns(text=column) if column == "text" else Columns(text=None, tokens=column)
+    (batch,) = FileCorpus.open([str(path)]).batches(columns)
+    assert len(batch.rows) == 0
+    assert batch.rejected[0].reason.startswith("the file cannot be read")

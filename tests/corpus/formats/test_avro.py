@@ -51,6 +51,8 @@ def test_records_before_damage_are_read(tmp_path: Path) -> None:
     assert "cannot be read from row" in read_reasons(path)[0]
     path.write_bytes(b"Obj\x01 no header")
     assert "header is damaged" in read_reasons(path)[0]
+    path.write_bytes(content.replace(b'"name"', b'"nope"', 2))
+    assert "header is damaged" in read_reasons(path)[0]
 
 
 def test_missing_text_is_rejected(tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """ORC files."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.orc as orc
+import pytest
 
 from nearkin.corpus import Columns
+from nearkin.corpus.formats.orc import _read_stripes
 from tests.corpus.formats.kept_copies import (
     deduplicate,
     deduplicate_to_lines,
@@ -52,3 +56,12 @@ def test_damaged_file_is_rejected(tmp_path: Path) -> None:
     path.write_bytes(content[:300] + bytes(400) + content[700:])
     assert read_texts(path) == []
     assert len(read_reasons(path)) == 1
+
+
+def test_missing_rows_are_damage() -> None:
+    stripe = pa.record_batch({"text": ["one", "two"]})
+    stripes = SimpleNamespace(nstripes=1, nrows=3, read_stripe=lambda _, columns: stripe)
+    batches = _read_stripes(stripes, ["text"])
+    assert next(batches).num_rows == 2
+    with pytest.raises(ValueError, match="the footer states 3 rows, but the stripes have 2"):
+        next(batches)
