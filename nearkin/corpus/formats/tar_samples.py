@@ -60,7 +60,7 @@ class TarSamples(RecordFormat):
                     for key, sample in groupby(members, lambda member: split_name(member.name)[0]):
                         yield _read_sample(archive, key, sample, columns, needed, whole=whole)
                         # An open archive remembers the header of each member.
-                        archive.members.clear()
+                        archive.members.clear()  # type: ignore[attr-defined]
             except (tarfile.TarError, zlib.error) as error:
                 raise ValueError(f"the next member is damaged: {error}") from error
 
@@ -207,7 +207,7 @@ class TarWriter(RecordCopier):
             for member, content in record.stored:
                 self._archive.addfile(member, io.BytesIO(content))
         # An open archive remembers the header of each member.
-        self._archive.members.clear()
+        self._archive.members.clear()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Completes the archive."""
