@@ -15,6 +15,9 @@ LOG_PORTION = 1_000
 """The number of lines of the change log that are read or deleted at once."""
 PORTION = 500
 """The number of documents that a listing or a sweep reads at once."""
+SCAN_ROUNDS = 4
+"""The number of times that a scan lists the documents with larger numbers. An index that is always
+written to would have new ones each time."""
 PORTION_BYTES = 16 << 20
 """The intended size of a portion of documents with content, in bytes."""
 FIRST_PORTION = 50

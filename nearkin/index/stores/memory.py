@@ -23,7 +23,7 @@ from nearkin.index.entry import (
 )
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
-from nearkin.index.stores.base import LOG_KEPT, PORTION
+from nearkin.index.stores.base import LOG_KEPT, PORTION, SCAN_ROUNDS
 from nearkin.index.stores.bucket_table import BucketTable, enter_new
 from nearkin.index.stores.entry_table import EntryTable
 from nearkin.index.stores.memory_bound import growing_keys, require_room
@@ -304,7 +304,10 @@ class MemoryStore:
         unpack = unpack_entry if content else unpack_head
         last = 0
         # documents that are replaced meanwhile get larger numbers
-        while refs := self._refs_after(scope, last):
+        for _ in range(SCAN_ROUNDS):
+            refs = self._refs_after(scope, last)
+            if not refs:
+                return
             for ref in refs:
                 row = self._locked_row(ref)
                 if row is not None:

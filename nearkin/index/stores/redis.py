@@ -32,7 +32,7 @@ from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, cont
 from nearkin.index.migration.state import STOPPED, MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
 from nearkin.index.stores.addresses import require_known_options, without_password
-from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, SCAN_ROUNDS, Portions
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 
@@ -65,9 +65,6 @@ CONVERTING = 60
 """The time after which another process continues a conversion that has stopped, in seconds."""
 FIND_ATTEMPTS = 10
 """The number of times that a document is looked up that others replace at the same time."""
-SCAN_ROUNDS = 4
-"""The number of times that a scan of all documents lists those with larger numbers. An index that
-is always written to would have new ones each time."""
 WAIT = 0.05
 """The interval between two checks of a conversion by another process, in seconds."""
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nearkin as nk
+from nearkin.index.stores.base import SCAN_ROUNDS
 from tests.index.conftest import (
     Clock,
     Opener,
@@ -103,3 +105,14 @@ def test_a_scan_with_texts_reads_portions_bounded_in_bytes(
         most, before = max(most, meter.entries - number), meter.entries
     assert before == number == 60
     assert most <= 6 * count_shards(url)
+
+
+def test_a_scan_of_an_index_that_is_always_written_to_ends() -> None:
+    """The memory store lists later documents a bounded number of times."""
+    with nk.Index.open("memory://") as index:
+        index.upsert_many("a", corpus(3))
+        seen = 0
+        for _ in itertools.islice(index.scan("a"), 100):
+            index.upsert("a", f"a text that was written after {seen} others")
+            seen += 1
+    assert seen == 3 * SCAN_ROUNDS
