@@ -24,9 +24,10 @@ from nearkin.decontamination.run import DecontaminationRun, require_memory
 from nearkin.decontamination.suite_inputs import SuiteColumns, read_suites_of
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.document_frequencies import count_frequencies
-from nearkin.engine.local.removal_limit import require_removal_limit
+from nearkin.engine.local.removal_limit import quote_removed, require_column_limit
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
@@ -107,6 +108,7 @@ def dedup(
     repeated_lines: int | str | None = None,
     repeated_paragraphs: int | str | None = None,
     lines_action: str | None = None,
+    strict: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -140,6 +142,8 @@ def dedup(
             (`"3:places"`), are cut from all places but one. By default, nothing is cut.
         repeated_paragraphs: The same for paragraphs between blank lines.
         lines_action: `keep-one` (the default), or `remove` to cut repeated lines from all places.
+        strict: Whether a result that seems to remove unique documents is an error. By default, it
+            has a warning.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -150,7 +154,7 @@ def dedup(
         UsageError: If a parameter is unknown or out of range, or the data cannot be read, or is of
             another type, or a list of texts that all are paths of existing files.
         RunError: If a file cannot be read, temporary files cannot be written, or more would be
-            removed than `max_removed` allows.
+            removed than `max_removed` allows, or the result is doubted and `strict` is True.
 
     Examples:
         >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat!", "a dog"])
@@ -197,15 +201,22 @@ def dedup(
                 keep_function=keep_function,
             )
         clustering = to_final_clusters(finished.run)
-        require_removal_limit(finished.run, clustering)
+        run = finished.run
+        require_column_limit(run, clustering)
+        doubt = examine_removals(
+            run.stats,
+            run.options.removal_limits,
+            partial(quote_removed, run, clustering),
+            strict=strict,
+        )
         cut_texts: CutTexts | None = None
         line_run: LineRun | None = None
         if request is not None:
-            cut_texts = cut_kept_passages(finished.run, clustering, request)
+            cut_texts = cut_kept_passages(run, clustering, request)
         if lines is not None:
-            line_run = cut_kept_lines(finished.run, clustering, lines)
+            line_run = cut_kept_lines(run, clustering, lines)
             cut_texts = line_run.cut_texts()
-        result = DedupResult(finished, clustering, cut_texts, line_run)
+        result = DedupResult(finished, clustering, cut_texts, line_run, doubt)
     log_warnings(result.warnings)
     return result
 

@@ -6,8 +6,8 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -30,8 +30,10 @@ from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.related_documents import with_related_documents
+from nearkin.engine.local.removal_limit import quote_removed
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecords
@@ -238,6 +240,7 @@ class DedupResult:
         clustering: Its clusters.
         cut_texts: What was cut from the kept documents, or None.
         line_run: The run that found repeated lines of the kept documents, or None.
+        doubt: The warning that the run seems to remove unique documents, or None.
     """
 
     def __init__(
@@ -246,8 +249,10 @@ class DedupResult:
         clustering: Clustering,
         cut_texts: CutTexts | None = None,
         line_run: LineRun | None = None,
+        doubt: str | None = None,
     ) -> None:
         self._finished: TemporaryRun | None = finished
+        self._doubt = doubt
         self._cut_texts = cut_texts
         self._line_run = line_run
         self._is_cut = cut_texts is not None
@@ -486,7 +491,8 @@ class DedupResult:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about the result, for example that most texts are short."""
         run = self._open[0].run
-        return (*warn_of_run(run), *warn_of_inputs(run.corpus, run.columns))
+        doubts = () if self._doubt is None else (self._doubt,)
+        return (*doubts, *warn_of_run(run), *warn_of_inputs(run.corpus, run.columns))
 
     @cached_property
     def statistics(self) -> dict[str, int]:
@@ -570,7 +576,12 @@ class DedupResult:
             )
         run = finished.run.at(threshold)
         clustering = with_related_documents(run, run.elect())
-        return DedupResult(TemporaryRun(run, finished.folder), clustering)
+        doubt = examine_removals(
+            replace(run.stats, cluster=run.count_clusters(clustering)),
+            run.options.removal_limits,
+            partial(quote_removed, run, clustering),
+        )
+        return DedupResult(TemporaryRun(run, finished.folder), clustering, doubt=doubt)
 
     @check_arguments
     def write(
@@ -688,6 +699,7 @@ class DedupResult:
         self._cut_texts = None
         self._line_run = None
         self._is_cut = False
+        self._doubt = None
         self.__dict__.update(state)
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nearkin.runs.kept_file import KeptFile
     from nearkin.runs.run_record import RunRecord
     from nearkin.runs.spec_request import ResolvedInputs
+    from nearkin.runtime.progress import Progress
     from nearkin.spec import Spec
 
 
@@ -195,7 +196,7 @@ def dedup(
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.cluster_columns import DocumentWeights
-        from nearkin.engine.removal_limit import RemovalLimit
+        from nearkin.engine.removal_limit import RemovalLimits
         from nearkin.errors import UsageError
         from nearkin.passages.cutting.request import CUT_SPANS
         from nearkin.runs.document_output import DocumentOutput
@@ -213,9 +214,7 @@ def dedup(
     request = spec.to_request(columns.rules, clustering.accept)
     policy = KeepPolicy.parse(clustering.keep)
     require_one_threshold(given.names, clustering.accept)
-    limit = None
-    if clustering.max_removed is not None:
-        limit = RemovalLimit.parse(clustering.max_removed)
+    limit = RemovalLimits.parse(clustering.max_removed).column
     carried = match.carried_columns(
         policy,
         clustering.source,
@@ -288,7 +287,8 @@ def dedup(
             passages=passages,
             lines=lines,
         )
-        record = run(job, progress)
+        asks = not (output.quiet or output.json or standard.used)
+        record = run(job, progress, confirm=partial(confirm_removals, progress) if asks else None)
         if result.audit:
             from nearkin.runs.reopen import audit_run
 
@@ -320,6 +320,20 @@ def dedup(
             "rejected.jsonl in the folder of another --out has all reasons"
         )
     require_documents(counts["read"] - rejected, rejected, advice)
+
+
+def confirm_removals(progress: "Progress", message: str) -> bool:
+    """Asks on the terminal whether a run goes on. Returns False if there is no terminal.
+
+    Args:
+        progress: Display of the run, which ends. The next stage begins another one.
+        message: Reason for the question.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    progress.close()
+    sys.stderr.write(f"{message}\n")
+    return typer.confirm("Remove these documents?", default=False, err=True)
 
 
 def require_usable_reference(

@@ -1145,9 +1145,11 @@ class ClusterOptions:
     max_removed: Annotated[
         str | None,
         typer.Option(
-            help="Maximum share of the documents of each value of a column that may be removed, "
-            "for example source:0.5. A run that would remove more stops before it writes anything.",
-            metavar="COL:SHARE",
+            help="Maximum share of the documents that may be removed as near-duplicates, exact "
+            "copies not counted, from 0 to 1 (default 0.5). COL:SHARE limits what is removed of "
+            "each value of a column, for example source:0.5. Both are written as 0.9,source:0.5. A "
+            "run that would remove more stops before it writes anything.",
+            metavar="SHARE|COL:SHARE",
             rich_help_panel=OUTPUT,
         ),
     ] = None

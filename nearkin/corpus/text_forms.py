@@ -5,7 +5,6 @@ are divided into files and batches.
 """
 
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -229,22 +228,30 @@ def _json_lists(values: pa.Array) -> list[Any]:
     return rows
 
 
-def format_fields(fields: Mapping[str, Any]) -> str:
-    """Returns the fields of a document as lines of their names and values. Nulls are left out.
+def format_content(content: Any, most_items: int) -> str:
+    """Returns the content of a document as a text, for people to read.
 
     Args:
-        fields: Values by the names of their columns: texts, lists, or bytes of fingerprints.
+        content: A text, tokens or a vector as a list, a fingerprint as bytes, or a dictionary of
+            these by the names of their columns. Nulls of a dictionary are left out.
+        most_items: Largest number of tokens or numbers of a list.
 
     Examples:
-        >>> format_fields({"tags": ["a", "b"], "body": None, "image": bytes([255])}).splitlines()
-        ['tags: a b', 'image: ff']
+        >>> format_content([1.5, 2.5, 3.5], 2), format_content(bytes([255]), 2)
+        ('1.5 2.5', 'ff')
+        >>> format_content({"tags": ["a", "b"], "body": None, "text": "one"}, 9).splitlines()
+        ['tags: a b', 'text: one']
     """
-    lines = []
-    for name, value in fields.items():
-        if isinstance(value, bytes):
-            lines.append(f"{name}: {value.hex()}")
-        elif isinstance(value, list):
-            lines.append(f"{name}: {' '.join(map(str, value))}")
-        elif value is not None:
-            lines.append(f"{name}: {value}")
-    return "\n".join(lines)
+    match content:
+        case dict():
+            return "\n".join(
+                f"{name}: {format_content(value, most_items)}"
+                for name, value in content.items()
+                if value is not None
+            )
+        case bytes():
+            return content.hex()
+        case str():
+            return content
+        case _:
+            return " ".join(map(str, content[:most_items]))

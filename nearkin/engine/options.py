@@ -30,7 +30,7 @@ from nearkin.engine.fields import (
     parse_condition,
     parse_fields,
 )
-from nearkin.engine.removal_limit import RemovalLimit
+from nearkin.engine.removal_limit import RemovalLimits
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
@@ -166,7 +166,7 @@ class RunOptionKeywords(TypedDict, total=False):
     fields: Sequence[str]
     same: str | None
     url: str | None
-    max_removed: str | None
+    max_removed: float | str | None
     source: str | None
     split: str | None
     second_measure: str | None
@@ -261,8 +261,10 @@ class RunOptions:
             duplicates, whatever their texts are. Null and empty values never match.
         url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
             whatever their texts are.
-        max_removed: Largest share of the documents of each value of a column that may be removed,
-            as `COLUMN:SHARE`. A run that would remove more stops before it writes anything.
+        max_removed: Largest share of the documents that may be removed as near-duplicates, exact
+            copies not counted. The default is 0.5. A command that would remove more stops before it
+            writes anything, and a result of the library has a warning. `COLUMN:SHARE` limits the
+            removed documents of each value of a column, and `0.9,source:0.5` sets both.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
@@ -299,7 +301,7 @@ class RunOptions:
     fields: Sequence[str] = ()
     same: str | None = None
     url: str | None = None
-    max_removed: str | None = None
+    max_removed: float | str | None = None
     source: str | None = None
     split: str | None = None
     second_measure: str | None = None
@@ -327,7 +329,7 @@ class RunOptions:
         require_workers(self.workers)
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
-        self.removal_limit  # noqa: B018
+        self.removal_limits  # noqa: B018
         self._check_keep_policy()
         self._check_value_columns()
         for options in self.candidate_options:
@@ -724,10 +726,15 @@ class RunOptions:
             return None
         return SecondMeasure.parse(self.second_measure)
 
+    @property
+    def has_short_texts(self) -> bool:
+        """True if documents are single texts or lists of tokens, which can be short."""
+        return self.spec.has_shingles and not self.fields
+
     @cached_property
-    def removal_limit(self) -> RemovalLimit | None:
-        """The largest share of the documents of each value of a column that may be removed."""
-        return None if self.max_removed is None else RemovalLimit.parse(self.max_removed)
+    def removal_limits(self) -> RemovalLimits:
+        """The largest shares of the documents that may be removed."""
+        return RemovalLimits.parse(self.max_removed)
 
     @cached_property
     def keep_policy(self) -> KeepPolicy:
@@ -860,7 +867,7 @@ class RunOptions:
             self.source,
             self.split,
             *self.acceptance_columns,
-            None if self.removal_limit is None else self.removal_limit.column,
+            None if self.removal_limits.column is None else self.removal_limits.column.column,
         )
 
     def parameters(self) -> RecordedOptions:

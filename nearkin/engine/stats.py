@@ -288,6 +288,15 @@ class ClusterStats(StageStats):
     `same` is recorded by runs with decisions or the options `same` and `url` only, and `further` by
     those with `keep_up_to`, and `blocked` by those with a blocklist. `related` and `related_pairs`
     are those of Spark with the option `related`.
+
+    Attributes:
+        contents: Number of documents without exact copies of others. Copies of texts that are so
+            short that unique documents share them count. It is not recorded, as the next two
+            numbers are not, if too few documents are removed to doubt the run.
+        contents_removed: Number of these that are removed as duplicates of documents of the run or
+            of a reference.
+        between: Number of these that are about as similar to a document that is kept for another
+            cluster as to the one of their own.
     """
 
     unique: int
@@ -304,6 +313,9 @@ class ClusterStats(StageStats):
     blocked: int | None = _optional()
     related: int | None = _optional()
     related_pairs: int | None = _optional()
+    contents: int | None = _optional()
+    contents_removed: int | None = _optional()
+    between: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.information_lost import LostInformation
@@ -240,7 +241,9 @@ def collect_report(
     texts = view.texts_of(quoted | {first for _, _, first in hottest})
     ids = view.ids_of(quoted if closest is None else quoted | {closest.kept, closest.removed})
     reasons = sorted(view.rejected_reasons().items(), key=lambda entry: (-entry[1], entry[0]))
-    warnings = warn_of_run(run)
+    doubt = doubt_removals(run.stats, run.options.removal_limits)
+    warnings = [] if doubt is None else [f"{doubt.reason}. {doubt.advise()}"]
+    warnings += warn_of_run(run)
     warnings += [
         f"no document has a value in column {name!r}, which the settings refer to; check its name"
         for name in view.empty_columns()

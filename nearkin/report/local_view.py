@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.cluster.dates import read_dates
-from nearkin.corpus.text_forms import format_fields
+from nearkin.corpus.text_forms import format_content
 from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.run import LocalRun
@@ -104,7 +104,10 @@ class ExcerptCollector:
         except NearkinError:
             # The run is complete. A reference that has changed since it was compared is not quoted.
             return {}
-        return {document: _format_excerpt(value) for document, value in contents.items()}
+        return {
+            document: format_content(value, EXCERPT_CHARACTERS)
+            for document, value in contents.items()
+        }
 
     @property
     def ordinals(self) -> np.ndarray:
@@ -126,18 +129,9 @@ class ExcerptCollector:
             self.examined.observe(first, documents)
         low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
         for ordinal in self._ordinals[low:high].tolist():
-            self.texts[ordinal] = _format_excerpt(documents[ordinal - first].as_py())
-
-
-def _format_excerpt(content: Any) -> str:
-    """Returns the content of a document as a text, of which a report quotes the beginning."""
-    if isinstance(content, dict):
-        return format_fields(content)
-    if isinstance(content, bytes):
-        return content.hex()
-    if isinstance(content, str):
-        return content
-    return " ".join(map(str, content[:EXCERPT_CHARACTERS]))
+            self.texts[ordinal] = format_content(
+                documents[ordinal - first].as_py(), EXCERPT_CHARACTERS
+            )
 
 
 class LocalRunView(RunView):

@@ -12,12 +12,14 @@ from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
+from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
 from nearkin.engine.stats import (
     NOTABLE_HOT_SHARE,
     CandidateStats,
     MissingPairsStats,
     ReferenceStats,
+    RunStats,
     Stage,
     StageRecord,
 )
@@ -46,6 +48,10 @@ class FinishedStages(Protocol):
     @property
     def resources(self) -> SpecResources:
         """The key, document frequencies and cut shingles that the Spec refers to."""
+
+    @property
+    def stats(self) -> RunStats:
+        """The statistics of the finished stages."""
 
     @property
     def measure(self) -> Measure:
@@ -229,6 +235,9 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
     compared = run.recorded("sketch").get("documents", 0) - grouping.get("empty", 0)
     counts = ShortDocumentCounts(grouping.get("single", 0), grouping.get("fragile", 0))
     is_by_threshold = options.distance is None and options.acceptance is None
+    if doubt_removals(run.stats, options.removal_limits) is not None:
+        # The run seems to remove too much, so nothing that finds more duplicates is proposed.
+        return []
     if not is_by_threshold or not counts.is_notable(compared):
         return []
     unit = "word" if options.spec.unit == "words" else "character"

@@ -1,7 +1,8 @@
 """Deduplication of files into an output folder. An interrupted run can be resumed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,13 @@ from nearkin.corpus.input_manifest import InputRecord
 from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.removal_limit import require_removal_limit
+from nearkin.engine.local.removal_limit import quote_removed, require_column_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.removal_limit import QuotedPair, doubt_removals
+from nearkin.engine.stats import RunStats
+from nearkin.errors import RunError
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import LinesReport, PassageReport, Provenance
@@ -70,12 +74,16 @@ if TYPE_CHECKING:
     from nearkin.passages.lines.run import LineRun
 
 
-def run_dedup(job: Job, progress: Progress) -> RunRecord:
+def run_dedup(
+    job: Job, progress: Progress, *, confirm: Callable[[str], bool] | None = None
+) -> RunRecord:
     """Deduplicates files into the output folder of a job.
 
     Args:
         job: The job.
         progress: Receives stage and row-count updates.
+        confirm: Asks the user whether to go on although the result is doubted. By default, such a
+            run fails.
 
     Returns:
         The run record.
@@ -120,7 +128,10 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             saves_sets=job.save_hashes,
         )
         clustering = to_final_clusters(run)
-        require_removal_limit(run, clustering)
+        require_column_limit(run, clustering)
+        require_undoubted(
+            job, run.stats, partial(quote_removed, run, clustering), confirm, can_resume=True
+        )
         line_run = _cut_lines(job, run, clustering)
         cut_run = _cut_passages(job, run, clustering)
         cut_texts = cut_run if line_run is None else line_run.cut_texts()
@@ -167,6 +178,38 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             replaces=may_replace_output(job, work),
         )
     return record
+
+
+def require_undoubted(
+    job: Job,
+    stats: RunStats,
+    quote: Callable[[], Sequence[QuotedPair]],
+    confirm: Callable[[str], bool] | None,
+    *,
+    can_resume: bool,
+) -> None:
+    """Requires that a run does not seem to remove unique documents, or that the user confirms it.
+
+    A run that removes nothing from its output has a warning instead.
+
+    Args:
+        job: The job.
+        stats: Statistics of the run, up to its clusters.
+        quote: Returns the removed documents that are least similar to the kept ones.
+        confirm: Asks the user whether to go on. None if nobody can be asked.
+        can_resume: Whether the engine can resume the run.
+
+    Raises:
+        RunError: If the result is doubted, and nobody confirmed it.
+    """
+    doubt = doubt_removals(stats, job.settings.removal_limits)
+    if doubt is None or not job.removes_documents:
+        return
+    pairs = quote()
+    if confirm is not None and confirm(doubt.describe(pairs, doubt.advise())):
+        return
+    advice = doubt.advise(can_resume=can_resume)
+    raise RunError(doubt.describe(pairs, advice, is_refused=True))
 
 
 def _cut_passages(job: Job, run: LocalRun, clustering: Clustering) -> "CutRun | None":

@@ -17,7 +17,7 @@ from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CUT_SPANS, PassageRequest
 from nearkin.passages.lines.request import LinesRequest
-from nearkin.runs.document_output import DocumentOutput
+from nearkin.runs.document_output import NONE, DocumentOutput
 from nearkin.runs.purge_request import PurgeRequest
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
@@ -94,6 +94,12 @@ class Job:
         corpus = FileCorpus.open(self.inputs, self.on_error, memory, self.selection)
         corpus.statuses.update(self.statuses)
         return corpus
+
+    @property
+    def removes_documents(self) -> bool:
+        """True if documents are missing from the output because they are duplicates."""
+        keeps_all = self.annotate or self.documents.weights is not None
+        return not keeps_all and self.documents.output != NONE and self.purge is None
 
     @property
     def work_folder(self) -> Path:

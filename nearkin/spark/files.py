@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -32,7 +33,7 @@ from nearkin.engine.spark.output_files import (
     write_table,
 )
 from nearkin.engine.spark.reference import ReferenceFiles, SparkFileReference
-from nearkin.engine.spark.removal_limit import require_removal_limit
+from nearkin.engine.spark.removal_limit import quote_removed, require_column_limit
 from nearkin.engine.spark.rereading import ClusterEdits
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
@@ -51,6 +52,7 @@ from nearkin.runs.dedup import (
     record_blocklist,
     record_decisions,
     record_references,
+    require_undoubted,
 )
 from nearkin.runs.document_output import IDS, REMOVED, SAME_CODEC
 from nearkin.runs.job import Job, check_job
@@ -87,6 +89,7 @@ def dedup_files(
     progress: Progress,
     *,
     merge_parts: bool,
+    confirm: Callable[[str], bool] | None = None,
 ) -> RunRecord:
     """Deduplicates files into `job.out`.
 
@@ -96,6 +99,8 @@ def dedup_files(
         job: Inputs and output. Their paths are the same on all workers.
         progress: Receives progress updates.
         merge_parts: Whether rows of one id are parts of a document.
+        confirm: Asks the user whether to go on although the result is doubted. By default, such a
+            run fails.
 
     Returns:
         The run record.
@@ -136,7 +141,8 @@ def dedup_files(
             blocker=None if blocklist is None else SparkBlocklist(blocklist),
         )
         run.to_clusters()
-        require_removal_limit(run)
+        require_column_limit(run)
+        require_undoubted(job, run.stats, partial(quote_removed, run), confirm, can_resume=False)
         cuts = None
         if job.passages is not None or job.lines is not None:
             cuts = CutRequests(job.passages, job.lines).cut(run)

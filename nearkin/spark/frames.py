@@ -22,13 +22,14 @@ from nearkin.engine.acceptance import LEAST_BANDED
 from nearkin.engine.local.blocking import require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.options import RunOptions
+from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.spark.blocking import SparkBlocklist
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.document_split import split_documents
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.reference import SparkReference, run_over_both
-from nearkin.engine.spark.removal_limit import require_removal_limit
+from nearkin.engine.spark.removal_limit import quote_removed, require_column_limit
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
@@ -121,6 +122,7 @@ def dedup(
     lines_action: str | None = None,
     extend: str | None = None,
     before: "OptionalFrame" = None,
+    strict: bool = False,
     work: str | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -157,6 +159,8 @@ def dedup(
             run over all documents, but the earlier ones are not sketched or compared again.
         before: Rows of the earlier documents, with the same columns. Those that may resemble a new
             document are read again.
+        strict: Whether a result that seems to remove unique rows is an error. By default, it has a
+            warning.
         work: Folder for intermediate tables, path or URL, which the driver and all workers can
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
@@ -172,6 +176,7 @@ def dedup(
         UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
             or ids are repeated.
         RunError: If a task failed. The message names the document that caused it, if there is one.
+            Or if more rows would be removed than `max_removed` allows.
     """
     if not hasattr(frame, "sparkSession"):
         raise UsageError(
@@ -264,9 +269,12 @@ def dedup(
             blocker=None if blocklist is None else SparkBlocklist(blocklist),
         )
         run.to_clusters()
-        require_removal_limit(run)
+        require_column_limit(run)
+        doubt = examine_removals(
+            run.stats, run_options.removal_limits, partial(quote_removed, run), strict=strict
+        )
         cut = None if cutting is None else cutting.cut(run)
-        log_warnings(warn_of_run(run))
+        log_warnings([*([] if doubt is None else [doubt]), *warn_of_run(run)])
         on_failure.pop_all()
     if before is None:
         return SparkResult(run, frame, cut)

@@ -61,6 +61,8 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
         "id",
         "--threshold",
         "0.7",
+        "--max-removed",
+        "1",
         *options,
         "--out",
         str(out),

@@ -229,7 +229,8 @@ def test_run_that_compared_all_pairs_of_signs_is_explained_and_audited(
     pq.write_table(pa.table({"id": ids, "text": texts}), tmp_path / "docs.parquet")
     out = str(tmp_path / "out")
     line = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--measure", "simhash"]
-    assert run([*line, "--shingle", "words:1", "--threshold", "0.2", "--out", out, "--json"]) == 0
+    line += ["--shingle", "words:1", "--threshold", "0.2", "--max-removed", "1"]
+    assert run([*line, "--out", out, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["stages"]["verify"]["brute_force"]
     assert run(["explain", "d0001", "d0002", "--run", out, "--json"]) == 0
     explained = json.loads(capfd.readouterr().out)

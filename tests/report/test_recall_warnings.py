@@ -66,6 +66,8 @@ def test_recall_warning_is_on_the_terminal_and_in_run_json(tmp_path: Path) -> No
         "0.3",
         "--hot-bucket-size",
         "10",
+        "--max-removed",
+        "1",
     ]
     ended = CliRunner().invoke(app, [*line, "--bands", "64", "--rows", "1"])
     assert ended.exit_code == 0, ended.output

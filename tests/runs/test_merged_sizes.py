@@ -12,7 +12,10 @@ import pytest
 
 from nearkin.cli.app import run
 
-FLAGS = ["--id", "id", "--shingle", "words:1", "--threshold", "0.5", "--source", "site", "--sizes"]
+FLAGS = [
+    *("--id", "id", "--shingle", "words:1", "--threshold", "0.5", "--max-removed", "0.9"),
+    *("--source", "site", "--sizes"),
+]
 
 
 def make_crawls(crawls: int) -> list[pa.Table]:

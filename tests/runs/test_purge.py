@@ -284,6 +284,7 @@ def test_a_run_over_fields_is_repeated_without_documents_like_given_ones(
     for field in FIELDS:
         line += ["--field", field]
     line += ["--accept", "text and source or code", "--out", "run", "--quiet"]
+    line += ["--max-removed", "0.9"]
     assert command(line) == 0
     purge = ["purge", "run", "--like", "given.jsonl", "--out", "purged", "--quiet"]
     assert command([*purge, "--text", "body"]) == 2

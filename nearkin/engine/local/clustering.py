@@ -19,6 +19,7 @@ from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.verification import Estimates, Payloads, documents_in_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
+from nearkin.engine.removal_limit import NEARLY_AS_CLOSE
 from nearkin.engine.result_schema import (
     EMPTY,
     EXACT,
@@ -33,7 +34,7 @@ from nearkin.engine.result_schema import (
     UNIQUE,
     VECTOR,
 )
-from nearkin.packed_pairs import ScoredPairs
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.runtime.progress import StepCounter
 
 
@@ -200,6 +201,29 @@ def keep_further_copies(clustering: Clustering, rank: np.ndarray, most: int) -> 
     kept = np.array(clustering.kept)
     kept[further] = True
     return replace(clustering, kind=kind, kept=kept)
+
+
+def count_between(scored: ScoredPairs, removed: np.ndarray, clustering: Clustering) -> int:
+    """Returns how many documents are about as similar to the kept one of another cluster.
+
+    Args:
+        scored: Scored pairs that reach the threshold.
+        removed: Which documents count, bool (n,).
+        clustering: Clusters.
+    """
+    leader = np.asarray(clustering.leader)
+    is_kept = np.asarray(clustering.kept)
+    farthest = NEARLY_AS_CLOSE * (1 - np.asarray(clustering.similarity))
+    is_between = np.zeros(len(removed), bool)
+    for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
+        batch = scored.select(slice(start, start + PAIRS_PER_BATCH))
+        first, second = unpack_pairs(batch.pairs)
+        distance = 1 - batch.similarity
+        are_apart = leader[first] != leader[second]
+        for documents, others in ((first, second), (second, first)):
+            is_close = are_apart & is_kept[others] & (distance <= farthest[documents])
+            is_between[documents[is_close]] = True
+    return int(np.count_nonzero(is_between & removed))
 
 
 @dataclass(frozen=True)

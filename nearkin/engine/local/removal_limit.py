@@ -1,16 +1,74 @@
-"""The check of a removal limit in the local engine."""
+"""The check of removal limits in the local engine."""
 
 from collections import Counter
 
 import numpy as np
 
+from nearkin.corpus.batches import read_content
+from nearkin.corpus.places import places_of
+from nearkin.corpus.text_forms import format_content
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.documents import take_values
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.removal_limit import MOST_BLAMED, BlamedDocument, RemovedShare
+from nearkin.engine.removal_limit import (
+    MOST_BLAMED,
+    QUOTED_CHARACTERS,
+    QUOTED_PAIRS,
+    BlamedDocument,
+    QuotedPair,
+    RemovedShare,
+)
+from nearkin.engine.result_schema import EXACT, NEAR, VECTOR
 
 
-def require_removal_limit(run: LocalRun, result: Clustering) -> None:
+def quote_removed(run: LocalRun, result: Clustering) -> list[QuotedPair]:
+    """Returns the removed documents that are least similar to the kept ones.
+
+    Args:
+        run: The run after its last stage.
+        result: Its clusters.
+    """
+    near = np.flatnonzero(np.isin(result.kind, (NEAR, VECTOR, EXACT)))
+    rank = np.asarray(run.work.load("rank"))[near]
+    removed = near[np.lexsort((rank, np.asarray(result.similarity)[near]))[:QUOTED_PAIRS]]
+    kept = np.asarray(result.leader)[removed].astype(np.int64)
+    documents = run.documents()
+    removed_ids = take_values(documents.ids, removed).to_pylist()
+    kept_ids = take_values(documents.ids, kept).to_pylist()
+    texts = _read_texts(run, np.union1d(removed, kept))
+    matched: dict[int, str] = {}
+    if result.matches is not None:
+        matched = dict(
+            zip(result.matches.documents.tolist(), result.matches.ids.to_pylist(), strict=True)
+        )
+    pairs = []
+    for number, removed_id, kept_number, kept_id in zip(
+        removed.tolist(), removed_ids, kept.tolist(), kept_ids, strict=True
+    ):
+        pair = QuotedPair(
+            similarity=float(result.similarity[number]),
+            removed=removed_id,
+            removed_text=texts[number],
+            kept=matched.get(number, kept_id),
+            kept_text="" if number in matched else texts[kept_number],
+        )
+        pairs.append(pair)
+    return pairs
+
+
+def _read_texts(run: LocalRun, numbers: np.ndarray) -> dict[int, str]:
+    """Returns the contents of documents as texts, by their numbers (ascending, int64 (m,))."""
+    documents = run.documents()
+    places = places_of(documents.files[numbers], documents.rows[numbers])
+    contents = [
+        format_content(content.as_py(), QUOTED_CHARACTERS)
+        for batch in read_content(run.corpus, run.columns, places)
+        for content in batch.documents[run.columns.content]
+    ]
+    return dict(zip(numbers.tolist(), contents, strict=True))
+
+
+def require_column_limit(run: LocalRun, result: Clustering) -> None:
     """Requires that a run removes no more of each value of a column than it may.
 
     Args:
@@ -20,7 +78,7 @@ def require_removal_limit(run: LocalRun, result: Clustering) -> None:
     Raises:
         RunError: If it removes more of a value. The message names the documents that do.
     """
-    limit = run.options.removal_limit
+    limit = run.options.removal_limits.column
     if limit is None:
         return
     documents = run.documents()
@@ -50,4 +108,4 @@ def require_removal_limit(run: LocalRun, result: Clustering) -> None:
             blamed.append(BlamedDocument(name, count, in_reference=True))
     values = take_values(documents.carried[limit.column], firsts[worst : worst + 1])
     excess = RemovedShare(values[0].as_py(), int(counts[worst]), int(removed[worst]))
-    limit.refuse(excess, blamed)
+    limit.refuse(excess, blamed, can_resume=True)

@@ -28,6 +28,7 @@ from nearkin.engine.local.clustering import (
     Clustering,
     ExactGroupOrder,
     cluster_documents,
+    count_between,
     keep_further_copies,
 )
 from nearkin.engine.local.containment_search import ContainmentSearch
@@ -81,6 +82,8 @@ from nearkin.engine.local.verification import (
 from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder, map_file
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.pair_acceptance import PairAcceptance
+from nearkin.engine.removal_limit import LEAST_DOUBTED, SHORT_TEXT
+from nearkin.engine.result_schema import EXACT, NEAR
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.stats import (
     BlocklistStats,
@@ -760,8 +763,24 @@ class LocalRun(Run):
         """Saves the clusters in the work folder."""
         clustering = self._elect_counted(self.options.threshold, self.progress.advance)
         clustering.save(self.work)
+        return self.count_clusters(clustering)
+
+    def count_clusters(self, clustering: Clustering) -> ClusterStats:
+        """Returns the statistics of clusters of this run."""
         stats = ClusterStats.from_dict(clustering.counts())
         options = self.options
+        if stats.near + stats.exact >= LEAST_DOUBTED:
+            kind = np.asarray(clustering.kind)
+            is_counted = self.first_of_groups() & (kind != EXACT)
+            if options.has_short_texts:
+                is_counted |= np.asarray(self.documents().lengths) <= SHORT_TEXT
+            is_removed = is_counted & np.isin(kind, (NEAR, EXACT))
+            stats = replace(
+                stats,
+                contents=int(np.count_nonzero(is_counted)),
+                contents_removed=int(np.count_nonzero(is_removed)),
+                between=count_between(self.scored(), is_removed, clustering),
+            )
         return replace(
             stats,
             same=stats.same if self.has_mixed_groups else None,

@@ -1,14 +1,51 @@
-"""The check of a removal limit in the Spark engine."""
+"""The check of removal limits in the Spark engine."""
 
 from pyspark.sql import functions as f
 
-from nearkin.engine.removal_limit import MOST_BLAMED, BlamedDocument, RemovedShare
-from nearkin.engine.result_schema import MATCHED_IN
+from nearkin.engine.removal_limit import (
+    MOST_BLAMED,
+    QUOTED_PAIRS,
+    BlamedDocument,
+    QuotedPair,
+    RemovedShare,
+)
+from nearkin.engine.result_schema import EXACT, KINDS, MATCHED_IN, NEAR
+from nearkin.engine.spark.rereading import TextRows, to_excerpts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sketching import LIMITED_BY
 
 
-def require_removal_limit(run: SparkRun) -> None:
+def quote_removed(run: SparkRun) -> list[QuotedPair]:
+    """Returns the removed documents that are least similar to the kept ones.
+
+    Args:
+        run: The run after its last stage.
+    """
+    clusters = run.clusters
+    is_removed = f.col("kind").isin(KINDS[NEAR], KINDS[EXACT])
+    in_order = clusters.where(is_removed).join(run.documents.select("doc", "sort"), "doc")
+    removed = in_order.orderBy("similarity", "sort").limit(QUOTED_PAIRS).collect()
+    kept = clusters.where(f.col("kept") & f.col("id").isin([row["cluster"] for row in removed]))
+    kept_docs = {row["id"]: row["doc"] for row in kept.select("id", "doc").collect()}
+    docs = sorted({row["doc"] for row in removed} | set(kept_docs.values()))
+    wanted = run.spark.createDataFrame([(doc,) for doc in docs], "doc long")
+    excerpts = run.document_tables.read_again(wanted, TextRows(run.request, to_excerpts))
+    texts = {row["doc"]: row["text"] for row in excerpts.collect()}
+    pairs = []
+    for row in removed:
+        in_reference = run.has_reference and row["matched_in"] == MATCHED_IN[0]
+        pair = QuotedPair(
+            similarity=row["similarity"],
+            removed=row["id"],
+            removed_text=texts[row["doc"]],
+            kept=row["cluster"],
+            kept_text="" if in_reference else texts[kept_docs[row["cluster"]]],
+        )
+        pairs.append(pair)
+    return pairs
+
+
+def require_column_limit(run: SparkRun) -> None:
     """Requires that a run removes no more of each value of a column than it may.
 
     Args:
@@ -17,7 +54,7 @@ def require_removal_limit(run: SparkRun) -> None:
     Raises:
         RunError: If it removes more of a value. The message names the documents that do.
     """
-    limit = run.options.removal_limit
+    limit = run.options.removal_limits.column
     if limit is None:
         return
     values = run.documents.select("doc", f.col(LIMITED_BY).alias("value"))
@@ -44,4 +81,5 @@ def require_removal_limit(run: SparkRun) -> None:
     counted = in_run.unionByName(matched).groupBy("in_reference", "cluster").count()
     rows = counted.orderBy(f.desc("count"), "in_reference", "cluster").limit(MOST_BLAMED).collect()
     blamed = [BlamedDocument(row["cluster"], row["count"], row["in_reference"]) for row in rows]
-    limit.refuse(RemovedShare(worst["value"], worst["documents"], worst["removed"]), blamed)
+    excess = RemovedShare(worst["value"], worst["documents"], worst["removed"])
+    limit.refuse(excess, blamed, can_resume=False)

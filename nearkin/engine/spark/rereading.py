@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from nearkin.corpus import write_kept
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import join_inside
 from nearkin.corpus.places import places_of
-from nearkin.corpus.text_forms import format_fields
+from nearkin.corpus.text_forms import format_content
 from nearkin.corpus.writer import Annotations, Rewriter
 from nearkin.engine.acceptance import needs_tokens
 from nearkin.engine.cluster_columns import ClusterColumns
@@ -136,14 +136,8 @@ def to_texts(content: pa.Array) -> pa.Array:
 
 def to_excerpts(content: pa.Array) -> pa.Array:
     """Returns the first characters of texts or of fields, or the first items of lists."""
-    return pa.array([excerpt(value) for value in content.to_pylist()], pa.string())
-
-
-def excerpt(value: Any) -> str:
-    """Returns the first characters of a text or of fields, or the first items of a list."""
-    if isinstance(value, dict):
-        value = format_fields(value)
-    return value[:EXCERPT] if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
+    excerpts = [format_content(value, EXCERPT)[:EXCERPT] for value in content.to_pylist()]
+    return pa.array(excerpts, pa.string())
 
 
 @dataclass(frozen=True)

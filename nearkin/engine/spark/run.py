@@ -18,6 +18,7 @@ from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import groups_exact_duplicates, needs_tokens
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
+from nearkin.engine.removal_limit import LEAST_DOUBTED, NEARLY_AS_CLOSE, SHORT_TEXT
 from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR, SAME
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
@@ -469,7 +470,39 @@ class SparkRun(Run):
         self._clustered = self.cluster_builder.build_clusters(
             copies, matches, self._blocked, self.decided, related
         )
-        return self._clustered.stats
+        stats = self._clustered.stats
+        if stats.near + stats.exact < LEAST_DOUBTED:
+            return stats
+        lengths = self.documents.select("doc", "length")
+        copies = self.exact_duplicates.copies.select("doc", f.lit(True).alias("is_copy"))
+        is_short = f.lit(self.options.has_short_texts) & (f.col("length") <= SHORT_TEXT)
+        is_first = f.col("is_copy").isNull() & (f.col("kind") != KINDS[EXACT])
+        rows = self.clusters.join(lengths, "doc").join(copies, "doc", "left")
+        counted = rows.where(is_first | is_short)
+        removed = counted.where(f.col("kind").isin(KINDS[NEAR], KINDS[EXACT]))
+        return replace(
+            stats,
+            contents=counted.count(),
+            contents_removed=removed.count(),
+            between=self._count_between(removed.select("doc", "cluster", "similarity")),
+        )
+
+    def _count_between(self, removed: DataFrame) -> int:
+        """Returns how many documents are about as similar to the kept one of another cluster.
+
+        Args:
+            removed: (doc, cluster, similarity) of the documents that count.
+        """
+        distance = (1 - f.col("shared") / f.col("joint")).alias("distance")
+        first = self.scored.select(f.col("a").alias("doc"), f.col("b").alias("other"), distance)
+        second = self.scored.select(f.col("b").alias("doc"), f.col("a").alias("other"), distance)
+        kept = self.clusters.where("kept").select(
+            f.col("doc").alias("other"), f.col("cluster").alias("of_other")
+        )
+        pairs = first.union(second).join(removed, "doc").join(kept, "other")
+        is_close = f.col("distance") <= NEARLY_AS_CLOSE * (1 - f.col("similarity"))
+        between = pairs.where(is_close & (f.col("cluster") != f.col("of_other")))
+        return between.select("doc").distinct().count()
 
     @property
     def cluster_tables(self) -> ClusterTables:

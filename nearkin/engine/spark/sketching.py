@@ -134,7 +134,7 @@ class TaskRequest:
         accepted = [] if self.options.acceptance is None else [f"{ACCEPTED_BY} binary"]
         if self.options.acceptance is not None:
             accepted.append(f"{GROUP} long")
-        limited = [] if self.options.removal_limit is None else [f"{LIMITED_BY} string"]
+        limited = [] if self.options.removal_limits.column is None else [f"{LIMITED_BY} string"]
         signatures = [f"{name} binary" for name in self.signature_columns]
         return ",".join([DOCUMENTS, *across, *accepted, *limited, *values, *signatures, *riding])
 
@@ -295,8 +295,9 @@ class Sketching:
         }
         if request.options.acceptance is not None:
             columns |= _acceptance_columns(read, request, request.options.acceptance, lengths)
-        if request.options.removal_limit is not None:
-            limited_by = carried_column_name(request.options.removal_limit.column)
+        limit = request.options.removal_limits.column
+        if limit is not None:
+            limited_by = carried_column_name(limit.column)
             columns[LIMITED_BY] = read.documents[limited_by]
         if request.options.across is not None:
             columns[ACROSS] = to_signed(_hash_column(read.documents, request.options.across))

@@ -86,6 +86,26 @@ def test_the_same_run_is_refused_as_by_the_local_engine(
         nks.dedup(frame, shingle="words:2", id="id", accept="safe", threshold=0.8)
 
 
+def test_the_same_run_is_doubted_as_by_the_local_engine(spark: SparkSession) -> None:
+    words = [f"w{number}" for number in range(400)]
+    rows = [{"id": f"c{number:02}", "text": ("York", "Bath")[number % 2]} for number in range(12)]
+    for number in range(0, 240, 20):
+        first, second = (" ".join(words[start : start + 10]) for start in (number, number + 10))
+        texts = {"a": first, "b": second, "c": f"{first} {second}", "d": f"{first} {second}"}
+        rows += [{"id": f"{name}{number:03}", "text": text} for name, text in texts.items()]
+    options: dict[str, Any] = {"shingle": "words:1", "threshold": 0.45, "id": "id"}
+    options |= {"keep": "length asc", "strict": True}
+    frame = spark.createDataFrame(rows, "id string, text string")
+    # 10 of 12 short texts, and 12 of 36 longer ones, are removed; the last 12 are long copies
+    for doubted, counts in ((rows, "22 of 48 documents"), (rows[12:], "12 of 36 documents")):
+        with pytest.raises(RunError, match=f"{counts} .* 12 of them are about as similar") as local:
+            nk.dedup(pa.Table.from_pylist(doubted), **options)
+        part = frame if doubted is rows else frame.where("id NOT LIKE 'c__'")
+        with pytest.raises(RunError) as distributed:
+            nks.dedup(part, **options)
+        assert str(distributed.value) == str(local.value)
+
+
 @pytest.mark.full
 def test_refused_run_names_the_same_documents_of_a_reference(
     table: pa.Table, spark: SparkSession
