@@ -84,6 +84,7 @@ CHECKED = (
     "test_lance.py::test_signatures_are_those_of_the_oracle",
     "verify",
     "winnowing/test_kernels.py",
+    "wording",
 )
 """The tests that run with bounds checking: those of the kernels, or small ones that call them."""
 NOT_CHECKED = (
