@@ -9,13 +9,12 @@ from typing import TypeAlias
 from nearkin.acceptance.expression import (
     And,
     Comparison,
+    Differ,
     Expression,
     Not,
     Number,
-    NumbersEqual,
     Operator,
     Or,
-    Same,
 )
 
 NEGATED = {
@@ -94,7 +93,7 @@ def _bounds_of(expression: Expression, *, negated: bool) -> Bounds:
         return _bounds_of(expression.operand, negated=not negated)
     if isinstance(expression, Comparison):
         return _bounds_of_comparison(expression, negated=negated)
-    if isinstance(expression, NumbersEqual | Same):
+    if not isinstance(expression, And | Or):
         return Bounds()
     parts = [_bounds_of(operand, negated=negated) for operand in expression.operands]
     all_hold = isinstance(expression, And) is not negated
@@ -128,8 +127,9 @@ def _bounds_of_comparison(comparison: Comparison, *, negated: bool) -> Bounds:
 def holds_for_copies(expression: Expression) -> bool:
     """Returns whether an expression surely holds for documents with equal shingles.
 
-    Their similarities are 1. The equalities of the expression are assumed to hold, and the lengths
-    to be equal. The longest shared run is not known.
+    Their similarities are 1. Whatever else the expression compares is assumed to be equal: the
+    wordings, the numbers, the values of columns, and the lengths. The longest shared run is not
+    known.
 
     Args:
         expression: The expression.
@@ -152,8 +152,8 @@ def _truth_for_copies(expression: Expression) -> Truth:
         if expression.number == Number.WITNESS:
             return None
         return compare_number(1.0, expression)
-    if isinstance(expression, NumbersEqual | Same):
-        return True
+    if not isinstance(expression, And | Or):
+        return not isinstance(expression, Differ)
     truths = [_truth_for_copies(operand) for operand in expression.operands]
     # `or` is true if one operand is; `and` is false if one operand is.
     deciding = isinstance(expression, Or)

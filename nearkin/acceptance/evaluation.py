@@ -13,14 +13,15 @@ import numpy as np
 from nearkin.acceptance.expression import (
     And,
     Comparison,
-    Equality,
     Expression,
     Not,
     Number,
-    NumbersEqual,
     Operator,
-    Same,
+    Or,
+    Predicate,
+    SaysAll,
     collect_numbers,
+    collect_predicates,
 )
 
 COMPARE: dict[Operator, Callable[[np.ndarray, float], np.ndarray]] = {
@@ -43,11 +44,11 @@ class PairValues(Protocol):
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
 
-    def are_equal(self, equality: Equality, rows: np.ndarray) -> np.ndarray:
-        """Returns for which of some pairs an equality holds, bool (m,).
+    def satisfy(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+        """Returns for which of some pairs a condition holds that compares no number, bool (m,).
 
         Args:
-            equality: The equality.
+            predicate: The condition.
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
 
@@ -73,10 +74,10 @@ def _select(expression: Expression, values: PairValues, rows: np.ndarray) -> np.
     if isinstance(expression, Comparison):
         numbers = values.numbers(expression.number, rows)
         return rows[COMPARE[expression.operator](numbers, expression.constant)]
-    if isinstance(expression, NumbersEqual | Same):
-        return rows[values.are_equal(expression, rows)]
     if isinstance(expression, Not):
         return _exclude(rows, _select(expression.operand, values, rows))
+    if not isinstance(expression, And | Or):
+        return rows[values.satisfy(expression, rows)]
     operands = sorted(expression.operands, key=_compares_texts)
     if isinstance(expression, And):
         for operand in operands:
@@ -94,4 +95,6 @@ def _exclude(rows: np.ndarray, excluded: np.ndarray) -> np.ndarray:
 
 
 def _compares_texts(expression: Expression) -> bool:
-    return Number.WITNESS in collect_numbers(expression)
+    return Number.WITNESS in collect_numbers(expression) or SaysAll() in collect_predicates(
+        expression
+    )

@@ -34,7 +34,9 @@ SHARES = frozenset(
 )
 """The numbers that are from 0 to 1."""
 NUMBERS_EQUAL = "numbers_equal"
+SAYS_ALL = "says_all"
 SAME = "same"
+DIFFER = "differ"
 
 
 class Operator(StrEnum):
@@ -69,10 +71,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class NumbersEqual:
-    """The condition that the digits of both original texts, in order, are equal."""
+    """The condition that the numbers of both original texts, in order, are written equally."""
 
     def __str__(self) -> str:
         return NUMBERS_EQUAL
+
+
+@dataclass(frozen=True)
+class SaysAll:
+    """The condition that the kept document says all that the removed one says.
+
+    The wordings of both original texts decide. See `nearkin.wording`.
+    """
+
+    def __str__(self) -> str:
+        return SAYS_ALL
 
 
 @dataclass(frozen=True)
@@ -86,10 +99,29 @@ class Same:
     column: str
 
     def __str__(self) -> str:
-        if BARE_COLUMN.fullmatch(self.column):
-            return f"{SAME}({self.column})"
-        quoted = self.column.replace('"', '""')
-        return f'{SAME}("{quoted}")'
+        return f"{SAME}({_write_column(self.column)})"
+
+
+@dataclass(frozen=True)
+class Differ:
+    """The condition that both documents have a value of a column, and not the same one.
+
+    Attributes:
+        column: Name of the column.
+    """
+
+    column: str
+
+    def __str__(self) -> str:
+        return f"{DIFFER}({_write_column(self.column)})"
+
+
+def _write_column(column: str) -> str:
+    """Returns the name of a column, in quotation marks if it needs them."""
+    if BARE_COLUMN.fullmatch(column):
+        return column
+    quoted = column.replace('"', '""')
+    return f'"{quoted}"'
 
 
 @dataclass(frozen=True)
@@ -135,7 +167,8 @@ class Or:
 
 
 Equality: TypeAlias = NumbersEqual | Same
-Expression: TypeAlias = Comparison | NumbersEqual | Same | Not | And | Or
+Predicate: TypeAlias = Equality | Differ | SaysAll
+Expression: TypeAlias = Comparison | Predicate | Not | And | Or
 
 
 def _enclose(expression: Expression) -> str:
@@ -152,21 +185,22 @@ def collect_numbers(expression: Expression) -> frozenset[Number]:
     )
 
 
-def collect_equalities(expression: Expression) -> tuple[Equality, ...]:
-    """Returns the equalities that an expression contains, each once, in order."""
+def collect_predicates(expression: Expression) -> tuple[Predicate, ...]:
+    """Returns the conditions of an expression that compare no number, each once, in order."""
     leaves = _collect_leaves(expression)
-    return tuple(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, NumbersEqual | Same)))
+    return tuple(dict.fromkeys(leaf for leaf in leaves if not isinstance(leaf, Comparison)))
 
 
 def collect_columns(expression: Expression) -> tuple[str, ...]:
     """Returns the columns that an expression reads, each once, in order.
 
     Examples:
-        >>> collect_columns(And((Same("lang"), Not(Same("lang")), Same("site"))))
-        ('lang', 'site')
+        >>> collect_columns(And((Same("lang"), Not(Differ("doi")), Same("site"))))
+        ('lang', 'doi', 'site')
     """
-    equalities = collect_equalities(expression)
-    return tuple(equality.column for equality in equalities if isinstance(equality, Same))
+    predicates = collect_predicates(expression)
+    columns = (leaf.column for leaf in predicates if isinstance(leaf, Same | Differ))
+    return tuple(dict.fromkeys(columns))
 
 
 def required_equalities(expression: Expression) -> tuple[Equality, ...]:
@@ -182,7 +216,7 @@ def required_equalities(expression: Expression) -> tuple[Equality, ...]:
     return tuple(operand for operand in operands if isinstance(operand, NumbersEqual | Same))
 
 
-def _collect_leaves(expression: Expression) -> tuple[Comparison | Equality, ...]:
+def _collect_leaves(expression: Expression) -> tuple[Comparison | Predicate, ...]:
     if isinstance(expression, Not):
         return _collect_leaves(expression.operand)
     if isinstance(expression, And | Or):

@@ -4,20 +4,23 @@ The grammar, in the order of precedence:
 
     expression = conjunction { "or" conjunction }
     conjunction = condition { "and" condition }
-    condition = "not" condition | "(" expression ")" | comparison | equality
+    condition = "not" condition | "(" expression ")" | comparison | predicate
     comparison = NUMBER ( ">=" | ">" | "<=" | "<" | "==" ) CONSTANT
-    equality = "numbers_equal" | "same" "(" COLUMN ")"
+    predicate = "says_all" | "numbers_equal" | ( "same" | "differ" ) "(" COLUMN ")"
 """
 
 import re
 from typing import NamedTuple, NoReturn
 
 from nearkin.acceptance.expression import (
+    DIFFER,
     NUMBERS_EQUAL,
     SAME,
+    SAYS_ALL,
     SHARES,
     And,
     Comparison,
+    Differ,
     Expression,
     Not,
     Number,
@@ -25,6 +28,7 @@ from nearkin.acceptance.expression import (
     Operator,
     Or,
     Same,
+    SaysAll,
 )
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
@@ -37,11 +41,11 @@ MAX_DEPTH = 20
 SIMILAR = "similar"
 """The name of the default, for which the threshold alone decides. It is not an expression."""
 NAMED_EXPRESSIONS = {
-    "safe": "containment >= 0.98 and length_ratio <= 1 and numbers_equal",
+    "safe": "containment >= 0.9 and says_all",
     "contained": "containment >= 0.98",
 }
 """The expressions with a name."""
-TERMS = (*Number, NUMBERS_EQUAL, SAME)
+TERMS = (*Number, SAYS_ALL, NUMBERS_EQUAL, SAME, DIFFER)
 WORDS = {"and", "or", "not"}
 TOKEN = re.compile(
     r"""
@@ -196,9 +200,13 @@ class _Parser:
             self._fail(f"unknown term {term.text!r}{remedy}")
         if term.text == SAME:
             return Same(self._parse_column())
+        if term.text == DIFFER:
+            return Differ(self._parse_column())
         self._advance()
         if term.text == NUMBERS_EQUAL:
             return NumbersEqual()
+        if term.text == SAYS_ALL:
+            return SaysAll()
         return self._parse_comparison(term)
 
     def _parse_comparison(self, term: _Token) -> Comparison:
@@ -218,10 +226,10 @@ class _Parser:
         return Comparison(number, operator, value)
 
     def _parse_column(self) -> str:
-        """Returns the column in parentheses after `same`, which is the current token."""
-        self._advance()
+        """Returns the column in parentheses after the current token, `same` or `differ`."""
+        term = self._advance().text
         if self._token.text != "(":
-            self._fail("expected (COL) after same, for example same(lang)")
+            self._fail(f"expected (COL) after {term}, for example {term}(lang)")
         # A column without quotation marks may begin with a digit, which no other word may.
         position = self._skip_space()
         bare = COLUMN.match(self._text, position)
@@ -232,7 +240,9 @@ class _Parser:
             self._advance()
         column = self._token
         if column.kind not in ("column", "quoted"):
-            self._fail('expected a column; write a name with other characters as same("my column")')
+            self._fail(
+                f'expected a column; write a name with other characters as {term}("my column")'
+            )
         name = column.text
         if column.kind == "quoted":
             name = name[1:-1].replace('""', '"')

@@ -6,19 +6,28 @@ from typing import final
 
 import numpy as np
 
-from nearkin.acceptance import And, Comparison, Expression, NumbersEqual, parse_expression
+from nearkin.acceptance import (
+    And,
+    Comparison,
+    Expression,
+    NumbersEqual,
+    SaysAll,
+    parse_expression,
+)
 from nearkin.acceptance.bounds import Bounds, compute_bounds, holds_for_copies
 from nearkin.acceptance.evaluation import accept_pairs
 from nearkin.acceptance.expression import (
-    Equality,
     Number,
     Operator,
+    Predicate,
     collect_columns,
-    collect_equalities,
     collect_numbers,
+    collect_predicates,
     required_equalities,
 )
 from nearkin.acceptance.parser import SIMILAR
+from nearkin.engine.document_facts import TextFact
+from nearkin.engine.token_runs import TokenKind
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 from nearkin.spec import IDF_JACCARD
@@ -125,14 +134,31 @@ def require_acceptable(expression: Expression, measure: str) -> Bounds:
     return bounds
 
 
-def needs_digits(expression: Expression | None) -> bool:
-    """Returns whether an acceptance compares the digits of documents."""
-    return expression is not None and NumbersEqual() in collect_equalities(expression)
+TEXT_FACTS: dict[Predicate, TextFact] = {
+    NumbersEqual(): TextFact.NUMBERS,
+    SaysAll(): TextFact.WORDING,
+}
+"""What must be equal in copies for a condition on the wordings of documents."""
 
 
-def needs_tokens(expression: Expression | None) -> bool:
-    """Returns whether an acceptance compares runs of tokens."""
-    return expression is not None and Number.WITNESS in collect_numbers(expression)
+def text_facts_of(expression: Expression | None) -> tuple[TextFact, ...]:
+    """Returns what an acceptance compares of the wordings of documents, as hashes."""
+    if expression is None:
+        return ()
+    predicates = collect_predicates(expression)
+    return tuple(fact for predicate, fact in TEXT_FACTS.items() if predicate in predicates)
+
+
+def token_kinds_of(expression: Expression | None) -> tuple[TokenKind, ...]:
+    """Returns the kinds of tokens whose order an acceptance compares."""
+    if expression is None:
+        return ()
+    kinds = []
+    if Number.WITNESS in collect_numbers(expression):
+        kinds.append(TokenKind.SHINGLED)
+    if SaysAll() in collect_predicates(expression):
+        kinds.append(TokenKind.WORDING)
+    return tuple(kinds)
 
 
 def groups_exact_duplicates(expression: Expression | None) -> bool:
@@ -156,7 +182,7 @@ def accepts_all_copies(expression: Expression | None) -> bool:
     """
     if expression is None:
         return True
-    has_further_facts = set(collect_equalities(expression)) > set(required_equalities(expression))
+    has_further_facts = set(collect_predicates(expression)) > set(required_equalities(expression))
     has_further_facts |= Number.LENGTH_RATIO in collect_numbers(expression)
     return holds_for_copies(expression) and not has_further_facts
 
@@ -192,11 +218,11 @@ class DirectedPairs(ABC):
         """Returns the tokens of the longest run that both documents contain, int64 (m,)."""
 
     @abstractmethod
-    def are_equal(self, equality: Equality, rows: np.ndarray) -> np.ndarray:
-        """Returns for which of some pairs an equality holds, bool (m,).
+    def satisfy(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+        """Returns for which of some pairs a condition holds that compares no number, bool (m,).
 
         Args:
-            equality: The equality.
+            predicate: The condition.
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
 

@@ -1,23 +1,31 @@
 """Facts about batches of documents that both engines record: lengths, hashes of ids and blocks."""
 
 import hashlib
+from collections.abc import Sequence
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.canonical_dois import canonicalize_dois
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.shingle import text_buffers
+from nearkin.wording import hash_wordings
 
 NULL_VALUE = 0x6E756C6C
 """The block, or the source, of documents without a value."""
-NOT_A_DIGIT = r"\P{Nd}+"
 MIX_OFFSET = np.uint64(0x9E3779B97F4A7C15)
 MIX_FACTORS = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 """Odd factors whose bits are irregular: those of the finalizer of MurmurHash3 (Appleby)."""
-DIGIT_SEEDS = (0, 1)
-"""The seeds of the two hashes of a text's digits."""
+
+
+class TextFact(StrEnum):
+    """The parts of wordings that acceptances compare. The values name files."""
+
+    NUMBERS = "numbers"
+    WORDING = "wording"
 
 
 def text_lengths(documents: pa.Array) -> np.ndarray:
@@ -69,24 +77,30 @@ def value_hashes(values: pa.Array) -> np.ndarray:
     return np.array([*hashes, NULL_VALUE], np.uint64)[codes]
 
 
-def hash_digits(documents: pa.Array) -> np.ndarray:
-    """Returns a 128-bit hash of the digits of each document, in order, uint64 (n, 2).
+def compared_value_hashes(values: pa.Array) -> np.ndarray:
+    """Returns a hash of each value of a column that an acceptance compares, uint64 (n,).
 
-    Digits are the characters of the Unicode category Nd. Digits of different scripts differ.
+    The forms of one DOI are equal. A null and an empty value are NULL_VALUE: there is no value.
+
+    Args:
+        values: Values, (n,).
+    """
+    texts = canonicalize_dois(values.cast(pa.large_string()))
+    return value_hashes(pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts))
+
+
+def hash_text_facts(documents: pa.Array, facts: Sequence[TextFact]) -> dict[TextFact, np.ndarray]:
+    """Returns 128-bit hashes of what is compared of the wordings of documents, uint64 (n, 2) each.
 
     Args:
         documents: Texts (large_string) or lists of tokens (large_list).
+        facts: What is compared.
     """
-    is_list = pa.types.is_large_list(documents.type)
-    texts = documents.flatten() if is_list else documents
-    data, offsets = text_buffers(pc.replace_substring_regex(texts, NOT_A_DIGIT, ""))
-    if is_list:
-        lists = np.asarray(documents.offsets)
-        offsets = offsets[lists - lists[0]]
-    hashes = np.empty((len(DIGIT_SEEDS), len(documents)), np.uint64)
-    for row, seed in zip(hashes, DIGIT_SEEDS, strict=True):
-        hashing.hash_each(data, offsets, key_of("xxh3", seed), row)
-    return np.ascontiguousarray(hashes.T)
+    if not facts:
+        return {}
+    hashes = hash_wordings(documents)
+    of_facts = {TextFact.NUMBERS: hashes.numbers, TextFact.WORDING: hashes.wordings}
+    return {fact: of_facts[fact] for fact in facts}
 
 
 def mix_hashes(first: np.ndarray, second: np.ndarray) -> np.ndarray:

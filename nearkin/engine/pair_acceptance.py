@@ -1,27 +1,29 @@
 """The acceptance of the scored pairs of stored documents, in both engines."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
-from nearkin.acceptance import Expression
+from nearkin.acceptance import Differ, Expression, SaysAll
 from nearkin.acceptance.expression import (
-    Equality,
     Number,
-    collect_equalities,
+    Predicate,
     collect_numbers,
+    collect_predicates,
     required_equalities,
 )
 from nearkin.engine.acceptance import DirectedPairs, measured_number
-from nearkin.engine.document_facts import mix_hashes
+from nearkin.engine.document_facts import NULL_VALUE, mix_hashes
+from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.verify.jaccard import compare_sets
 
-FactReader: TypeAlias = Callable[[Equality], np.ndarray]
-"""A function that returns what must be equal in two documents, uint64 (n,) or (n, width)."""
+FactReader: TypeAlias = Callable[[Predicate], np.ndarray]
+"""A function that returns what a condition compares in two documents, as hashes of it, uint64 (n,)
+or (n, width)."""
 
 
 def divide_blocks(blocks: np.ndarray, expression: Expression, read_fact: FactReader) -> np.ndarray:
@@ -32,7 +34,7 @@ def divide_blocks(blocks: np.ndarray, expression: Expression, read_fact: FactRea
     Args:
         blocks: Hash of each document's block, uint64 (n,).
         expression: The acceptance.
-        read_fact: Returns what must be equal for an equality.
+        read_fact: Returns what a condition compares.
     """
     return _mix_facts(blocks, map(read_fact, required_equalities(expression)))
 
@@ -45,10 +47,10 @@ def group_keys(
     Args:
         blocks: Hash of each document's block, uint64 (n,).
         expression: The acceptance.
-        read_fact: Returns what must be equal for an equality.
+        read_fact: Returns what a condition compares.
         lengths: Size of each document's text in bytes, int64 (n,).
     """
-    keys = _mix_facts(blocks, map(read_fact, collect_equalities(expression)))
+    keys = _mix_facts(blocks, map(read_fact, collect_predicates(expression)))
     if Number.LENGTH_RATIO in collect_numbers(expression):
         keys = mix_hashes(keys, np.asarray(lengths).astype(np.uint64))
     return keys
@@ -72,9 +74,8 @@ class PairAcceptance:
         stored: Shingle sets of the documents.
         rank: Position of each document in keep order, integers (n,).
         lengths: Size of each document's text in bytes, int64 (n,).
-        facts: What must be equal in two documents, for each equality, uint64 (n,) or (n, width).
-        longest_shared: Returns the tokens of the longest run that the documents of pairs share, or
-            None if the acceptance does not need them.
+        facts: Hashes of what each condition compares, uint64 (n,) or (n, width).
+        runs: Tokens of the documents, of each kind whose order the acceptance compares.
     """
 
     expression: Expression
@@ -82,8 +83,8 @@ class PairAcceptance:
     stored: StoredPayloads
     rank: np.ndarray
     lengths: np.ndarray
-    facts: dict[Equality, np.ndarray]
-    longest_shared: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    facts: Mapping[Predicate, np.ndarray]
+    runs: Mapping[TokenKind, TokenRuns] = field(default_factory=dict)
 
     def select(self, scored: ScoredPairs) -> ScoredPairs:
         """Returns the scored pairs that are accepted.
@@ -139,11 +140,19 @@ class _StoredPairs(DirectedPairs):
         return removed, np.asarray(lengths[self._kept[rows]])
 
     def witnesses(self, rows: np.ndarray) -> np.ndarray:
-        longest_shared = self._acceptance.longest_shared
-        assert longest_shared is not None
-        return longest_shared(self._removed[rows], self._kept[rows])
+        runs = self._acceptance.runs[TokenKind.SHINGLED]
+        return runs.longest_shared(self._removed[rows], self._kept[rows])
 
-    def are_equal(self, equality: Equality, rows: np.ndarray) -> np.ndarray:
-        fact = self._acceptance.facts[equality]
-        equal: np.ndarray = np.asarray(fact[self._removed[rows]] == fact[self._kept[rows]])
+    def satisfy(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+        removed = self._removed[rows]
+        kept = self._kept[rows]
+        if isinstance(predicate, SaysAll):
+            return self._acceptance.runs[TokenKind.WORDING].find_said(removed, kept)
+        fact = self._acceptance.facts[predicate]
+        first = fact[removed]
+        second = fact[kept]
+        if isinstance(predicate, Differ):
+            has_values = (first != NULL_VALUE) & (second != NULL_VALUE)
+            return np.asarray(has_values & (first != second)).reshape(len(rows))
+        equal: np.ndarray = np.asarray(first == second)
         return np.asarray(equal if equal.ndim == 1 else equal.all(axis=1))

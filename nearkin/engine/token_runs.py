@@ -1,6 +1,9 @@
-"""The tokens of documents, for the longest run that two documents share, in both engines."""
+"""The tokens of documents whose order acceptances compare, in both engines."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +13,35 @@ from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import iterate_streams
 from nearkin.spec import Spec
 from nearkin.verify.kernels import longest_shared_runs
+from nearkin.wording import read_wordings
+from nearkin.wording.kernels import find_said
+
+TokenReader: TypeAlias = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
+"""A function of the contents of n documents. It returns all their tokens, uint64, and the number of
+tokens of each document, int64 (n,)."""
+
+
+class TokenKind(StrEnum):
+    """The kinds of tokens. The values name files and columns."""
+
+    SHINGLED = "tokens"
+    """Words or characters, of which the shingles of the Spec consist."""
+    WORDING = "wording-tokens"
+    """Words, numbers and symbols of the original texts, whatever the Spec is."""
+
+
+def create_token_reader(kind: TokenKind, spec: Spec, resources: SpecResources) -> TokenReader:
+    """Returns a function that reads tokens. Each thread needs its own.
+
+    Args:
+        kind: Kind of the tokens.
+        spec: Spec of the run.
+        resources: Data that the Spec refers to.
+    """
+    if kind == TokenKind.WORDING:
+        return read_wordings
+    shingler = token_shingler(spec, resources)
+    return lambda content: hash_tokens(shingler, content)
 
 
 def token_shingler(spec: Spec, resources: SpecResources) -> Shingler:
@@ -56,7 +88,7 @@ class TokenRuns:
     Attributes:
         place: Position of each document among the stored ones, uint32 (documents,).
         starts: First token of each stored document, and the end, int64 (stored + 1,).
-        tokens: Hashes of the tokens, uint64.
+        tokens: The tokens, uint64.
     """
 
     place: np.ndarray
@@ -78,3 +110,18 @@ class TokenRuns:
         b = self.place[second].astype(np.int64)
         longest_shared_runs(a, b, self.starts, self.tokens, lengths)
         return lengths
+
+    def find_said(self, removed: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        """Returns for which pairs the kept document says all that the removed one says, bool (m,).
+
+        The tokens must be those of wordings.
+
+        Args:
+            removed: Number of the removed document of each pair, int64 (m,).
+            kept: Number of the kept document of each pair, int64 (m,).
+        """
+        said = np.empty(len(removed), bool)
+        a = self.place[removed].astype(np.int64)
+        b = self.place[kept].astype(np.int64)
+        find_said(a, b, self.starts, self.tokens, said)
+        return said

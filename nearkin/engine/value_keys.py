@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.engine.canonical_dois import canonicalize_dois
 from nearkin.engine.canonical_urls import canonicalize_urls
 from nearkin.engine.options import RunOptions
 from nearkin.hashing import kernels as hashing
@@ -32,8 +33,8 @@ class ValueColumn:
     def build_keys(self, values: pa.Array) -> np.ndarray:
         """Returns a key of 128 bits for each value, uint64 (n, 2).
 
-        Equal values have equal keys. A null and an empty value have the key (0, 0), which never
-        matches.
+        Equal values have equal keys, and so have the forms of one DOI. A null and an empty value
+        have the key (0, 0), which never matches.
 
         Args:
             values: Values of the column, (n,). Values of other types are compared as text.
@@ -46,7 +47,7 @@ class ValueColumn:
         texts = values.cast(pa.large_string())
         if self.holds_urls:
             texts = canonicalize_urls(texts)
-        texts = texts.fill_null("")
+        texts = canonicalize_dois(texts).fill_null("")
         data, offsets = text_buffers(texts)
         keys = np.zeros((len(texts), 2), np.uint64)
         for word, seed in enumerate(KEY_SEEDS):

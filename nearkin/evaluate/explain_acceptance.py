@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nearkin.acceptance import And, Expression, Same
-from nearkin.acceptance.expression import Equality, collect_equalities
+from nearkin.acceptance import And, Differ, Expression, Same
+from nearkin.acceptance.expression import Predicate, collect_predicates
 from nearkin.corpus import Columns
 from nearkin.corpus.validation import content_arrow_type
-from nearkin.engine.acceptance import needs_tokens
-from nearkin.engine.document_facts import hash_digits, text_lengths, value_hashes
+from nearkin.engine.acceptance import TEXT_FACTS, text_facts_of, token_kinds_of
+from nearkin.engine.document_facts import compared_value_hashes, hash_text_facts, text_lengths
 from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_acceptance import PairAcceptance
-from nearkin.engine.token_runs import TokenRuns, hash_tokens, token_shingler
+from nearkin.engine.token_runs import TokenRuns, create_token_reader
 from nearkin.evaluate.explain import RunDocument
 from nearkin.measures import measure_of
 from nearkin.measures.base import as_stored
@@ -90,15 +90,20 @@ def explain_acceptance(
     contents = pa.array([document.content for document in documents], content_arrow_type(columns))
     measure = measure_of(settings.spec, resources, settings.distance)
     stored = as_stored(payload_builder_for_run(measure).build(contents))
-    longest_shared = None
-    if needs_tokens(expression):
-        hashes, counts = hash_tokens(token_shingler(settings.spec, resources), contents)
+    runs = {}
+    for kind in token_kinds_of(expression):
+        tokens, counts = create_token_reader(kind, settings.spec, resources)(contents)
         starts = np.concatenate([[0], np.cumsum(counts)])
-        longest_shared = TokenRuns(np.arange(2, dtype=np.uint32), starts, hashes).longest_shared
-    facts = {
-        equality: _read_fact(equality, documents, contents)
-        for equality in collect_equalities(expression)
-    }
+        runs[kind] = TokenRuns(np.arange(2, dtype=np.uint32), starts, tokens)
+    text_facts = hash_text_facts(contents, text_facts_of(expression))
+
+    def read_fact(predicate: Predicate) -> np.ndarray:
+        if isinstance(predicate, Same | Differ):
+            values = [document.carried[predicate.column] for document in documents]
+            return compared_value_hashes(pa.array(values))
+        return text_facts[TEXT_FACTS[predicate]]
+
+    facts = {predicate: read_fact(predicate) for predicate in collect_predicates(expression)}
     scored = measure.compare(FIRST_PAIR, stored)
     operands = expression.operands if isinstance(expression, And) else (expression,)
 
@@ -110,7 +115,7 @@ def explain_acceptance(
             rank=rank,
             lengths=text_lengths(contents),
             facts=facts,
-            longest_shared=longest_shared,
+            runs=runs,
         )
         return not len(acceptance.find_accepted(scored))
 
@@ -125,12 +130,3 @@ def explain_acceptance(
         ),
         is_indexed=settings.containment_threshold is not None,
     )
-
-
-def _read_fact(
-    equality: Equality, documents: tuple[RunDocument, RunDocument], contents: pa.Array
-) -> np.ndarray:
-    """Returns what must be equal in the two documents, uint64 (2,) or (2, 2)."""
-    if isinstance(equality, Same):
-        return value_hashes(pa.array([document.carried[equality.column] for document in documents]))
-    return hash_digits(contents)

@@ -47,7 +47,7 @@ class Definition:
             a run without options, which depends on the threshold. Leaders have none.
         columns: Columns of texts that are joined. Empty for all columns of the fit.
         least_containment: Smallest containment of a removed document in the kept one, or 0.
-        needs_equal_numbers: Whether the digits of a removed document must be those of the kept one.
+        needs_equal_numbers: Whether a removed document must have the numbers of the kept one.
 
     Examples:
         >>> definition = Definition("words", 2, "jaccard").add_steps(["digits"])

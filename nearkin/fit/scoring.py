@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.cluster.components import Compare
-from nearkin.engine.document_facts import hash_digits, mix_hashes
+from nearkin.engine.document_facts import mix_hashes
 from nearkin.engine.document_frequencies import count_repeated
 from nearkin.engine.exact_groups import number_groups
 from nearkin.fit.definition import CONTAINMENT, Definition
@@ -21,6 +21,7 @@ from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import IDF_JACCARD, Spec
 from nearkin.verify.jaccard import SetBuilder
+from nearkin.wording import hash_wordings
 
 DOCUMENTS_AT_ONCE = 512
 """The number of documents of which a thread makes payloads at a time."""
@@ -162,10 +163,10 @@ class DocumentScorer:
         return ChosenColumns(scorer, replace(definition, columns=()), order)
 
     def _make_judge(self, definition: Definition, payload: Payload) -> "_PairJudge":
-        digits = None
+        numbers = None
         if definition.needs_equal_numbers:
-            digits = hash_digits(self.documents.contents)
-        return _PairJudge(definition, payload.sizes, digits)
+            numbers = hash_wordings(self.documents.contents).numbers
+        return _PairJudge(definition, payload.sizes, numbers)
 
     def most_similar_pairs(self, definition: Definition, limit: int) -> ScoredDocuments:
         """Returns the most similar pairs of all documents, without those of one source.
@@ -218,8 +219,8 @@ class DocumentScorer:
         sketches = self.sketch(definition, slots=8)
         groups = number_groups(sketches.fingerprints)
         if definition.needs_equal_numbers:
-            for digits in hash_digits(self.documents.contents).T:
-                groups = mix_hashes(groups.astype(np.uint64), digits)
+            for words in hash_wordings(self.documents.contents).numbers.T:
+                groups = mix_hashes(groups.astype(np.uint64), words)
         _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
         is_filled = sketches.shingles > 0
         return np.where(is_filled, firsts[numbers], np.arange(len(groups))).astype(np.int64)
@@ -308,8 +309,8 @@ class _PairJudge(NamedTuple):
     definition: Definition
     sizes: np.ndarray
     """int64 (n,): The number of shingles of each document."""
-    digits: np.ndarray | None
-    """uint64 (n, 2): The hashes of the digits of each document, if they must be equal."""
+    numbers: np.ndarray | None
+    """uint64 (n, 2): The hashes of the numbers of each document, if they must be equal."""
 
     def select(self, scored: ScoredPairs) -> ScoredPairs:
         """Returns the pairs that meet the conditions, with what the threshold applies to.
@@ -354,8 +355,8 @@ class _PairJudge(NamedTuple):
         least = self.definition.least_containment
         if least > 0:
             meets &= scored.intersection / np.maximum(self.sizes[later], 1) >= least
-        if self.digits is not None:
-            meets &= (self.digits[earlier] == self.digits[later]).all(axis=1)
+        if self.numbers is not None:
+            meets &= (self.numbers[earlier] == self.numbers[later]).all(axis=1)
         return meets
 
 

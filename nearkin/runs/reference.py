@@ -13,9 +13,8 @@ from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.table_versions import TableRecord
-from nearkin.engine.acceptance import needs_digits
+from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.banding import builds_keys_while_sketching
-from nearkin.engine.local.documents import DIGITS
 from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.options import ClusterMethod, RunOptions
 from nearkin.engine.stats import Stage
@@ -387,8 +386,9 @@ def _find_difference(
     missing = [name for name in columns.carried_columns if name not in recorded.carried_columns]
     if missing:
         return f"it has not kept the column {missing[0]!r}"
-    if needs_digits(request.options.acceptance) and not (folder / SIGNATURES / DIGITS).exists():
-        return "it has not kept the digits of the texts, which the condition compares"
+    for fact in text_facts_of(request.options.acceptance):
+        if not (folder / SIGNATURES / fact).exists():
+            return f"it has not kept the {fact} of the texts, which the condition compares"
     sketched = record.stats.sketch
     keyed = None
     if builds_keys_while_sketching(request.options):

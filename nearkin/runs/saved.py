@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
-from nearkin.engine.acceptance import needs_digits
-from nearkin.engine.local.documents import DIGITS, arrays_of
+from nearkin.engine.acceptance import text_facts_of
+from nearkin.engine.local.documents import arrays_of
 from nearkin.engine.local.saved_sets import SET_FILES, SavedSets
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.engine.options import RunOptions
@@ -219,12 +219,13 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"{saved.options.accept!r}; give the same condition and limits, or run nearkin dedup "
             "on its inputs instead"
         )
-    needs_hashes = needs_digits(job.settings.acceptance)
-    if needs_hashes and not (saved.folder / SIGNATURES / DIGITS).exists():
-        raise UsageError(
-            f"{name_setting('accept', job.settings.accept)} needs the digits of the texts, which "
-            f"the saved run {saved.folder} does not have; run nearkin dedup on its inputs instead"
-        )
+    for fact in text_facts_of(job.settings.acceptance):
+        if not (saved.folder / SIGNATURES / fact).exists():
+            raise UsageError(
+                f"{name_setting('accept', job.settings.accept)} needs the {fact} of the texts, "
+                f"which the saved run {saved.folder} does not have; run nearkin dedup on its "
+                "inputs instead"
+            )
     if job.save_hashes and not has_sets(saved):
         raise UsageError(
             f"{name_flag('save_hashes')} needs the shingle hashes of the texts, which the saved "

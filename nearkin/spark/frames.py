@@ -585,7 +585,7 @@ def require_whole_documents(options: RunOptions) -> None:
     if options.acceptance is not None:
         raise UsageError(
             f"{name_flag('merge_parts')} and a condition ({options.acceptance}) exclude each "
-            "other: lengths and digits are those of rows, not of merged documents; leave out one "
+            "other: lengths and wordings are those of rows, not of merged documents; leave out one "
             "of them"
         )
 

@@ -4,7 +4,17 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from nearkin.acceptance import And, Comparison, Expression, Not, NumbersEqual, Or, Same
+from nearkin.acceptance import (
+    And,
+    Comparison,
+    Differ,
+    Expression,
+    Not,
+    NumbersEqual,
+    Or,
+    Same,
+    SaysAll,
+)
 from nearkin.acceptance.expression import SHARES, Number, Operator
 
 COLUMNS = ("lang", "my column", 'a"b', "größe", "1st", "not", "")
@@ -28,7 +38,12 @@ def _combined(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expr
 
 COLUMN_NAMES = st.sampled_from([column for column in COLUMNS if column])
 EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
-    st.one_of(_comparisons(), st.builds(NumbersEqual), st.builds(Same, COLUMN_NAMES)),
+    st.one_of(
+        _comparisons(),
+        st.sampled_from([NumbersEqual(), SaysAll()]),
+        st.builds(Same, COLUMN_NAMES),
+        st.builds(Differ, COLUMN_NAMES),
+    ),
     _combined,
     max_leaves=6,
 )

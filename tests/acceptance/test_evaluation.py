@@ -5,9 +5,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.acceptance import Expression, parse_expression
+from nearkin.acceptance import Expression, SaysAll, parse_expression
 from nearkin.acceptance.evaluation import accept_pairs
-from nearkin.acceptance.expression import Equality, Number, collect_equalities, collect_numbers
+from nearkin.acceptance.expression import (
+    Number,
+    Predicate,
+    collect_numbers,
+    collect_predicates,
+)
 from tests.acceptance.strategies import EXPRESSIONS, SHARE_VALUES, holds
 
 Pair: TypeAlias = Mapping[object, float | bool]
@@ -19,20 +24,22 @@ class RecordedValues:
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.pairs = pairs
         self.computed: list[tuple[Number, int]] = []
+        self.satisfied: list[tuple[Predicate, int]] = []
 
     def numbers(self, number: Number, rows: np.ndarray) -> np.ndarray:
         self.computed += [(number, row) for row in rows.tolist()]
         return np.array([self.pairs[row][number] for row in rows.tolist()], np.float64)
 
-    def are_equal(self, equality: Equality, rows: np.ndarray) -> np.ndarray:
-        return np.array([self.pairs[row][equality] for row in rows.tolist()], bool)
+    def satisfy(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+        self.satisfied += [(predicate, row) for row in rows.tolist()]
+        return np.array([self.pairs[row][predicate] for row in rows.tolist()], bool)
 
 
 @st.composite
 def expressions_and_pairs(draw: st.DrawFn) -> tuple[Expression, list[Pair]]:
     expression = draw(EXPRESSIONS)
     values = {number: st.sampled_from(SHARE_VALUES) for number in Number}
-    values |= {equality: st.booleans() for equality in collect_equalities(expression)}
+    values |= {predicate: st.booleans() for predicate in collect_predicates(expression)}
     return expression, draw(st.lists(st.fixed_dictionaries(values), max_size=8))
 
 
@@ -57,3 +64,16 @@ def test_texts_are_compared_only_for_pairs_that_the_rest_leaves_undecided() -> N
     values = RecordedValues(pairs)
     assert accept_pairs(expression, values, 3).tolist() == [1, 2]
     assert [row for number, row in values.computed if number == Number.WITNESS] == [2]
+
+
+def test_wordings_are_compared_only_for_pairs_that_the_rest_leaves_undecided() -> None:
+    expression = parse_expression("(says_all or jaccard >= 0.9) and containment >= 0.5")
+    says_all = SaysAll()
+    pairs: list[Pair] = [
+        {says_all: True, Number.JACCARD: 0.2, Number.CONTAINMENT: 0.1},
+        {says_all: False, Number.JACCARD: 0.95, Number.CONTAINMENT: 0.9},
+        {says_all: True, Number.JACCARD: 0.2, Number.CONTAINMENT: 0.9},
+    ]
+    values = RecordedValues(pairs)
+    assert accept_pairs(expression, values, 3).tolist() == [1, 2]
+    assert values.satisfied == [(says_all, 2)]

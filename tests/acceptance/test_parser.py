@@ -1,7 +1,17 @@
 import pytest
 from hypothesis import given
 
-from nearkin.acceptance import And, Comparison, Expression, Not, NumbersEqual, Or, Same
+from nearkin.acceptance import (
+    And,
+    Comparison,
+    Differ,
+    Expression,
+    Not,
+    NumbersEqual,
+    Or,
+    Same,
+    SaysAll,
+)
 from nearkin.acceptance.expression import Number, Operator
 from nearkin.acceptance.parser import MAX_LENGTH, NAMED_EXPRESSIONS, parse_expression
 from nearkin.errors import UsageError
@@ -19,6 +29,8 @@ def test_a_printed_expression_parses_to_itself(expression: Expression) -> None:
 def test_not_binds_more_tightly_than_and_which_binds_more_tightly_than_or() -> None:
     parsed = parse_expression("not numbers_equal and same(a) or jaccard >= 0.8")
     assert parsed == Or((And((Not(NumbersEqual()), Same("a"))), SIMILAR_TEXTS))
+    parsed = parse_expression("says_all and not differ(doi)")
+    assert parsed == And((SaysAll(), Not(Differ("doi"))))
 
 
 @pytest.mark.parametrize(
@@ -58,11 +70,15 @@ def test_a_named_expression_is_parsed_as_its_text(name: str) -> None:
         ("and", 1, "expected a term"),
         ("jacard >= 0.8", 1, "unknown term 'jacard'; did you mean 'jaccard'?"),
         ("safer", 1, "unknown term 'safer'; did you mean 'safe'?"),
-        ("jaccard >= 0.8 and safe", 20, "inside another one, write (containment >= 0.98 and"),
+        ("jaccard >= 0.8 and safe", 20, "inside another one, write (containment >= 0.9 and"),
         ("similar or contained", 1, "inside another one, write a condition such as jaccard >= 0.8"),
         ("open", 1, "unknown term 'open'; the terms are jaccard, containment"),
         ("same", 5, "expected (COL) after same"),
         ("same()", 6, "expected a column"),
+        ("differ", 7, "expected (COL) after differ, for example differ(lang)"),
+        ("differ(+)", 8, "unexpected '+'"),
+        ("differ(>)", 8, 'write a name with other characters as differ("my column")'),
+        ("says_all(doi)", 9, "expected 'and', 'or' or the end"),
         ('same("")', 6, "the name of a column is empty"),
         ("same(a b)", 8, "expected ')'"),
         ('same("a)', 6, "unexpected '\"'"),

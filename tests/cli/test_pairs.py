@@ -59,7 +59,7 @@ def test_a_saved_run_gives_the_pairs_of_its_inputs(
     assert listed == [("news", "page"), ("other", "copy")]
     command = ["pairs", str(saved), "--out", str(tmp_path / "safe.parquet"), *options, "safe"]
     assert app.run(command) == 2
-    assert "--accept safe needs the digits of the texts" in capfd.readouterr().err
+    assert "--accept safe needs the wording of the texts" in capfd.readouterr().err
 
 
 def test_a_condition_over_fields_is_that_of_dedup(documents: Path, tmp_path: Path) -> None:

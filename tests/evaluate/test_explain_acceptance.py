@@ -15,8 +15,10 @@ DOCUMENTS = {
     "longer": AMOUNT + " or call our office",
     "north": "the ferries stay in the harbour until friday",
     "south": "The ferries stay in the harbour until friday",
+    "dollars": "the fare rises to $5 for all guests",
+    "euros": "the fare rises to €5 for all guests",
 }
-SAFE = "containment >= 0.98 and length_ratio <= 1 and numbers_equal"
+SAFE = "containment >= 0.9 and says_all"
 
 
 def deduplicate(folder: Path, *options: str) -> Path:
@@ -37,16 +39,16 @@ def deduplicate(folder: Path, *options: str) -> Path:
             "longer",
             "match",
             f"base could be removed in favour of longer, because {SAFE} holds; longer could not be "
-            "removed in favour of base: containment >= 0.98 and length_ratio <= 1 do not hold; "
+            "removed in favour of base: containment >= 0.9 and says_all do not hold; "
             "both are in the cluster of longer",
         ),
         (
             "other",
             "longer",
             "not accepted",
-            "other could not be removed in favour of longer: containment >= 0.98 and numbers_equal "
-            "do not hold; longer could not be removed in favour of other: containment >= 0.98 and "
-            "length_ratio <= 1 and numbers_equal do not hold; both are kept",
+            "other could not be removed in favour of longer: says_all does not hold; longer could "
+            "not be removed in favour of other: containment >= 0.9 and says_all do not hold; both "
+            "are kept",
         ),
         (
             "north",
@@ -59,9 +61,15 @@ def deduplicate(folder: Path, *options: str) -> Path:
             "north",
             "longer",
             "not accepted",
-            "north could not be removed in favour of longer: containment >= 0.98 and numbers_equal "
-            "do not hold; longer could not be removed in favour of north: containment >= 0.98 and "
-            "length_ratio <= 1 and numbers_equal do not hold; both are kept",
+            "neither could be removed in favour of the other: containment >= 0.9 and says_all do "
+            "not hold; both are kept",
+        ),
+        (
+            "dollars",
+            "euros",
+            "not accepted",
+            "neither could be removed in favour of the other: says_all does not hold; both are "
+            "kept",
         ),
     ],
 )

@@ -102,6 +102,7 @@ def test_documents_of_an_index_are_a_reference(tmp_path: Path, store: str, only:
     "condition",
     [
         {"accept": "jaccard >= 0.6 and witness >= 10 and length_ratio <= 1"},
+        {"accept": "jaccard >= 0.6 and says_all"},
         pytest.param({"max_lost": 0.25}, marks=pytest.mark.full),
     ],
     ids=str,

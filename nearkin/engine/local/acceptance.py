@@ -1,35 +1,39 @@
 """The acceptance of scored pairs in the local engine."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from nearkin.acceptance import Expression, Same
-from nearkin.acceptance.expression import Equality, collect_equalities
+from nearkin.acceptance import Differ, Expression, Same
+from nearkin.acceptance.expression import Predicate, collect_predicates
+from nearkin.engine.acceptance import TEXT_FACTS
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.pair_acceptance import PairAcceptance
-from nearkin.engine.token_runs import TokenRuns
+from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 
 
-def read_fact(documents: Documents, equality: Equality) -> np.ndarray:
-    """Returns what must be equal in two documents, uint64 (n,) or (n, 2).
+def read_fact(documents: Documents, predicate: Predicate) -> np.ndarray:
+    """Returns hashes of what a condition compares in two documents, uint64 (n,) or (n, 2).
 
     Args:
         documents: Sketched documents.
-        equality: The equality.
+        predicate: The condition.
 
     Raises:
-        UsageError: If the digits are needed and the documents of a saved run do not have them.
+        UsageError: If hashes of texts are needed and the documents of a saved run do not have them.
     """
-    if isinstance(equality, Same):
-        return documents.hash_values(equality.column)
-    if documents.digits is None:
+    if isinstance(predicate, Same | Differ):
+        return documents.hash_compared_values(predicate.column)
+    fact = TEXT_FACTS[predicate]
+    if fact not in documents.text_facts:
         raise UsageError(
-            f"{name_setting('accept', str(equality))} needs the digits of the texts, which the "
+            f"{name_setting('accept', str(predicate))} needs the {fact} of the texts, which the "
             "saved signatures do not have; run on the inputs of the saved run"
         )
-    return documents.digits
+    return documents.text_facts[fact]
 
 
 def create_acceptance(
@@ -37,7 +41,7 @@ def create_acceptance(
     documents: Documents,
     rank: np.ndarray,
     payloads: Payloads,
-    tokens: TokenRuns | None,
+    runs: Mapping[TokenKind, TokenRuns],
 ) -> PairAcceptance:
     """Returns the acceptance of the scored pairs of a run.
 
@@ -46,7 +50,7 @@ def create_acceptance(
         documents: Sketched documents.
         rank: Position of each document in keep order, uint32 (n,).
         payloads: Shingle sets of the documents.
-        tokens: Tokens of the documents, or None if the acceptance does not need them.
+        runs: Tokens of the documents, of each kind whose order the acceptance compares.
     """
     return PairAcceptance(
         expression=expression,
@@ -55,7 +59,8 @@ def create_acceptance(
         rank=rank,
         lengths=documents.lengths,
         facts={
-            equality: read_fact(documents, equality) for equality in collect_equalities(expression)
+            predicate: read_fact(documents, predicate)
+            for predicate in collect_predicates(expression)
         },
-        longest_shared=None if tokens is None else tokens.longest_shared,
+        runs=runs,
     )

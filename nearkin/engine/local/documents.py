@@ -1,6 +1,6 @@
 """The documents that the sketch stage wrote: a row of facts for each document, mapped from disk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow.ipc
 
 from nearkin.corpus.columns import CARRIED_PREFIX, ID, carried_column_name
 from nearkin.corpus.text_forms import format_as_readable_text
-from nearkin.engine.document_facts import value_hashes
+from nearkin.engine.document_facts import TextFact, compared_value_hashes, value_hashes
 from nearkin.engine.local.work_folder import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
@@ -32,8 +32,6 @@ COLUMNS = "columns"
 """The folder of the ids and the carried columns."""
 KEYS = "band-keys"
 """The file of the band keys that were built while sketching."""
-DIGITS = "digits"
-"""The file of the hashes of each document's digits. It exists only if an acceptance needs them."""
 
 
 def signatures_file(number: int) -> str:
@@ -55,21 +53,25 @@ def presence_file(number: int) -> str:
 
 
 def arrays_of(
-    spec: Spec, key_count: int, *, with_digits: bool = False, further: Sequence[Spec] = ()
+    spec: Spec,
+    key_count: int,
+    *,
+    text_facts: Sequence[TextFact] = (),
+    further: Sequence[Spec] = (),
 ) -> dict[str, tuple[type[np.generic], int | None]]:
     """Returns the file name, the type and the width of all facts of fixed size.
 
     Args:
         spec: Spec of the signatures.
         key_count: Number of band keys of a document that are built while sketching.
-        with_digits: Whether the digits of the documents are hashed.
+        text_facts: What is hashed of the wordings of the documents.
         further: Specs of the second and later fields that find candidate pairs.
     """
     arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
     if key_count:
         arrays[KEYS] = (np.uint64, key_count)
-    if with_digits:
-        arrays[DIGITS] = (np.uint64, 2)
+    for fact in text_facts:
+        arrays[fact] = (np.uint64, 2)
     if further:
         arrays[presence_file(0)] = (np.uint8, None)
     for number, field_spec in enumerate(further, start=1):
@@ -121,10 +123,12 @@ class Documents:
         """The row of each document in its file, int64 (n,)."""
         self.keys = arrays.get(KEYS)
         """The band keys that were built while sketching, uint64 (n, key_count), or None."""
-        self.digits: np.ndarray | None = None
-        """The hashes of each document's digits, uint64 (n, 2), or None if they were not needed."""
-        if (folder / DIGITS).exists():
-            self.digits = map_file(folder / DIGITS, np.uint64, 2)
+        self.text_facts = {
+            fact: map_file(folder / fact, np.uint64, 2)
+            for fact in TextFact
+            if (folder / fact).exists()
+        }
+        """The hashes of what an acceptance compares of the wordings, uint64 (n, 2) each."""
         self.arrays = arrays
         """All facts of fixed size that a run needs, by the names of their files."""
         unique = folder / UNIQUE
@@ -139,8 +143,8 @@ class Documents:
         Args:
             name: Name of its file.
         """
-        if name == DIGITS and self.digits is not None:
-            return self.digits
+        if name in self.text_facts:
+            return self.text_facts[TextFact(name)]
         return self.arrays[name]
 
     def have_field(self, number: int) -> np.ndarray:
@@ -195,10 +199,23 @@ class Documents:
         Args:
             column: Column of blocks or sources, or None if all documents have one value.
         """
+        return self._hash_column(column, value_hashes)
+
+    def hash_compared_values(self, column: str) -> np.ndarray:
+        """Returns a hash of each document's value of a column of an acceptance, uint64 (n,).
+
+        Args:
+            column: Carried column.
+        """
+        return self._hash_column(column, compared_value_hashes)
+
+    def _hash_column(
+        self, column: str | None, hash_portion: Callable[[pa.Array], np.ndarray]
+    ) -> np.ndarray:
         # Without documents, no segment says which columns there are.
         if column is None or not len(self):
             return np.zeros(len(self), np.uint64)
-        parts = [value_hashes(part) for part in iterate_portions(self.carried[column])]
+        parts = [hash_portion(part) for part in iterate_portions(self.carried[column])]
         return np.concatenate(parts or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ import pyarrow.ipc
 
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus.columns import carried_column_name
-from nearkin.engine.acceptance import needs_digits
+from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.local.documents import COLUMNS, arrays_of, take_values
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
 from nearkin.engine.local.reference_sides import Side, split_numbers
@@ -24,6 +24,7 @@ from nearkin.engine.local.token_runs import DocumentTokens
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import CollapseStats, SketchStats, Stage
+from nearkin.engine.token_runs import TokenKind
 from nearkin.lsh.slot_bands import Banding
 from nearkin.spec import HAMMING
 
@@ -112,7 +113,7 @@ def _write_documents(folder: Path, sides: Sequence[Side], run: LocalRun) -> Sket
     arrays = arrays_of(
         options.spec,
         key_count,
-        with_digits=needs_digits(options.acceptance),
+        text_facts=text_facts_of(options.acceptance),
         further=options.further_specs,
     )
     for name, (dtype, _) in arrays.items():
@@ -215,16 +216,17 @@ class _SelectedTokens:
 
     def __init__(
         self,
-        readers: Sequence[Callable[[np.ndarray], Iterator[DocumentTokens]]],
+        readers: Sequence[Callable[[TokenKind, np.ndarray], Iterator[DocumentTokens]]],
         selected: Sequence[np.ndarray],
     ) -> None:
         self._readers = readers
         self._selected = selected
 
-    def read(self, wanted: np.ndarray) -> Iterator[DocumentTokens]:
+    def read(self, kind: TokenKind, wanted: np.ndarray) -> Iterator[DocumentTokens]:
         """Yields the tokens of some documents, in batches.
 
         Args:
+            kind: Kind of the tokens.
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
         offset = 0
@@ -232,7 +234,7 @@ class _SelectedTokens:
             end = offset + len(selected)
             low, high = np.searchsorted(wanted, [offset, end])
             if high > low:
-                yield from read(selected[wanted[low:high] - offset])
+                yield from read(kind, selected[wanted[low:high] - offset])
             offset = end
 
 

@@ -15,7 +15,7 @@ from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
 from nearkin.decisions import Decisions
-from nearkin.engine.acceptance import needs_digits, needs_tokens
+from nearkin.engine.acceptance import text_facts_of, token_kinds_of
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
 from nearkin.engine.local.acceptance import create_acceptance
@@ -95,6 +95,7 @@ from nearkin.engine.stats import (
     Stage,
     StageRecords,
 )
+from nearkin.engine.token_runs import TokenKind
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
@@ -173,8 +174,8 @@ class LocalRun(Run):
             option `across`.
         shared_hashes: Shingle hashes that another run keeps of the same documents.
         payloads: Source of what is compared exactly. By default, the texts of the corpus.
-        token_reader: Yields the tokens of documents by their sorted numbers, for an acceptance that
-            compares runs of tokens. By default, they are those of the corpus.
+        token_reader: Yields the tokens of a kind of documents by their sorted numbers, for an
+            acceptance that compares their order. By default, they are those of the corpus.
         matcher: Comparison with a reference, whose duplicates are removed first.
         keep_function: Chooses the kept document of each cluster. The corpus is a table then.
         decisions: Decisions about pairs of documents, or None without decisions.
@@ -194,7 +195,7 @@ class LocalRun(Run):
     sources_of: Callable[[Documents], np.ndarray] | None = None
     shared_hashes: KeptHashes | None = None
     payloads: PayloadSource | None = None
-    token_reader: Callable[[np.ndarray], Iterator[DocumentTokens]] | None = None
+    token_reader: Callable[[TokenKind, np.ndarray], Iterator[DocumentTokens]] | None = None
     matcher: DocumentMatcher | None = None
     keep_function: KeepFunction | None = None
     decisions: Decisions | None = None
@@ -269,7 +270,7 @@ class LocalRun(Run):
             self.progress,
             self._key_builder(),
             self.kept_hashes,
-            with_digits=needs_digits(self.options.acceptance),
+            text_facts=text_facts_of(self.options.acceptance),
             further=self.options.further_specs,
         )
         repeated_ids = 0
@@ -627,8 +628,8 @@ class LocalRun(Run):
             rank: Position of each document in the order that gives pairs their direction, integers
                 (n,). The later document of a pair takes the place of the removed one.
         """
-        tokens = load_token_runs(self.work) if needs_tokens(expression) else None
-        return create_acceptance(expression, self.documents(), rank, payloads, tokens)
+        runs = {kind: load_token_runs(kind, self.work) for kind in token_kinds_of(expression)}
+        return create_acceptance(expression, self.documents(), rank, payloads, runs)
 
     def hot_bucket_members(self) -> StoredBuckets:
         """Returns the documents of the hot buckets of a run with a pair budget."""
@@ -678,14 +679,16 @@ class LocalRun(Run):
             rows=documents.rows,
         )
 
-    def read_tokens(self, wanted: np.ndarray) -> Iterator[DocumentTokens]:
+    def read_tokens(self, kind: TokenKind, wanted: np.ndarray) -> Iterator[DocumentTokens]:
         """Yields the tokens of some documents of the corpus, in batches.
 
         Args:
+            kind: Kind of the tokens.
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
         documents = self.documents()
         return read_tokens(
+            kind,
             self.corpus,
             self.columns,
             places_of(documents.files[wanted], documents.rows[wanted]),
@@ -700,9 +703,9 @@ class LocalRun(Run):
         Args:
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
-        if needs_tokens(self.options.acceptance):
-            read = self.read_tokens if self.token_reader is None else self.token_reader
-            store_token_runs(wanted, read(wanted), self.work)
+        read = self.read_tokens if self.token_reader is None else self.token_reader
+        for kind in token_kinds_of(self.options.acceptance):
+            store_token_runs(kind, wanted, read(kind, wanted), self.work)
         source = self.payload_source()
         return Payloads.build(source, wanted, self.measure, self.work, self.progress)
 

@@ -22,9 +22,8 @@ import pyarrow.ipc
 
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
-from nearkin.engine.document_facts import hash_digits, text_lengths
+from nearkin.engine.document_facts import TextFact, hash_text_facts, text_lengths
 from nearkin.engine.local.documents import (
-    DIGITS,
     KEYS,
     UNIQUE,
     arrays_of,
@@ -59,8 +58,8 @@ class SketchedBatch(NamedTuple):
     seconds: float
     hashes: list[HashSlice] | None
     """The shingle hashes of the documents, or None if they are not kept."""
-    digits: np.ndarray | None
-    """The hashes of the digits of the documents, uint64 (n, 2), or None if they are not needed."""
+    text_facts: dict[TextFact, np.ndarray]
+    """The hashes of what an acceptance compares of the wordings, uint64 (n, 2) each."""
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -90,7 +89,7 @@ def sketch_corpus(
     key_builder: BandKeyBuilder | None,
     kept_hashes: KeptHashes | None = None,
     *,
-    with_digits: bool = False,
+    text_facts: Sequence[TextFact] = (),
     further: Sequence[Spec] = (),
 ) -> list[float] | None:
     """Runs the stage, from its checkpoint if there is one.
@@ -104,7 +103,7 @@ def sketch_corpus(
         progress: Receives the number of documents.
         key_builder: Builder of band keys that cannot be computed from signatures, or None.
         kept_hashes: Receives the shingle hashes of the documents.
-        with_digits: Whether the digits of the documents are hashed.
+        text_facts: What is hashed of the wordings of the documents.
         further: Specs of the second and later fields that find candidate pairs.
 
     Returns:
@@ -114,7 +113,7 @@ def sketch_corpus(
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
     key_count = key_builder.key_count if key_builder else 0
-    arrays = arrays_of(measure.spec, key_count, with_digits=with_digits, further=further)
+    arrays = arrays_of(measure.spec, key_count, text_facts=text_facts, further=further)
     position = read_checkpoint(folder)
     if not _is_intact(folder, arrays, position):
         position = Position()
@@ -136,7 +135,7 @@ def sketch_corpus(
             lengths=text_lengths(documents),
             seconds=seconds,
             hashes=None if collector is None else collector.slices,
-            digits=hash_digits(documents) if with_digits else None,
+            text_facts=hash_text_facts(documents, text_facts),
         )
 
     progress.advance(position.documents)
@@ -244,8 +243,8 @@ class SketchWriter:
             "files": batch.files,
             "rows": batch.rows,
             KEYS: done.sketches.keys,
-            DIGITS: done.digits,
         }
+        facts.update({str(fact): hashes for fact, hashes in done.text_facts.items()})
         for number, field in enumerate(done.sketches.fields):
             facts[signatures_file(number)] = field.signatures
             facts[presence_file(number)] = field.has_field

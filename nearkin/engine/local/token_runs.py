@@ -1,6 +1,6 @@
-"""The tokens of documents in mapped files, for the longest run that two documents share.
+"""The tokens of documents in mapped files, whose order an acceptance compares.
 
-They are read from the texts, and only if an acceptance asks for such runs.
+They are read from the texts, and only if an acceptance needs them.
 """
 
 from collections.abc import Iterator
@@ -11,27 +11,28 @@ import numpy as np
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.corpus.batches import read_content
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.token_runs import TokenRuns, hash_tokens, token_shingler
+from nearkin.engine.token_runs import TokenKind, TokenRuns, create_token_reader
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
-TOKENS = "tokens"
-"""The file of the hashes of tokens."""
-TOKEN_PLACES = "token-places"
-TOKEN_STARTS = "token-starts"
+PLACES = "-places"
+"""The end of the name of the file of the place of each document, after the kind of tokens."""
+STARTS = "-starts"
+"""The end of the name of the file of the first token of each document."""
 
 
 class DocumentTokens(NamedTuple):
     """The tokens of some documents."""
 
-    hashes: np.ndarray
-    """The hashes of all tokens, uint64."""
+    tokens: np.ndarray
+    """All tokens, uint64."""
     counts: np.ndarray
     """The number of tokens of each document, int64 (n,)."""
 
 
 def read_tokens(
+    kind: TokenKind,
     corpus: Corpus,
     columns: Columns,
     places: np.ndarray,
@@ -42,6 +43,7 @@ def read_tokens(
     """Yields the tokens of some documents of a corpus, in batches.
 
     Args:
+        kind: Kind of the tokens.
         corpus: Documents.
         columns: Columns of the corpus that are read.
         places: Places of the documents, uint64 (m,).
@@ -49,44 +51,45 @@ def read_tokens(
         resources: Data that the Spec refers to.
         workers: Number of threads.
     """
-    shinglers = ObjectPool(lambda: token_shingler(spec, resources))
+    readers = ObjectPool(lambda: create_token_reader(kind, spec, resources))
 
     def read(batch: Batch) -> DocumentTokens:
         content = batch.documents[columns.content]
-        hashes, counts = shinglers.use(lambda shingler: hash_tokens(shingler, content))
-        return DocumentTokens(hashes, counts)
+        tokens, counts = readers.use(lambda reader: reader(content))
+        return DocumentTokens(tokens, counts)
 
     return ordered_map(read, read_content(corpus, columns, places), workers)
 
 
 def store_token_runs(
-    wanted: np.ndarray, batches: Iterator[DocumentTokens], work: WorkFolder
-) -> TokenRuns:
+    kind: TokenKind, wanted: np.ndarray, batches: Iterator[DocumentTokens], work: WorkFolder
+) -> None:
     """Stores the tokens of some documents.
 
     Args:
+        kind: Kind of the tokens.
         wanted: Numbers of the documents, sorted, int64 (m,).
         batches: Tokens of these documents, in order.
         work: Folder of the files.
     """
     sizes = [np.zeros(1, np.int64)]
-    with (work.path / TOKENS).open("wb") as file:
-        for tokens in batches:
-            file.write(tokens.hashes.data)
-            sizes.append(tokens.counts)
+    with (work.path / kind).open("wb") as file:
+        for batch in batches:
+            file.write(batch.tokens.data)
+            sizes.append(batch.counts)
     place = np.zeros(int(wanted[-1]) + 1 if len(wanted) else 0, np.uint32)
     place[wanted] = np.arange(len(wanted), dtype=np.uint32)
-    work.save(TOKEN_PLACES, place)
-    work.save(TOKEN_STARTS, np.cumsum(np.concatenate(sizes)))
-    return load_token_runs(work)
+    work.save(f"{kind}{PLACES}", place)
+    work.save(f"{kind}{STARTS}", np.cumsum(np.concatenate(sizes)))
 
 
-def load_token_runs(work: WorkFolder) -> TokenRuns:
+def load_token_runs(kind: TokenKind, work: WorkFolder) -> TokenRuns:
     """Returns the tokens that `store_token_runs` stored, mapped from disk.
 
     Args:
+        kind: Kind of the tokens.
         work: Folder of the files.
     """
-    place = np.asarray(work.load(TOKEN_PLACES))
-    starts = np.asarray(work.load(TOKEN_STARTS))
-    return TokenRuns(place, starts, map_file(work.path / TOKENS, np.uint64))
+    place = np.asarray(work.load(f"{kind}{PLACES}"))
+    starts = np.asarray(work.load(f"{kind}{STARTS}"))
+    return TokenRuns(place, starts, map_file(work.path / kind, np.uint64))

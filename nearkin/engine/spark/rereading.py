@@ -18,7 +18,7 @@ from nearkin.corpus.file_names import join_inside
 from nearkin.corpus.places import places_of
 from nearkin.corpus.text_forms import format_content
 from nearkin.corpus.writer import Annotations, Rewriter
-from nearkin.engine.acceptance import needs_tokens
+from nearkin.engine.acceptance import token_kinds_of
 from nearkin.engine.cluster_columns import ClusterColumns
 from nearkin.engine.result_schema import (
     BLOCKED_BY_COLUMN,
@@ -34,14 +34,12 @@ from nearkin.engine.spark.sketching import (
     docs_of,
     read_rows,
 )
-from nearkin.engine.token_runs import hash_tokens, token_shingler
+from nearkin.engine.token_runs import TokenKind, create_token_reader
 from nearkin.measures.compared_sets import payload_builder_for_run
 
 EXCERPT = 4001
 """The number of characters of a text that are read for the report: one more than it shows, by which
 it finds out whether a word ends there."""
-TOKENS = "tokens"
-"""The column of the hashes of a document's tokens."""
 ATTEMPT_PREFIX = ".attempt-"
 """The beginning of the names of the folders of incomplete copies."""
 WRITTEN = "facts string"
@@ -72,7 +70,7 @@ class Rows(Protocol):
 class PayloadRows:
     """The payloads of documents: `doc`, `payload0`, `payload1`, and so on.
 
-    There are also `tokens` if the acceptance of the run compares runs of them.
+    There are also the tokens of each kind whose order the acceptance of the run compares.
     """
 
     request: TaskRequest
@@ -85,16 +83,17 @@ class PayloadRows:
     def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
         request = self.request
         builder = payload_builder_for_run(request.measure)
-        shingler = None
-        if needs_tokens(request.options.acceptance):
-            shingler = token_shingler(request.options.spec, request.resources)
+        token_readers = [
+            create_token_reader(kind, request.options.spec, request.resources)
+            for kind in token_kinds_of(request.options.acceptance)
+        ]
         names = ["doc", *payload_names(request)]
 
         def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
             columns = [pa.array(docs), *payload_columns(builder.build(content))]
-            if shingler is not None:
-                hashes, counts = hash_tokens(shingler, content)
-                columns.append(to_binary_slices(hashes, np.concatenate([[0], np.cumsum(counts)])))
+            for read_tokens in token_readers:
+                tokens, counts = read_tokens(content)
+                columns.append(to_binary_slices(tokens, np.concatenate([[0], np.cumsum(counts)])))
             return pa.record_batch(columns, names)
 
         return make
@@ -107,7 +106,12 @@ def payload_names(request: TaskRequest) -> list[str]:
         request: Request of the run.
     """
     names = [f"payload{number}" for number, _ in enumerate(request.measure.column_types)]
-    return [*names, TOKENS] if needs_tokens(request.options.acceptance) else names
+    return [*names, *map(token_column, token_kinds_of(request.options.acceptance))]
+
+
+def token_column(kind: TokenKind) -> str:
+    """Returns the name of the column of a document's tokens of a kind."""
+    return kind.replace("-", "_")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.decisions import Decisions
-from nearkin.engine.acceptance import groups_exact_duplicates, needs_tokens
+from nearkin.engine.acceptance import groups_exact_duplicates, token_kinds_of
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.removal_limit import LEAST_DOUBTED, NEARLY_AS_CLOSE, SHORT_TEXT
@@ -420,8 +420,7 @@ class SparkRun(Run):
         row_bytes = sum(
             np.dtype(kind).itemsize * (width or 1) for kind, width in self.measure.column_types
         )
-        if needs_tokens(self.options.acceptance):
-            row_bytes += np.dtype(np.uint64).itemsize
+        row_bytes += np.dtype(np.uint64).itemsize * len(token_kinds_of(self.options.acceptance))
         if self.options.spec.unit == "vector" or self.options.distance is not None:
             return max(1, row_bytes)
         sketched = self.sketch_stats

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.acceptance import Expression, Same
-from nearkin.acceptance.expression import Equality, collect_equalities
+from nearkin.acceptance import Differ, Expression, Same
+from nearkin.acceptance.expression import Predicate, collect_predicates
 from nearkin.cluster.dates import count_unreadable_dates
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Batch, Columns
@@ -28,7 +28,14 @@ from nearkin.corpus.fingerprints import fingerprint_type
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, content_arrow_type
-from nearkin.engine.document_facts import hash_digits, id_hashes, text_lengths, value_hashes
+from nearkin.engine.acceptance import TEXT_FACTS, text_facts_of
+from nearkin.engine.document_facts import (
+    compared_value_hashes,
+    hash_text_facts,
+    id_hashes,
+    text_lengths,
+    value_hashes,
+)
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.pair_acceptance import divide_blocks, group_keys
 from nearkin.engine.spark.arrow_columns import make_batch, to_binary_rows, to_signed
@@ -57,7 +64,7 @@ VALUE = "value"
 """The columns of the keys of values are `value0`, `value1`, and so on, one for each column of the
 options `same` and `url`. They are null where a document has no value."""
 ACCEPTED_BY = "accepted_by"
-"""The column of what an acceptance compares: words of 64 bits, for one equality after the other."""
+"""The column of what an acceptance compares: words of 64 bits, one condition after the other."""
 GROUP = "exact_group"
 """The column of hashes that are equal in exact duplicates which an acceptance surely accepts."""
 LIMITED_BY = "limited_by"
@@ -348,17 +355,18 @@ def _acceptance_columns(
     read: Read, request: TaskRequest, acceptance: Expression, lengths: np.ndarray
 ) -> dict[str, pa.Array]:
     """Returns what an acceptance compares, the blocks that it divides, and the exact groups."""
+    text_facts = hash_text_facts(read.documents[request.columns.content], text_facts_of(acceptance))
 
-    def read_fact(equality: Equality) -> np.ndarray:
-        if isinstance(equality, Same):
-            return _hash_column(read.documents, equality.column)
-        return hash_digits(read.documents[request.columns.content])
+    def read_fact(predicate: Predicate) -> np.ndarray:
+        if isinstance(predicate, Same | Differ):
+            return compared_value_hashes(read.documents[carried_column_name(predicate.column)])
+        return text_facts[TEXT_FACTS[predicate]]
 
     blocks = _hash_column(read.documents, request.options.block_by)
     if request.options.related is None:
         # Documents that are not accepted may be related.
         blocks = divide_blocks(blocks, acceptance, read_fact)
-    facts = [read_fact(equality) for equality in collect_equalities(acceptance)]
+    facts = [read_fact(predicate) for predicate in collect_predicates(acceptance)]
     words = np.column_stack([np.zeros(len(blocks), np.uint64), *facts])
     return {
         "block": to_signed(blocks),

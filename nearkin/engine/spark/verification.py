@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.acceptance import NumbersEqual
-from nearkin.acceptance.expression import collect_equalities
+from nearkin.acceptance.expression import collect_predicates
 from nearkin.corpus.places import are_among
+from nearkin.engine.acceptance import TEXT_FACTS, token_kinds_of
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.spark.arrow_columns import (
@@ -24,9 +24,9 @@ from nearkin.engine.spark.arrow_columns import (
     to_unsigned,
 )
 from nearkin.engine.spark.document_parts import unite_parts
-from nearkin.engine.spark.rereading import TOKENS
+from nearkin.engine.spark.rereading import token_column
 from nearkin.engine.spark.sketching import ACCEPTED_BY, ACROSS, TaskRequest
-from nearkin.engine.token_runs import TokenRuns
+from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.errors import RunError
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
@@ -215,7 +215,7 @@ class Scoring:
         Args:
             scored: Scored pairs of positions in the table.
             documents: Documents, with the columns of ACCEPTANCE_COLUMNS if the run has one, and
-                with their tokens if it compares runs of them.
+                with their tokens if it compares the order of tokens.
             stored: Their payloads.
         """
         reach_threshold = scored.meets_threshold(self.request.options.threshold)
@@ -225,21 +225,14 @@ class Scoring:
         order = pc.sort_indices(documents["sort"]).to_numpy()
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        equalities = collect_equalities(expression)
-        widths = [2 if isinstance(equality, NumbersEqual) else 1 for equality in equalities]
+        predicates = collect_predicates(expression)
+        widths = [2 if predicate in TEXT_FACTS else 1 for predicate in predicates]
         words = from_binary_rows(documents[ACCEPTED_BY], np.uint64, 1 + sum(widths))
         starts = np.cumsum([1, *widths]).tolist()
         facts = {
-            equality: words[:, start : start + width]
-            for equality, start, width in zip(equalities, starts, widths, strict=False)
+            predicate: words[:, start : start + width]
+            for predicate, start, width in zip(predicates, starts, widths, strict=False)
         }
-        longest_shared = None
-        if TOKENS in documents.column_names:
-            data, sizes = read_binary_column(documents[TOKENS])
-            tokens = data.view(np.uint64)
-            starts_of_tokens = np.concatenate([[0], np.cumsum(sizes // tokens.itemsize)])
-            place = np.arange(len(sizes), dtype=np.uint32)
-            longest_shared = TokenRuns(place, starts_of_tokens, tokens).longest_shared
         acceptance = PairAcceptance(
             expression=expression,
             measure=self.request.options.spec.measure,
@@ -247,7 +240,7 @@ class Scoring:
             rank=rank,
             lengths=to_numbers(documents["length"]),
             facts=facts,
-            longest_shared=longest_shared,
+            runs={kind: _read_runs(documents, kind) for kind in token_kinds_of(expression)},
         )
         is_accepted = np.zeros(len(scored.pairs), bool)
         is_accepted[acceptance.find_accepted(scored)] = True
@@ -303,6 +296,14 @@ class Scoring:
             if self.request.options.distance is not None:
                 columns["distance"] = measure.estimator.hamming_distances(scored.similarity)
             yield make_batch(self.pairs_schema, **columns)
+
+
+def _read_runs(documents: pa.Table, kind: TokenKind) -> TokenRuns:
+    """Returns the tokens of a kind of documents that were read again."""
+    data, sizes = read_binary_column(documents[token_column(kind)])
+    tokens = data.view(np.uint64)
+    starts = np.concatenate([[0], np.cumsum(sizes // tokens.itemsize)])
+    return TokenRuns(np.arange(len(sizes), dtype=np.uint32), starts, tokens)
 
 
 def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, Payload]:

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.acceptance import Expression, parse_expression
-from nearkin.acceptance.expression import Number, Same, collect_equalities
+from nearkin.acceptance import Differ, Expression, NumbersEqual, SaysAll, parse_expression
+from nearkin.acceptance.expression import Number, collect_predicates
 from nearkin.cli.app import run
-from nearkin.engine.document_facts import hash_digits, mix_hashes
+from nearkin.engine.document_facts import mix_hashes
 from nearkin.errors import UsageError
 from tests.acceptance.strategies import holds
+from tests.wording import oracle as wording
 
 WORDS = [f"w{number}x" for number in range(400)]
 
@@ -30,7 +31,8 @@ class Oracle:
         self.languages = languages
         self.tokens = [text.lower().split() for text in texts]
         self.sets = [set(itertools.pairwise(tokens)) for tokens in self.tokens]
-        self.digits = ["".join(c for c in text if c.isdigit()) for text in texts]
+        self.numbers_of = [wording.numbers(text) for text in texts]
+        self.wordings = [[said[:2] for said in wording.read_wording(text)] for text in texts]
 
     def numbers(
         self, removed: int, kept: int, expression: Expression
@@ -43,11 +45,16 @@ class Oracle:
             Number.LENGTH_RATIO: len(self.texts[removed]) / len(self.texts[kept]),
             Number.WITNESS: self.witness(removed, kept) if "witness" in str(expression) else 0,
         }
-        for equality in collect_equalities(expression):
-            facts: Sequence[str | None] = self.digits
-            if isinstance(equality, Same):
-                facts = self.languages
-            pair[equality] = facts[removed] == facts[kept]
+        languages = (self.languages[removed], self.languages[kept])
+        for predicate in collect_predicates(expression):
+            if isinstance(predicate, SaysAll):
+                pair[predicate] = wording.says_all(self.texts[kept], self.texts[removed])
+            elif isinstance(predicate, NumbersEqual):
+                pair[predicate] = self.numbers_of[removed] == self.numbers_of[kept]
+            elif isinstance(predicate, Differ):
+                pair[predicate] = None not in languages and len(set(languages)) == 2
+            else:
+                pair[predicate] = len(set(languages)) == 1
         return pair
 
     def witness(self, removed: int, kept: int) -> int:
@@ -58,9 +65,10 @@ class Oracle:
         """Returns what exact duplicates share, as far as an expression mentions it."""
         text = str(expression)
         length = len(self.texts[document]) if "length" in text else None
-        digits = self.digits[document] if "numbers_equal" in text else None
-        language = self.languages[document] if "same" in text else None
-        return (tuple(self.tokens[document]), length, digits, language)
+        numbers = tuple(self.numbers_of[document]) if "numbers_equal" in text else None
+        said = tuple(self.wordings[document]) if "says_all" in text else None
+        language = self.languages[document] if "lang" in text else None
+        return (tuple(self.tokens[document]), length, numbers, said, language)
 
     def keep_order(self) -> list[int]:
         """Returns the documents in the order of decreasing length, then of the ids."""
@@ -159,6 +167,8 @@ EXPRESSIONS = [
     "jaccard >= 0.6 and not (numbers_equal and same(lang))",
     "containment >= 0.9 and same(lang)",
     "containment >= 0.9 and (same(lang) or numbers_equal)",
+    "containment >= 0.9 and not differ(lang)",
+    "jaccard >= 0.5 and (differ(lang) or not says_all)",
     "containment >= 0.5 and witness >= 41",
     "jaccard >= 0.5 and length_ratio > 0.97 and length_ratio < 1",
     "jaccard < 1 and containment >= 0.9",
@@ -435,15 +445,22 @@ def test_the_pairs_of_a_run_with_an_acceptance_do_not_decide_another_threshold()
         result.rethreshold(0.9)
 
 
-def test_digits_are_those_of_every_script_in_order() -> None:
-    texts = pa.array(
-        ["1,000 and 2", "10 002", "1000 2", "١٠٠٠٢", "", "none", "².½"], pa.large_string()
-    )
-    hashes = [tuple(row) for row in hash_digits(texts).tolist()]
-    assert [hashes.index(row) for row in hashes] == [0, 0, 0, 3, 4, 4, 4]
-    tokens = pa.array([["1", "x0"], ["10"]], pa.large_list(pa.large_string()))
-    assert len({tuple(row) for row in hash_digits(tokens).tolist()}) == 1
-    assert hash_digits(texts.slice(1, 2)).tolist() == [list(hashes[1]), list(hashes[2])]
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("same(doi)", [True, False, True, True, False]),
+        ("not differ(doi)", [True, False, True, False, False]),
+        ("differ(doi)", [True, True, False, True, True]),
+    ],
+)
+def test_a_missing_doi_is_not_the_same_and_does_not_differ(
+    condition: str, kept: list[bool]
+) -> None:
+    text = "one two three four five six"
+    dois = ["https://doi.org/10.1/X", "doi:10.1/x", "10.1/y", None, ""]
+    table = {"id": list("abcde"), "text": [text] * len(dois), "doi": dois}
+    result = nk.dedup(table, id="id", keep="id", accept=f"jaccard >= 0.9 and {condition}")
+    assert result.kept.tolist() == kept
 
 
 def test_mixed_hashes_depend_on_both_parts_and_their_order() -> None:
@@ -454,7 +471,7 @@ def test_mixed_hashes_depend_on_both_parts_and_their_order() -> None:
     assert len(np.unique(mixed)) == len(mixed)
 
 
-def test_a_saved_run_without_the_digits_is_refused_before_anything_is_written(
+def test_a_saved_run_without_the_wordings_is_refused_before_anything_is_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "documents.csv"
@@ -463,5 +480,5 @@ def test_a_saved_run_without_the_digits_is_refused_before_anything_is_written(
     assert run(["dedup", str(path), "--save-signatures", "--out", str(saved)]) == 0
     out = tmp_path / "out"
     assert run(["dedup", str(saved), "--accept", "safe", "--out", str(out)]) == 2
-    assert "needs the digits of the texts" in capfd.readouterr().err
+    assert "needs the wording of the texts" in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.csv", "saved"]

@@ -19,7 +19,8 @@ BANDED = {"bands": 30, "rows": 3}
 CASES: dict[str, dict[str, Any]] = {
     "all terms": {
         "accept": "jaccard >= 0.5 and containment >= 0.9 and containment_of_kept >= 0.5 and "
-        "(length_ratio < 1 and witness >= 4 or witness < 9 or numbers_equal and same(lang))",
+        "(length_ratio < 1 and witness >= 4 or witness < 9 or numbers_equal and same(lang)) and "
+        "(says_all or not differ(lang))",
         **BANDED,
     },
     "required equalities, every pair compared": {
@@ -47,7 +48,7 @@ QUICK = "related documents"
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
     texts = make_texts(80, seed=11)
-    languages = [("de", None)[number % 2] for number in range(len(texts))]
+    languages = [("10.1/a", None, "DOI 10.1/A", "de")[number % 4] for number in range(len(texts))]
     ids = [f"d{number:03d}" for number in range(len(texts))]
     return pa.table({"id": ids, "text": texts, "lang": languages})
 
@@ -186,5 +187,5 @@ def test_a_saved_run_is_not_extended_by_containment(table: pa.Table, spark: Spar
 
 
 def test_a_condition_on_merged_documents_is_refused() -> None:
-    with pytest.raises(UsageError, match="lengths and digits are those of rows"):
+    with pytest.raises(UsageError, match="lengths and wordings are those of rows"):
         require_whole_documents(RunOptions(max_lost=0.1))
