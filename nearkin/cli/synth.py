@@ -155,8 +155,9 @@ def synth(
         str | None,
         typer.Option(
             help="Write a corpus in which removals may lose information, with the documents that "
-            "say all of each one: forms (that differ in numbers) or additions (to a base text). "
-            "Only --documents and --seed apply.",
+            "say all of each one: forms (that differ in numbers), additions (to a base text) or "
+            "changes (of a known kind, in texts of 60 to 2,000 words). Only --documents and --seed "
+            "apply.",
             metavar="KIND",
             rich_help_panel=INPUT,
         ),

@@ -10,6 +10,10 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.lab.loss_corpus import (
+    ADDED_WORDS,
+    HARMLESS,
+    TEXT_LENGTHS,
+    Change,
     LabelledDocument,
     LossKind,
     LossScore,
@@ -17,6 +21,7 @@ from nearkin.lab.loss_corpus import (
     score_losses,
     write_loss_corpus,
 )
+from tests.wording.oracle import says_all
 
 
 def score_run(kind: LossKind, **options: Any) -> LossScore:
@@ -34,7 +39,21 @@ def test_accept_safe_loses_nothing_and_the_default_does(kind: LossKind) -> None:
     assert score_run(kind).lost >= 40
 
 
-@pytest.mark.parametrize("kind", LossKind)
+def test_changes_are_of_each_kind_and_length_and_their_truth_is_that_of_the_oracle() -> None:
+    corpus = make_loss_corpus(LossKind.CHANGES, 2 * len(Change) * len(TEXT_LENGTHS))
+    cases = [(document.words, document.change) for document in corpus[::2]]
+    assert cases == [(words, str(change)) for words in TEXT_LENGTHS for change in Change]
+    for first, second in zip(corpus[::2], corpus[1::2], strict=True):
+        assert first.text != second.text
+        assert len(first.text.split()) in (first.words, first.words + ADDED_WORDS)
+        assert first.said_by == ((second.id,) if says_all(second.text, first.text) else ())
+        assert second.said_by == ((first.id,) if says_all(first.text, second.text) else ())
+        losing = [document for document in (first, second) if not document.said_by]
+        harmless = (*HARMLESS, Change.LONGER_END, Change.ADDED_SENTENCE)
+        assert (len(losing) == 2) == (first.change not in harmless)
+
+
+@pytest.mark.parametrize("kind", [LossKind.FORMS, LossKind.ADDITIONS])
 def test_documents_are_said_by_those_that_have_all_their_words_in_order(kind: LossKind) -> None:
     corpus = make_loss_corpus(kind, 20)
     words = {d.id: d.text.lower().replace(",", "").replace(".", "") for d in corpus}
@@ -66,6 +85,10 @@ def test_a_corpus_is_written_with_its_truth(tmp_path: Path) -> None:
     assert documents["text"].to_pylist() == [document.text for document in corpus]
     with pytest.raises(UsageError, match="exists; choose another folder"):
         write_loss_corpus(out, LossKind.FORMS, 12)
+    write_loss_corpus(tmp_path / "changes", LossKind.CHANGES, 5)
+    truth = pq.read_table(tmp_path / "changes" / "truth.parquet")
+    changes = ["another name"] * 2 + ["another number"] * 2
+    assert truth.select(["change", "words"]).to_pydict() == {"change": changes, "words": [60] * 4}
 
 
 def test_unknown_kinds_and_too_few_documents_are_refused(
