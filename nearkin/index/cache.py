@@ -61,7 +61,7 @@ class ResolvedCache:
         """The number of times that the cache was cleared."""
         self._store_generation = UNKNOWN_GENERATION
         self._steps = 0
-        self._steps_under_way = 0
+        self._steps_under_way: set[object] = set()
         self._young: dict[str, bytes] = {}
         self._old: dict[str, bytes] = {}
         self._young_bytes = 0
@@ -189,24 +189,28 @@ class ResolvedCache:
 
     # -- The generation of the store, which rises with steps that make resolutions wrong
 
-    def begin_step(self) -> None:
+    def begin_step(self, step: object) -> None:
         """Notes that this process is about to raise the generation by one.
 
         The process invalidates by itself what its own steps make wrong.
+
+        Args:
+            step: An object that stands for the step alone.
         """
         with self._lock:
             self._steps += 1
-            self._steps_under_way += 1
+            self._steps_under_way.add(step)
 
-    def end_step(self, *, done: bool) -> None:
-        """Notes that such a step has ended.
+    def end_step(self, step: object, *, done: bool) -> None:
+        """Notes that such a step has ended. It may have ended before it was begun.
 
         Args:
+            step: The object that stands for the step.
             done: True if the step was done. Otherwise it is unknown if the generation rose.
         """
         with self._lock:
             self._steps += 1
-            self._steps_under_way -= 1
+            self._steps_under_way.discard(step)
             self._store_generation = self._store_generation + 1 if done else UNKNOWN_GENERATION
 
     def stamp(self) -> int:

@@ -390,19 +390,20 @@ class Session:
             changes.dropped or changes.posted or changes.unposted or changes.expected
         )
         self.stage_passages(changes)
-        succeeded = False
-        if changes.invalidates_caches:
-            self.cache.begin_step()
+        is_done = False
+        step = object()
         try:
+            if changes.invalidates_caches:
+                self.cache.begin_step(step)
             self.store.apply(changes)
-            succeeded = True
+            for entry in changes.changed:
+                self.cache.forget(entry.scope, entry.id)
+            for keyed in changes.dropped:
+                self.cache.forget(keyed.entry.scope, keyed.entry.id)
+            is_done = True
         finally:
             if changes.invalidates_caches:
-                self.cache.end_step(done=succeeded)
-        for entry in changes.changed:
-            self.cache.forget(entry.scope, entry.id)
-        for keyed in changes.dropped:
-            self.cache.forget(keyed.entry.scope, keyed.entry.id)
+                self.cache.end_step(step, done=is_done)
 
     def stage_passages(self, changes: Changes) -> None:
         """Adds the fingerprints of passages to a step, if the index has them.

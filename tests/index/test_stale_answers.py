@@ -164,14 +164,14 @@ def test_a_cache_says_nothing_while_a_step_of_its_process_is_under_way() -> None
     cache.put("a", "x", Resolution(bytes(16), "x", "x", 1.0), cache.clear_count)
     stamp = cache.stamp()
     assert cache.sync_generation(5, stamp)
-    cache.begin_step()
+    cache.begin_step("one")
     assert not cache.sync_generation(5, cache.stamp())
-    cache.end_step(done=True)
+    cache.end_step("one", done=True)
     assert not cache.sync_generation(6, stamp)
     assert cache.sync_generation(6, cache.stamp())
     assert cache.get("a", "x") is not None
-    cache.begin_step()
-    cache.end_step(done=False)
+    cache.begin_step("two")
+    cache.end_step("two", done=False)
     assert not cache.sync_generation(6, cache.stamp())
     assert cache.get("a", "x") is None
 

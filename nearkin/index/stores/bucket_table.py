@@ -159,6 +159,17 @@ class BucketTable:
             if appended < len(keys):
                 self._grow()
 
+    def mark_full(self, keys: np.ndarray) -> None:
+        """Marks the full ones among some buckets as those that may have lost postings.
+
+        It is for appended postings whose evictions are not known.
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
+        """
+        sizes = np.diff(self.look_up(keys).offsets)
+        self._overflowed.update(keys[sizes >= self.most].tolist())
+
     def remove(self, keys: np.ndarray, ref: int) -> int:
         """Deletes the postings of a document.
 

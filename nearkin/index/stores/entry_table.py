@@ -50,6 +50,8 @@ class EntryTable:
         self._ids = BucketTable(UNLIMITED)
         self._deleted = 0
         self._packed_bytes = 0
+        self._inserted_at: int | None = None
+        """The place of an insertion between others, while it is under way."""
 
     def __len__(self) -> int:
         return len(self._rows) - self._deleted
@@ -128,25 +130,49 @@ class EntryTable:
         """Inserts an entry with any number that is new."""
         place = bisect_left(self._numbers, number)
         if place < len(self._numbers) and self._numbers[place] == number:
+            self._deleted -= self._rows[place] is None
             self._rows[place] = row
-            self._deleted -= 1
             return
+        self._inserted_at = place
         self._numbers.insert(place, number)
         self._rows.insert(place, row)
+        self._inserted_at = None
 
-    def pop(self, number: int) -> bytes:
-        """Deletes the entry with a number, which exists, and returns it."""
+    def repair(self) -> None:
+        """Makes the table consistent after an exception has interrupted a change of it.
+
+        The entries of that change exist or not.
+        """
+        if len(self._numbers) > len(self._rows):
+            start = len(self._rows) if self._inserted_at is None else self._inserted_at
+            del self._numbers[start : start + len(self._numbers) - len(self._rows)]
+        elif len(self._numbers) < len(self._rows):
+            # the numbers of empty rows are deleted before the rows
+            self._rows = [row for row in self._rows if row is not None]
+        self._inserted_at = None
+        self._deleted = self._rows.count(None)
+        self._packed_bytes = sum(len(row) for row in self._rows if row is not None)
+
+    def discard(self, number: int, scope: str, id: str) -> None:
+        """Deletes an entry if it exists.
+
+        Args:
+            number: Number of the document.
+            scope: Scope of the document.
+            id: Id of the document.
+        """
+        self._ids.remove(_hash_ids(scope, [id]), number)
         place = bisect_left(self._numbers, number)
+        if place == len(self._numbers) or self._numbers[place] != number:
+            return
         row = self._rows[place]
-        assert row is not None
+        if row is None:
+            return
         self._rows[place] = None
         self._deleted += 1
         self._packed_bytes -= len(row)
-        scope, id = unpack_names(row)
-        self._ids.remove(_hash_ids(scope, [id]), number)
         if self._deleted >= LEAST_DELETED and 2 * self._deleted > len(self._rows):
             self._close_up()
-        return row
 
     def _close_up(self) -> None:
         """Deletes the empty rows."""

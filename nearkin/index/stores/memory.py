@@ -5,22 +5,18 @@ tuples in their place, collections took a third of the time of all upserts.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments
-from nearkin.index.entry import (
-    Entry,
-    PostingPortion,
-    Postings,
-)
+from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments, count_leaders
+from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION, SCAN_ROUNDS
@@ -64,8 +60,12 @@ class MemoryStore:
         self._scopes: dict[str, array[int]] = {}
         """The numbers of the documents of each scope, ascending."""
         self._header: dict[str, object] | None = None
-        self._events: deque[Event] = deque()
-        self._dropped_events = 0
+        self._events: deque[tuple[int, Event]] = deque()
+        """The last lines of the change log, with their numbers."""
+        self._lines = 0
+        """The number of lines that were ever written."""
+        self._unfinished: _Step | None = None
+        """A step that must be carried out before anything is read."""
         self._last_number = 0
         self._lock = RLock()
         self._leaders = 0
@@ -74,11 +74,13 @@ class MemoryStore:
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._lock:
+            self._finish_step()
             self._header = self._header or header
             return self._header
 
     def read_header(self) -> dict[str, object] | None:
         with self._lock:
+            self._finish_step()
             return self._header or None
 
     def protect(self) -> None:
@@ -89,10 +91,12 @@ class MemoryStore:
 
     def state(self) -> StoreState:
         with self._lock:
+            self._finish_step()
             return self._state
 
     def redirect(self, migration: MigrationState) -> None:
         with self._lock:
+            self._finish_step()
             if migration.epoch <= self._state.migration.epoch:
                 raise RacedError(f"the index is in epoch {self._state.migration.epoch} already")
             self._state = self._state._replace(migration=migration)
@@ -100,11 +104,13 @@ class MemoryStore:
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         # A step deletes an entry before it writes the changed one, so readers take the lock.
         with self._lock:
+            self._finish_step()
             refs = self._entries.find(scope, ids)
             return [self._get(ref) if ref else None for ref in refs]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         with self._lock:
+            self._finish_step()
             return [self._get(ref) for ref in refs]
 
     def _get(self, ref: int) -> Entry | None:
@@ -120,18 +126,22 @@ class MemoryStore:
     def _locked_row(self, ref: int) -> bytes | None:
         """Returns the packed entry of a document, or None, under the lock."""
         with self._lock:
+            self._finish_step()
             return self._entries.get(ref)
 
     def postings(self, keys: np.ndarray) -> Postings:
         with self._lock:
+            self._finish_step()
             return self.table.look_up(keys)
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
         with self._lock:
+            self._finish_step()
             return self.table.overflowed(keys)
 
     def reserve(self, count: int) -> list[int]:
         with self._lock:
+            self._finish_step()
             return self._take_numbers(count)
 
     def last_number(self) -> int:
@@ -144,59 +154,112 @@ class MemoryStore:
 
     def apply(self, changes: Changes) -> list[int]:
         with self._lock:
+            self._finish_step()
             self._check(changes)
-            for entry, keys in (*changes.dropped, *changes.unposted):
-                if keys is not None:
-                    self.table.remove(keys, entry.ref)
-            for ref, removed_keys in changes.postings_removed:
-                self.table.remove(removed_keys, ref)
-            for posting, added_keys in changes.postings_added:
-                self.table.append(added_keys, posting)
-            for entry, _ in changes.dropped:
-                self._delete_entry(entry.ref)
-            for entry in changes.changed:
-                self._replace_entry(entry)
-            numbers = self._add_new(changes.new)
-            for entry, keys in changes.posted:
-                if keys is not None:
-                    self.table.remove(keys, entry.ref)
-                    self.table.append(keys, entry.posting)
-            self._events += changes.events
-            while len(self._events) > LOG_KEPT and self._state.migration.phase not in (
-                COPYING,
-                CLOSING,
-            ):
-                self._events.popleft()
-                self._dropped_events += 1
-            if changes.invalidates_caches:
-                self._state = self._state._replace(generation=self._state.generation + 1)
-            return numbers
+            step = self._plan(changes)
+            self._unfinished = step
+            self._carry_out(step, again=False)
+            return step.numbers
 
-    def _add_new(self, new: Sequence[KeyedEntry]) -> list[int]:
-        """Adds documents with their postings, and returns their numbers."""
+    def _finish_step(self) -> None:
+        """Carries out a step again that an exception has interrupted, for example Ctrl-C.
+
+        Every method calls it before it uses what a step changes.
+        """
+        if self._unfinished is not None:
+            self._carry_out(self._unfinished, again=True)
+
+    def _plan(self, changes: Changes) -> "_Step":
+        """Returns a step with the values that it leaves, so that it can be carried out twice."""
+        # a step can change a document twice
+        changed = list({entry.ref: entry for entry in changes.changed}.values())
+        dropped = [entry for entry, _ in changes.dropped]
+        old = [unpack_head(entry.ref, self._row(entry.ref)) for entry in (*dropped, *changed)]
+        new_numbers: list[int]
+        if isinstance(changes.new, NewDocuments):
+            new_numbers = self._take_numbers(len(changes.new))
+        else:
+            new_numbers = [entry.ref or self._take_numbers(1)[0] for entry, _ in changes.new]
+        leaders = self._leaders - sum(entry.is_leader for entry in old)
+        leaders += sum(entry.is_leader for entry in changed) + count_leaders(changes.new)
+        generation = self._state.generation
+        return _Step(changes, new_numbers, old, changed, leaders, self._lines, generation)
+
+    def _carry_out(self, step: "_Step", *, again: bool) -> None:
+        """Makes the changes of a step.
+
+        Args:
+            step: Step, whose conditions hold.
+            again: Whether a part of it may have been carried out already.
+        """
+        changes = step.changes
+        if again:
+            self._entries.repair()
+            self._remove_new(step)
+        for entry, keys in (*changes.dropped, *changes.unposted):
+            if keys is not None:
+                self.table.remove(keys, entry.ref)
+        for ref, removed_keys in changes.postings_removed:
+            self.table.remove(removed_keys, ref)
+        for posting, added_keys in changes.postings_added:
+            self._append(added_keys, posting, again=again)
+        for entry in step.old:
+            self._delete(entry)
+        for entry in step.changed:
+            self._put(entry)
+        self._add_new(changes.new, step.numbers)
+        for entry, keys in changes.posted:
+            if keys is not None:
+                self.table.remove(keys, entry.ref)
+                self._append(keys, entry.posting, again=again)
+        self._leaders = step.leaders
+        self._write_lines(step)
+        if changes.invalidates_caches:
+            self._state = self._state._replace(generation=step.generation + 1)
+        self._unfinished = None
+
+    def _append(self, keys: np.ndarray, posting: int, *, again: bool) -> None:
+        """Appends a posting to buckets, in which it may be already if `again` is True."""
+        if again:
+            self.table.remove(keys, posting >> REF_SHIFT)
+            self.table.mark_full(keys)
+        self.table.append(keys, posting)
+
+    def _remove_new(self, step: "_Step") -> None:
+        """Deletes the new documents of a step that was carried out in part."""
+        for (entry, keys), number in zip(step.changes.new, step.numbers, strict=True):
+            self._delete(entry._replace(ref=number))
+            if keys is not None:
+                self.table.remove(keys, number)
+                self.table.mark_full(keys)
+
+    def _write_lines(self, step: "_Step") -> None:
+        """Adds the lines of a step to the change log, and deletes the oldest ones."""
+        while self._events and self._events[-1][0] >= step.first_line:
+            self._events.pop()
+        self._events.extend(enumerate(step.changes.events, step.first_line))
+        self._lines = step.first_line + len(step.changes.events)
+        is_copied = self._state.migration.phase in (COPYING, CLOSING)
+        while len(self._events) > LOG_KEPT and not is_copied:
+            self._events.popleft()
+
+    def _add_new(self, new: Sequence[KeyedEntry], numbers: list[int]) -> None:
+        """Adds documents with their postings."""
         if not isinstance(new, NewDocuments):
-            numbers = [self._add(entry).ref for entry, _ in new]
+            for (entry, _), number in zip(new, numbers, strict=True):
+                self._put(entry._replace(ref=number))
             enter_new(self.table, new, numbers)
-            return numbers
-        numbers = self._take_numbers(len(new))
+            return
         self._entries.add(numbers, new.scope, new.ids, pack_new(new))
-        are_leaders = new.are_leaders
-        self._leaders += sum(are_leaders)
         numbers_of_scope = self._scopes.setdefault(new.scope, array("q"))
         is_sorted = not numbers_of_scope or numbers_of_scope[-1] < numbers[0]
         numbers_of_scope.extend(numbers)
         if not is_sorted:
             self._scopes[new.scope] = array("q", sorted(numbers_of_scope))
-        for number, leader, leads in zip(numbers, new.leaders, are_leaders, strict=True):
+        for number, leader, leads in zip(numbers, new.leaders, new.are_leaders, strict=True):
             if not leads:
                 _insert(self._members, _key(new.scope, leader), number)
         enter_new(self.table, new, numbers)
-        return numbers
-
-    def _add(self, entry: Entry) -> Entry:
-        stored = entry if entry.ref else entry._replace(ref=self._take_numbers(1)[0])
-        self._put(stored)
-        return stored
 
     def _check(self, changes: Changes) -> None:
         """Checks all conditions of a step before anything is changed."""
@@ -247,31 +310,18 @@ class MemoryStore:
         require_room(self.nbytes + entries + lists + buckets, self._max_memory, self.url)
 
     def _put(self, entry: Entry) -> None:
+        """Adds an entry, and lists it for its scope and for its representative."""
         self._entries.add([entry.ref], entry.scope, [entry.id], [pack_entry(entry)])
-        self._link(entry)
-
-    def _replace_entry(self, entry: Entry) -> None:
-        """Replaces an entry by another state of the same document."""
-        self._unlink(unpack_head(entry.ref, self._entries.pop(entry.ref)))
-        self._put(entry)
-
-    def _link(self, entry: Entry) -> None:
-        """Adds a document to the lists of its scope and of its representative."""
-        self._leaders += entry.is_leader
         _insert(self._scopes, entry.scope, entry.ref)
         if not entry.is_leader:
             _insert(self._members, _key(entry.scope, entry.leader), entry.ref)
 
-    def _unlink(self, entry: Entry) -> None:
-        """Deletes a document from the lists of its scope and of its representative."""
-        self._leaders -= entry.is_leader
+    def _delete(self, entry: Entry) -> None:
+        """Deletes an entry and all references to it, as far as they exist."""
+        self._entries.discard(entry.ref, entry.scope, entry.id)
         _delete(self._scopes, entry.scope, entry.ref)
         if not entry.is_leader:
             _delete(self._members, _key(entry.scope, entry.leader), entry.ref)
-
-    def _delete_entry(self, ref: int) -> None:
-        """Deletes an entry and all references to it."""
-        self._unlink(unpack_head(ref, self._entries.pop(ref)))
 
     @property
     def nbytes(self) -> int:
@@ -283,6 +333,7 @@ class MemoryStore:
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         with self._lock:
+            self._finish_step()
             return [
                 unpack_entry(ref, self._row(ref))
                 for ref in self._members.get(_key(scope, leader), _NO_MEMBERS)[:limit]
@@ -292,12 +343,14 @@ class MemoryStore:
         self, scope: str, leader: str, after: int, skip: int, limit: int
     ) -> list[Entry]:
         with self._lock:
+            self._finish_step()
             refs = self._members.get(_key(scope, leader), _NO_MEMBERS)
             start = bisect_right(refs, after) + skip
             return [unpack_head(ref, self._row(ref)) for ref in refs[start : start + limit]]
 
     def member_count(self, scope: str, leader: str) -> int:
         with self._lock:
+            self._finish_step()
             return len(self._members.get(_key(scope, leader), _NO_MEMBERS))
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
@@ -317,6 +370,7 @@ class MemoryStore:
     def _refs_after(self, scope: str | None, last: int) -> "array[int]":
         """Returns the numbers of documents that are larger than one, ascending."""
         with self._lock:
+            self._finish_step()
             if scope is None:
                 refs = self._entries.numbers()
             else:
@@ -325,6 +379,7 @@ class MemoryStore:
 
     def scopes(self) -> Iterator[str]:
         with self._lock:
+            self._finish_step()
             names = list(self._scopes)
         yield from names
 
@@ -338,6 +393,7 @@ class MemoryStore:
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         with self._lock:
+            self._finish_step()
             return self.table.portion(place or 0, most)
 
     def times(self) -> list[float]:
@@ -356,9 +412,11 @@ class MemoryStore:
         """
         refs, seen = array("q"), array("d")
         with self._lock:
+            self._finish_step()
             everything = self._entries.numbers()
         for start in range(0, len(everything), PORTION):
             with self._lock:
+                self._finish_step()
                 for ref in everything[start : start + PORTION]:
                     row = self._entries.get(ref)
                     if row is None:
@@ -374,16 +432,20 @@ class MemoryStore:
 
     def log_end(self) -> int:
         with self._lock:
-            return self._dropped_events + len(self._events)
+            self._finish_step()
+            return self._lines
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         with self._lock:
-            start = max(0, (after or 0) - self._dropped_events)
-            lines = list(islice(self._events, start, None))
-        yield from lines
+            self._finish_step()
+            first = self._events[0][0] if self._events else 0
+            lines = list(islice(self._events, max(0, (after or 0) - first), None))
+        for _, event in lines:
+            yield event
 
     def counts(self) -> dict[str, int]:
         with self._lock:
+            self._finish_step()
             return {
                 "records": len(self._entries),
                 "leaders": self._leaders,
@@ -400,16 +462,36 @@ class MemoryStore:
         """Does nothing, because there is nothing to release."""
 
 
+class _Step(NamedTuple):
+    """A step whose conditions hold, and the values from which its outcome follows."""
+
+    changes: Changes
+    numbers: list[int]
+    """The numbers of the new documents."""
+    old: list[Entry]
+    """The deleted and the changed documents as they were, without their content."""
+    changed: list[Entry]
+    """The changed documents as they are after the step."""
+    leaders: int
+    """The number of representatives after the step."""
+    first_line: int
+    """The number of its first line in the change log."""
+    generation: int
+    """The generation of the store before the step."""
+
+
 Refs: TypeAlias = "array[int]"
 
 _NO_MEMBERS: Refs = array("q")
 
 
 def _insert(lists: "dict[str, Refs]", key: str, ref: int) -> None:
-    """Inserts a document number into a sorted list."""
+    """Inserts a document number into a sorted list, unless it is there."""
     refs = lists.setdefault(key, array("q"))
-    if refs and refs[-1] > ref:
-        insort(refs, ref)
+    if refs and refs[-1] >= ref:
+        place = bisect_left(refs, ref)
+        if refs[place] != ref:
+            refs.insert(place, ref)
     else:
         refs.append(ref)
 

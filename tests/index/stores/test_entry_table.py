@@ -66,11 +66,13 @@ class EntryTableMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.numbers)
     @rule(choice=st.data())
-    def pop(self, choice: st.DataObject) -> None:
+    def discard(self, choice: st.DataObject) -> None:
         scope, id = choice.draw(st.sampled_from(sorted(self.numbers)))
         number = self.numbers.pop((scope, id))
-        assert self.table.pop(number) == row_of(scope, id, number)
-        assert self.table.get(number) is None
+        assert self.table.get(number) == row_of(scope, id, number)
+        for _ in range(2):
+            self.table.discard(number, scope, id)
+            assert self.table.get(number) is None
 
     @rule(scope=NAMES, ids=st.lists(NAMES, max_size=5))
     def find(self, scope: str, ids: list[str]) -> None:
