@@ -89,7 +89,7 @@ def test_counts_do_not_read_the_documents(opened: Opener, url: Any) -> None:
         store._db.set_trace_callback(None)
         assert seen
     else:
-        explained = store._read_portion(f"EXPLAIN SELECT count(*) FROM {store._s}.tallies", {})
+        explained = store._read_rows(f"EXPLAIN SELECT count(*) FROM {store._s}.tallies")
         assert "entries" not in str(explained)
     assert not any(
         "COUNT(*)" in statement.upper() and "ENTRIES" in statement.upper() for statement in seen

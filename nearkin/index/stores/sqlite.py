@@ -3,19 +3,21 @@
 The index is one file with a write-ahead log. Random look-ups and inserts of twenty keys a document
 are slow in a B-tree. Therefore each row holds the band keys of its document, and the buckets are
 arrays in memory, which are built when the file is opened. Several processes may share a file: each
-step has a number, and a process applies the steps of others to its buckets before its own.
+step has a number, and a process reads the steps that it does not know before it uses its buckets.
+It learns its own steps in the same way. An exception of a signal can come anywhere, for example
+between a commit and the line after it, and the file alone says whether the step was written.
 """
 
 import json
 import math
 import sqlite3
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import numpy as np
@@ -24,6 +26,7 @@ from nearkin.errors import (
     IncompatibleError,
     MissingIndexError,
     MovedError,
+    NearkinError,
     OutcomeUnknownError,
     RacedError,
     StoreError,
@@ -48,13 +51,18 @@ from nearkin.index.migration.state import (
 )
 from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
-from nearkin.index.stores.bucket_table import BucketTable, enter_new
+from nearkin.index.stores.bucket_table import BucketTable
 from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, keyed_rows
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
 from nearkin.suggestions import did_you_mean
 
+R = TypeVar("R")
+KEY_BYTES = 8
+"""The size of a band key, in bytes."""
+UNREAD = -1
+"""A data version that no file has. The steps that a process does not know are read then."""
 FULL_SYNC = 2
 """The smallest value of `PRAGMA synchronous` with which each commit is synced."""
 SCHEMA = 3
@@ -128,6 +136,10 @@ They stop processes of older versions that have the file open, because the steps
 would leave out what later schemas record. The rows that such processes read and write in each step
 are kept under other names.
 """
+LAST_STEPS = """SELECT
+  CAST((SELECT value FROM meta WHERE name = 'last_step') AS INT),
+  CAST((SELECT value FROM meta WHERE name = 'forgotten') AS INT)"""
+"""The last step, and the last one whose removals are not kept."""
 COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
 RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 UPDATE = """UPDATE entries
@@ -258,15 +270,28 @@ class SqliteStore:
         if max_memory is not None:
             cache_kib = min(CACHE_KIB, max_memory // 4 // 1024)
             self._max_bucket_memory = max_memory - 1024 * cache_kib
+        self._pragmas = (
+            "journal_mode = WAL",
+            f"synchronous = {synchronous}",
+            f"cache_size = -{cache_kib}",
+            f"wal_autocheckpoint = {LOG_PAGES}",
+        )
         self._lock = RLock()
         self.table = BucketTable(most)
+        self._is_table_whole = False
+        """False if the table was not built yet, or was changed in part."""
         self._step = 0
-        self._version = -1
+        """The last step that the table contains."""
+        self._last_ref = 0
+        """The largest number of a document that the table may contain."""
+        self._version = UNREAD
         self._remembered: tuple[int, StoreState] | None = None
         """The state of the index, with the data version at which it was read.
 
         None after own writes.
         """
+        self._is_lost = False
+        """True if the connection was closed because an exception had come anywhere."""
         with self._converted_errors():
             if must_exist:
                 require_index_file(path)
@@ -274,18 +299,12 @@ class SqliteStore:
             if is_new:
                 require_outside_work_folders(path)
                 make_folders(path.parent)
-            self._db = sqlite3.connect(
-                path, timeout=BUSY, isolation_level=None, check_same_thread=False
-            )
+            self._db = self._connect("rwc")
             try:
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute(f"PRAGMA synchronous = {synchronous}")
-                self._db.execute(f"PRAGMA cache_size = -{cache_kib}")
-                self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
                 self._migrate_schema()
                 if is_new:
                     sync_folder(path.parent)
-                self._load_buckets()
+                self._learn_steps()
             except BaseException:
                 self._db.close()
                 raise
@@ -320,6 +339,80 @@ class SqliteStore:
     def _converted_errors(self) -> AbstractContextManager[None]:
         return sqlite_errors(self.path)
 
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        """Opens the file. The mode is `rw`, or `rwc` to create the file if it does not exist."""
+        db = sqlite3.connect(
+            f"file:{quote(str(self.path))}?mode={mode}",
+            uri=True,
+            timeout=BUSY,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            for pragma in self._pragmas:
+                db.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _read(self, action: Callable[[], R]) -> R:
+        """Returns the result of an action that uses the connection, which no other thread uses."""
+        with self._lock, self._converted_errors():
+            try:
+                self._reconnect()
+                return action()
+            except BaseException as error:
+                self._restore_connection(error)
+                raise
+
+    def _write(self, action: Callable[[], R]) -> R:
+        """Returns the result of an action in one transaction, which is synced.
+
+        Raises:
+            OutcomeUnknownError: If the file system failed in the commit. The step is not visible
+                now. However, a part of the log that was not synced may be read after the process or
+                the machine dies before the next step.
+        """
+        with self._lock, self._converted_errors():
+            try:
+                self._reconnect()
+                self._db.execute("BEGIN IMMEDIATE")
+                result = action()
+                self._version = UNREAD
+                self._remembered = None
+                self._commit()
+                return result
+            except BaseException as error:
+                self._restore_connection(error)
+                raise
+
+    def _reconnect(self) -> None:
+        """Opens the file again if the connection was closed because of an exception."""
+        if self._is_lost:
+            self._db = self._connect("rw")
+            self._version = UNREAD
+            self._remembered = None
+            self._is_lost = False
+
+    def _restore_connection(self, error: BaseException) -> None:
+        """Rolls a transaction back, or closes the connection if its state is unknown.
+
+        Errors of SQLite and of nearkin come from known places, and others, such as
+        KeyboardInterrupt, from anywhere.
+
+        Args:
+            error: The exception that ended an action.
+        """
+        if isinstance(error, (sqlite3.Error, NearkinError)):
+            # a closed connection has no transaction
+            with suppress(sqlite3.ProgrammingError):
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+            return
+        self._is_lost = True
+        self._db.close()
+
     def _migrate_schema(self) -> None:
         version = self._fetch_rows("PRAGMA user_version")[0][0]
         if version > SCHEMA:
@@ -328,47 +421,23 @@ class SqliteStore:
                 f"upgrade nearkin"
             )
         if version < SCHEMA:
-            with self._write_transaction():
-                # another process may have converted the file since the check
-                version = self._fetch_rows("PRAGMA user_version")[0][0]
-                scripts = (CREATE, TO_SECOND, TO_THIRD)
-                for script in scripts[version:]:
-                    for statement in script.split(";\n"):
-                        self._db.execute(statement)
-                # processes of older versions follow this address, and cannot open the file there
-                moved = MigrationState(
-                    STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",)
-                )
-                self._db.execute(
-                    "INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),)
-                )
+            self._write(self._convert_schema)
 
-    @contextmanager
-    def _write_transaction(self) -> Iterator[None]:
-        """Runs the body in one transaction that writes. It is rolled back if the body fails."""
-        self._db.execute("BEGIN IMMEDIATE")
-        self._remembered = None
-        try:
-            yield
-            self._commit()
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+    def _convert_schema(self) -> None:
+        # another process may have converted the file since the check
+        version = self._fetch_rows("PRAGMA user_version")[0][0]
+        scripts = (CREATE, TO_SECOND, TO_THIRD)
+        for script in scripts[version:]:
+            for statement in script.split(";\n"):
+                self._db.execute(statement)
+        # processes of older versions follow this address, and cannot open the file there
+        moved = MigrationState(STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",))
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),))
 
     def _commit(self) -> None:
-        """Commits a transaction.
-
-        Raises:
-            OutcomeUnknownError: If the file system failed. The step is not visible now. However, a
-                part of the log that was not synced may be read after the process or the machine
-                dies before the next step.
-        """
         try:
             self._db.execute("COMMIT")
         except sqlite3.OperationalError as error:
-            # the buckets are built again before they are used
-            self._version = -1
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
                 raise
             raise OutcomeUnknownError(
@@ -404,40 +473,39 @@ class SqliteStore:
     def _load_buckets(self) -> None:
         """Builds all buckets from the file."""
         table = BucketTable(self.most)
-        version = self._data_version()
-        with self._read_snapshot():
-            step = self._number("last_step")
-            query = (
-                "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS "
-                "NOT "
-                "NULL ORDER BY ref"
-            )
-            with closing(self._read_blocks(query)) as blocks:
-                for rows in blocks:
-                    words = [posting_of(ref, size, leads=leads) for ref, leads, size, _ in rows]
-                    keys = np.frombuffer(b"".join(row[3] for row in rows), np.uint64)
-                    self._require_room(table, len(keys))
-                    # documents of an index of texts and vectors have different numbers of keys
-                    counts = [len(row[3]) // keys.itemsize for row in rows]
-                    table.append_all(keys, np.repeat(np.array(words, np.int64), counts))
-            with closing(self._read_blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
-                for word, blob in chain.from_iterable(blocks):
-                    table.append(np.frombuffer(blob, np.uint64), word)
+        step = self._number("last_step")
+        query = (
+            "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL "
+            "ORDER BY ref"
+        )
+        with closing(self._read_blocks(query)) as blocks:
+            for rows in blocks:
+                self._require_room(table, _count_keys(rows))
+                _append_rows(table, rows)
+        with closing(self._read_blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
+            for word, blob in chain.from_iterable(blocks):
+                table.append(np.frombuffer(blob, np.uint64), word)
         # set only now, because a table that was read in part would hide documents
         self.table = table
+        self._last_ref = self._fetch_rows("SELECT COALESCE(MAX(ref), 0) FROM entries")[0][0]
         self._step = step
-        self._version = version
+        self._is_table_whole = True
 
     def _number(self, name: str) -> int:
         return int(self._fetch_rows("SELECT value FROM meta WHERE name = ?", (name,))[0][0])
 
-    def _apply_foreign_steps(self) -> None:
-        """Applies the steps of other connections to the buckets."""
+    def _learn_steps(self) -> None:
+        """Applies the steps of all processes to the buckets, those of this one included."""
         version = self._data_version()
-        if version == self._version:
+        if version == self._version and self._is_table_whole:
             return
-        with self._read_snapshot():
+        if self._db.in_transaction:
             self._update_buckets()
+        else:
+            # one snapshot of the file
+            self._db.execute("BEGIN")
+            self._update_buckets()
+            self._db.execute("COMMIT")
         self._version = version
 
     def _require_room(self, table: BucketTable, more: int) -> None:
@@ -445,47 +513,45 @@ class SqliteStore:
         if self._max_bucket_memory is not None:
             require_room(table.peak_bytes(more), self._max_bucket_memory, self.url)
 
-    @contextmanager
-    def _read_snapshot(self) -> Iterator[None]:
-        """Runs the body in one snapshot of the file."""
-        if self._db.in_transaction:
-            yield
-            return
-        self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._db.execute("COMMIT")
-
     def _update_buckets(self) -> None:
-        if self._step < self._number("forgotten"):
+        last_step, forgotten = self._fetch_rows(LAST_STEPS)[0]
+        if not self._is_table_whole or self._step < forgotten:
             self._load_buckets()
             return
-        for ref, keys in self._fetch_rows(
-            "SELECT ref, keys FROM gone WHERE step > ?", (self._step,)
-        ):
-            self.table.remove(np.frombuffer(keys, np.uint64), ref)
+        if last_step == self._step:
+            return
+        # SQLite would read all rows in the order of their numbers
         rows = self._fetch_rows(
-            "SELECT ref, leader = id, size, keys, posted, step FROM entries WHERE step > ? AND "
-            "keys IS NOT NULL ORDER BY ref",
+            "SELECT ref, leader = id, size, keys, posted FROM entries INDEXED BY entries_by_step "
+            "WHERE step > ? AND keys IS NOT NULL ORDER BY ref",
             (self._step,),
         )
-        self._require_room(self.table, sum(len(row[3]) // 8 for row in rows if row[4]))
-        for ref, leads, size, blob, posted, _ in rows:
-            keys = np.frombuffer(blob, np.uint64)
-            self.table.remove(keys, ref)
-            if posted:
-                self.table.append(keys, posting_of(ref, size, leads=leads))
-        for ref, word, blob in self._fetch_rows(
-            "SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)
-        ):
+        posted = [row[:4] for row in rows if row[4]]
+        self._require_room(self.table, _count_keys(posted))
+        gone = self._fetch_rows("SELECT ref, keys FROM gone WHERE step > ?", (self._step,))
+        loose = self._fetch_rows(
+            "SELECT ref, word, keys FROM loose INDEXED BY loose_by_step WHERE step > ? "
+            "ORDER BY ref",
+            (self._step,),
+        )
+        self._is_table_whole = False
+        for ref, blob in gone:
+            self.table.remove(np.frombuffer(blob, np.uint64), ref)
+        for ref, _, _, blob, _ in rows:
+            if ref <= self._last_ref:
+                self.table.remove(np.frombuffer(blob, np.uint64), ref)
+        _append_rows(self.table, posted)
+        if rows:
+            self._last_ref = max(self._last_ref, rows[-1][0])
+        for ref, word, blob in loose:
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
             self.table.append(keys, word)
-        self._step = self._number("last_step")
+        self._step = last_step
+        self._is_table_whole = True
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
-        with self._lock, self._converted_errors():
+        def claim() -> dict[str, object]:
             self._db.execute(
                 "INSERT OR IGNORE INTO meta VALUES ('header', ?)",
                 (json.dumps(header, sort_keys=True),),
@@ -495,28 +561,28 @@ class SqliteStore:
             )
             return stored_header
 
+        return self._write(claim)
+
     def read_header(self) -> dict[str, object] | None:
-        with self._lock, self._converted_errors():
-            rows = self._fetch_rows("SELECT value FROM meta WHERE name = 'header'")
+        rows = self._read_rows("SELECT value FROM meta WHERE name = 'header'")
         header: dict[str, object] | None = json.loads(rows[0][0]) if rows else None
         return header or None
 
     def protect(self) -> None:
-        with self._lock, self._converted_errors():
-            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('protected', '1')")
+        query = "INSERT OR IGNORE INTO meta VALUES ('protected', '1')"
+        self._write(lambda: self._db.execute(query))
 
     def is_protected(self) -> bool:
-        with self._lock, self._converted_errors():
-            return bool(
-                self._db.execute("SELECT value FROM meta WHERE name = 'protected'").fetchall()
-            )
+        return bool(self._read_rows("SELECT value FROM meta WHERE name = 'protected'"))
 
     def state(self) -> StoreState:
-        with self._lock, self._converted_errors():
-            version = self._data_version()
-            if self._remembered is None or self._remembered[0] != version:
-                self._remembered = version, self._read_state()
-            return self._remembered[1]
+        return self._read(self._remembered_state)
+
+    def _remembered_state(self) -> StoreState:
+        version = self._data_version()
+        if self._remembered is None or self._remembered[0] != version:
+            self._remembered = version, self._read_state()
+        return self._remembered[1]
 
     def _read_state(self) -> StoreState:
         values_by_name = dict(
@@ -530,51 +596,57 @@ class SqliteStore:
         )
 
     def redirect(self, migration: MigrationState) -> None:
-        with self._lock, self._converted_errors(), self._write_transaction():
+        def redirect() -> None:
             if migration.epoch <= (current_epoch := self._read_state().migration.epoch):
                 raise RacedError(f"{self.path} is in epoch {current_epoch} already")
             self._db.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(migration),)
             )
 
+        self._write(redirect)
+
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        entries_by_id: dict[str, Entry] = {}
-        with self._lock, self._converted_errors():
+        def read() -> list[Any]:
+            rows: list[Any] = []
             for portion in _split_values(ids):
                 marks = _marks_for(portion)
                 query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({marks})"
-                entries_by_id |= {
-                    row[2]: entry_of_row(row) for row in self._fetch_rows(query, (scope, *portion))
-                }
+                rows += self._fetch_rows(query, (scope, *portion))
+            return rows
+
+        entries_by_id = {row[2]: entry_of_row(row) for row in self._read(read)}
         return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        entries_by_ref: dict[int, Entry] = {}
-        with self._lock, self._converted_errors():
+        def read() -> list[Any]:
+            rows: list[Any] = []
             for portion in _split_values(refs):
                 query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks_for(portion)})"
-                entries_by_ref |= {
-                    row[0]: entry_of_row(row) for row in self._fetch_rows(query, portion)
-                }
+                rows += self._fetch_rows(query, portion)
+            return rows
+
+        entries_by_ref = {row[0]: entry_of_row(row) for row in self._read(read)}
         return [entries_by_ref.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
-        with self._lock, self._converted_errors():
-            self._apply_foreign_steps()
+        def look_up() -> Postings:
+            self._learn_steps()
             return self.table.look_up(keys)
 
+        return self._read(look_up)
+
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        with self._lock, self._converted_errors():
-            self._apply_foreign_steps()
+        def look_up() -> np.ndarray:
+            self._learn_steps()
             return self.table.overflowed(keys)
 
+        return self._read(look_up)
+
     def reserve(self, count: int) -> list[int]:
-        with self._lock, self._converted_errors(), self._write_transaction():
-            return self._take_numbers(self._number("reserved"), count)
+        return self._write(lambda: self._take_numbers(self._number("reserved"), count))
 
     def last_number(self) -> int:
-        with self._lock, self._converted_errors():
-            return self._last_number()
+        return self._read(self._last_number)
 
     def _last_number(self) -> int:
         """Returns the larger one of the last number that was recorded and the last one stored.
@@ -611,16 +683,14 @@ class SqliteStore:
         return [ref or next(fresh) for ref in given]
 
     def apply(self, changes: Changes) -> list[int]:
-        with self._lock, self._converted_errors():
-            with self._write_transaction():
-                self._apply_foreign_steps()
-                counted = self._check(changes)
-                step = self._step + 1
-                numbers = self._write(changes, step)
-                self._db.executemany(COUNT, counted)
-            self._step = step
-            self._post_changes(changes, numbers)
+        def apply() -> list[int]:
+            self._learn_steps()
+            counted = self._check(changes)
+            numbers = self._write_step(changes, self._step + 1)
+            self._db.executemany(COUNT, counted)
             return numbers
+
+        return self._write(apply)
 
     def _check(self, changes: Changes) -> list[tuple[int, str]]:
         """Checks the conditions of a step.
@@ -680,7 +750,7 @@ class SqliteStore:
         counts = [(len(changes.new) - len(changes.dropped), "records"), (gained, "leaders")]
         return [(change, name) for change, name in counts if change]
 
-    def _write(self, changes: Changes, step: int) -> list[int]:
+    def _write_step(self, changes: Changes, step: int) -> list[int]:
         run = self._db
         leaving = [
             (step, entry.ref, keys.tobytes())
@@ -747,29 +817,13 @@ class SqliteStore:
         until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
         self._db.execute("DELETE FROM events WHERE number <= ?", (until,))
 
-    def _post_changes(self, changes: Changes, numbers: list[int]) -> None:
-        """Applies a committed step to the buckets."""
-        for ref, gone in changes.postings_removed:
-            self.table.remove(gone, ref)
-        for word, come in changes.postings_added:
-            self.table.append(come, word)
-        for entry, keys in (*changes.dropped, *changes.unposted):
-            if keys is not None:
-                self.table.remove(keys, entry.ref)
-        enter_new(self.table, changes.new, numbers)
-        for entry, keys in changes.posted:
-            if keys is not None:
-                self.table.remove(keys, entry.ref)
-                self.table.append(keys, entry.posting)
-
-    def _read_portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
+    def _read_rows(self, query: str, values: Any = ()) -> list[Any]:
         """Returns the rows of one statement. The lock is released afterwards."""
-        with self._lock, self._converted_errors():
-            return self._fetch_rows(query, values)
+        return self._read(lambda: self._fetch_rows(query, values))
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         query = f"SELECT {COLUMNS} FROM entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT :limit"
-        rows = self._read_portion(
+        rows = self._read_rows(
             query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit}
         )
         return [entry_of_row(row) for row in rows]
@@ -782,11 +836,11 @@ class SqliteStore:
             f"LIMIT :limit OFFSET :skip"
         )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [entry_of_row(row) for row in self._read_portion(query, values)]
+        return [entry_of_row(row) for row in self._read_rows(query, values)]
 
     def member_count(self, scope: str, leader: str) -> int:
         query = f"SELECT COUNT(*) FROM entries WHERE {RESOLVED_TO}"
-        return int(self._read_portion(query, {"scope": scope, "leader": leader})[0][0])
+        return int(self._read_rows(query, {"scope": scope, "leader": leader})[0][0])
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = :scope"
@@ -795,7 +849,7 @@ class SqliteStore:
             f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT :limit"
         )
         portions = Portions(PORTION)
-        while rows := self._read_portion(
+        while rows := self._read_rows(
             query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
         ):
             last = rows[-1][0]
@@ -804,10 +858,10 @@ class SqliteStore:
             yield from entries
 
     def scopes(self) -> Iterator[str]:
-        rows = self._read_portion("SELECT MIN(scope) FROM entries", {})
+        rows = self._read_rows("SELECT MIN(scope) FROM entries", {})
         while rows[0][0] is not None:
             yield rows[0][0]
-            rows = self._read_portion(
+            rows = self._read_rows(
                 "SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]}
             )
 
@@ -815,8 +869,7 @@ class SqliteStore:
         query = "SELECT ref, word, keys FROM loose WHERE ref > ? ORDER BY ref LIMIT ?"
         # a row has about twenty postings, one for each band
         rows_at_once = max(1, most // 20)
-        with self._lock, self._converted_errors():
-            rows = self._fetch_rows(query, (place or 0, rows_at_once))
+        rows = self._read_rows(query, (place or 0, rows_at_once))
         keys = [np.frombuffer(blob, np.uint64) for _, _, blob in rows]
         words = [
             np.full(len(keys_of_word), word, np.int64)
@@ -833,9 +886,8 @@ class SqliteStore:
 
     def median_seen(self) -> float | None:
         query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET ?"
-        with self._lock, self._converted_errors():
-            median_rows = self._fetch_rows(query, (self._number("records") // 2,))
-        return median_rows[0][0] if median_rows else None
+        rows = self._read(lambda: self._fetch_rows(query, (self._number("records") // 2,)))
+        return rows[0][0] if rows else None
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
@@ -845,14 +897,16 @@ class SqliteStore:
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values = {"seen": -math.inf, "ref": 0, "before": before}
-        while rows := self._read_portion(query, values):
+        while rows := self._read_rows(query, values):
             entries = [entry_of_row(row) for row in rows]
             values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
             yield from entries
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
-        name, now = f"turn:{work}", time.time()
-        with self._lock, self._converted_errors(), self._write_transaction():
+        name = f"turn:{work}"
+        now = time.time()
+
+        def take() -> bool:
             rows = self._fetch_rows("SELECT value FROM meta WHERE name = ?", (name,))
             last, until = json.loads(rows[0][0]) if rows else (holder, 0.0)
             # a turn that ends too late was taken by a process with a wrong clock
@@ -862,10 +916,12 @@ class SqliteStore:
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)",
                 (name, json.dumps([holder, now + seconds])),
             )
-        return True
+            return True
+
+        return self._write(take)
 
     def log_end(self) -> int:
-        return int(self._read_portion("SELECT COALESCE(MAX(number), 0) FROM events", {})[0][0])
+        return int(self._read_rows("SELECT COALESCE(MAX(number), 0) FROM events")[0][0])
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         last = after or 0
@@ -873,14 +929,14 @@ class SqliteStore:
             f"SELECT kind, scope, id, into_id, at, number FROM events WHERE number > :last "
             f"ORDER BY number LIMIT {LOG_PORTION}"
         )
-        while rows := self._read_portion(query, {"last": last}):
+        while rows := self._read_rows(query, {"last": last}):
             last = rows[-1][-1]
             for kind, scope, name, into, at, _ in rows:
                 yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
 
     def counts(self) -> dict[str, int]:
-        with self._lock, self._converted_errors():
-            self._apply_foreign_steps()
+        def count() -> dict[str, int]:
+            self._learn_steps()
             records, leaders = self._number("records"), self._number("leaders")
             pages, size = (
                 self._fetch_rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size")
@@ -894,17 +950,33 @@ class SqliteStore:
                 "bucket_bytes": self.table.nbytes,
             }
 
+        return self._read(count)
+
     @property
     def durability(self) -> str:
-        with self._lock, self._converted_errors():
-            full = int(self._db.execute("PRAGMA synchronous").fetchone()[0]) >= FULL_SYNC
-        if full:
+        if int(self._read_rows("PRAGMA synchronous")[0][0]) >= FULL_SYNC:
             return "synced before it is acknowledged: survives a power cut"
         return "survives the end of the process; a power cut may lose the last acknowledged steps"
 
     def close(self) -> None:
         with self._lock:
+            self._is_lost = False
             self._db.close()
+
+
+def _append_rows(table: BucketTable, rows: Sequence[Any]) -> None:
+    """Appends the postings of rows (ref, leads, size, keys) to buckets."""
+    words = [posting_of(ref, size, leads=leads) for ref, leads, size, _ in rows]
+    # kernels are compiled for arrays that may be written, so bytes would need another compilation
+    keys = np.frombuffer(bytearray().join(row[3] for row in rows), np.uint64)
+    # documents of an index of texts and vectors have different numbers of keys
+    counts = [len(row[3]) // KEY_BYTES for row in rows]
+    table.append_all(keys, np.repeat(np.array(words, np.int64), counts))
+
+
+def _count_keys(rows: Sequence[Any]) -> int:
+    """Returns the number of band keys of rows (ref, leads, size, keys)."""
+    return sum(len(row[3]) for row in rows) // KEY_BYTES
 
 
 def _marks_for(values: Sequence[Any]) -> str:

@@ -26,6 +26,7 @@ from tests.index.conftest import (
     empty_store,
     family,
     fill,
+    postgres_transaction,
     store_of,
 )
 
@@ -51,7 +52,7 @@ def downgrade_sqlite(path: Path) -> None:
 def downgrade_postgres(store: Any) -> None:
     """Removes from a schema what versions 2 to 4 added."""
     s = store._s
-    with store._transaction() as run:
+    with postgres_transaction(store) as run:
         for statement in (
             f"ALTER TABLE {s}.documents RENAME TO entries",
             f"ALTER TABLE {s}.buckets RENAME TO postings",
