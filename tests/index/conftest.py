@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,17 @@ def filled_index(opened: Opener, documents: int = 120, **fields: object) -> nk.I
 def store_of(index: nk.Index) -> Store:
     """Returns the store of an index, for tests that look at it or change it behind its back."""
     return index._session.store
+
+
+@contextmanager
+def postgres_transaction(store: Any) -> Iterator[Any]:
+    """Yields a cursor of a transaction of a store in PostgreSQL."""
+    with (
+        store._pool.connection() as connection,
+        connection.transaction(),
+        connection.cursor(binary=True) as cursor,
+    ):
+        yield cursor
 
 
 def replace_store(index: nk.Index, store: Any) -> None:

@@ -19,7 +19,7 @@ from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
-from tests.index.conftest import Clock, Opener, corpus, empty_store, store_of
+from tests.index.conftest import Clock, Opener, corpus, empty_store, postgres_transaction, store_of
 from tests.index.processes import answer_questions, start_process
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
@@ -42,7 +42,7 @@ def failing_in_the_middle(store: Any) -> Iterator[None]:
         undo = partial(store._db.execute, "DROP TRIGGER refusing")
     elif isinstance(store, PostgresStore):
         s = store._s
-        with store._transaction() as run:
+        with postgres_transaction(store) as run:
             body = "BEGIN RAISE EXCEPTION 'refused'; END"
             run.execute(
                 f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$"
@@ -53,7 +53,7 @@ def failing_in_the_middle(store: Any) -> Iterator[None]:
             )
 
         def undo() -> None:
-            with store._transaction() as run:
+            with postgres_transaction(store) as run:
                 run.execute(f"DROP FUNCTION {s}.refuse() CASCADE")
     else:
         assert isinstance(store, RedisStore)

@@ -18,7 +18,7 @@ from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import COPYING, OPEN, MigrationState
 from nearkin.server.http.middleware import problem_from_error
-from tests.index.conftest import NUMBERS, corpus, replace_store, store_of
+from tests.index.conftest import NUMBERS, corpus, postgres_transaction, replace_store, store_of
 from tests.index.dropping import DroppingProxy, dropping, url_of
 from tests.index.interleaving import Between, Countdown
 
@@ -146,18 +146,21 @@ def test_a_migration_state_whose_response_is_lost_is_written_once(
 
 
 class FailingCommit:
-    """A connection whose COMMIT fails, before or after it took effect."""
+    """A connection whose COMMIT of a step fails, before or after it took effect."""
 
     def __init__(self, db: Any, code: int, done: bool) -> None:
         self._db = db
         self._code = code
         self._done = done
+        self._writes = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)
 
     def execute(self, query: str, values: Any = ()) -> Any:
-        if query != "COMMIT" or not self._db.in_transaction:
+        if query.startswith("BEGIN"):
+            self._writes = query == "BEGIN IMMEDIATE"
+        if query != "COMMIT" or not self._writes:
             return self._db.execute(query, values)
         if self._done:
             self._db.execute(query)
@@ -209,12 +212,12 @@ def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(
     monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 0.1)
     name = f"lost{next(NUMBERS)}"
     with nk.Index.open(url_of("postgres", postgres_port, name), threshold=0.7) as index:
-        with store_of(index)._transaction() as run:
+        with postgres_transaction(store_of(index)) as run:
             transaction = run.execute("SELECT txid_current()").fetchone()[0]
             # the transaction does not end in time
             assert not store_of(index)._committed(transaction)
         assert store_of(index)._committed(transaction)
-        with store_of(index)._transaction() as run:
+        with postgres_transaction(store_of(index)) as run:
             transaction = run.execute("SELECT txid_current()").fetchone()[0]
             run.execute("ROLLBACK")
         with pytest.raises(StoreError, match="nothing was written"):
@@ -230,7 +233,7 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
         s = store_of(index)._s
-        with store_of(index)._transaction() as run:
+        with postgres_transaction(store_of(index)) as run:
             run.execute(
                 f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'"
             )

@@ -281,6 +281,17 @@ class Steps:
             OutcomeUnknownError: If it is unknown whether the step was committed.
             UsageError: If a record would be too large.
         """
+        try:
+            self._run(step, plan, sure)
+        except (StoreError, UsageError):
+            raise
+        except BaseException:
+            # it may have come anywhere, for example Ctrl-C; the next step that needs one of the
+            # documents ends this one
+            self._left.add(step)
+            raise
+
+    def _run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
         parts = plan.parts(self._part_bytes)
         crowded: list[int] = []
         may_be_committed = False

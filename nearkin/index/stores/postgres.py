@@ -7,9 +7,10 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import numpy as np
@@ -19,6 +20,7 @@ from nearkin.errors import (
     MissingExtraError,
     MissingIndexError,
     MovedError,
+    NearkinError,
     OutcomeUnknownError,
     RacedError,
     StoreError,
@@ -39,6 +41,7 @@ from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
 from nearkin.index.stores.pool_log import watch_pool_log
 
+R = TypeVar("R")
 SCHEMA = 4
 """The version of the tables."""
 CONNECTIONS = 8
@@ -186,16 +189,18 @@ class PostgresStore:
         self._psycopg = psycopg
         self._pool_errors = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
         self._connection_errors = watch_pool_log()
-        self._pool: Any = psycopg_pool.ConnectionPool(
+        self._create_pool: Callable[[], Any] = partial(
+            psycopg_pool.ConnectionPool,
             urlunsplit(parts._replace(query=urlencode(options))),
             min_size=1,
             max_size=CONNECTIONS,
             timeout=TIMEOUT,
             open=False,
-            # a prepared plan would be the one of empty tables
-            kwargs={"prepare_threshold": None},
+            # transactions begin explicitly; a prepared plan would be the one of empty tables
+            kwargs={"autocommit": True, "prepare_threshold": None},
             configure=_configure,
         )
+        self._pool = self._create_pool()
         with self._database_errors():
             # the first connection may take longer than later ones; the URL says how long
             self._pool.open(
@@ -249,20 +254,30 @@ class PostgresStore:
         )
         return diagnosed or " ".join(str(error).split()) or type(error).__name__
 
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        """Yields a cursor for one statement."""
-        with self._database_errors(), self._pool.connection() as connection:
-            connection.autocommit = True
+    def _read(self, action: Callable[[Any], R]) -> R:
+        """Returns the result of an action with a cursor. Each statement is a transaction."""
+        with self._database_errors():
             try:
-                with connection.cursor(binary=True) as cursor:
-                    yield cursor
-            finally:
-                connection.autocommit = False
+                with (
+                    self._pool.connection() as connection,
+                    connection.cursor(binary=True) as cursor,
+                ):
+                    return action(cursor)
+            except BaseException as error:
+                self._replace_pool(error)
+                raise
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        """Yields a cursor of one transaction, with parameters and results in binary form.
+    def _read_rows(self, query: str, values: Any = None) -> list[Any]:
+        """Returns the rows of one statement."""
+
+        def read(run: Any) -> list[Any]:
+            rows: list[Any] = run.execute(query, values).fetchall()
+            return rows
+
+        return self._read(read)
+
+    def _write(self, action: Callable[[Any], R]) -> R:
+        """Returns the result of an action with a cursor of one transaction.
 
         Raises:
             OutcomeUnknownError: If the connection was lost while the transaction was committed.
@@ -275,7 +290,7 @@ class PostgresStore:
                     connection.transaction(),
                     connection.cursor(binary=True) as cursor,
                 ):
-                    yield cursor
+                    result = action(cursor)
                     committing = True
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                 if committing and (error.sqlstate is None or error.sqlstate[:2] in LOST):
@@ -284,6 +299,26 @@ class PostgresStore:
                         "lost, so that the outcome is unknown; the call may be repeated safely"
                     ) from error
                 raise
+            except BaseException as error:
+                self._replace_pool(error)
+                raise
+            return result
+
+    def _replace_pool(self, error: BaseException) -> None:
+        """Replaces the connections if an exception may have come anywhere, for example Ctrl-C.
+
+        An answer may be unread, or a connection may be missing in the pool.
+
+        Args:
+            error: The exception that ended an action. Errors of the driver and of nearkin come from
+                known places.
+        """
+        if isinstance(error, (self._psycopg.Error, *self._pool_errors, NearkinError)):
+            return
+        replaced = self._pool
+        self._pool = self._create_pool()
+        self._pool.open()
+        replaced.close(timeout=0)
 
     def _require_index(self) -> None:
         """Verifies that there is an index, and writes nothing.
@@ -291,9 +326,7 @@ class PostgresStore:
         Raises:
             MissingIndexError: If there is none.
         """
-        with self._reading() as run:
-            has_tables = self._has_tables(run)
-        if not has_tables or self.read_header() is None:
+        if not self._read(self._has_tables) or self.read_header() is None:
             raise MissingIndexError(
                 f"there is no index at {self._recorded_url}: no index in schema {self._s!r}"
             )
@@ -303,23 +336,25 @@ class PostgresStore:
         return bool(run.execute(query, (f"{self._s}.meta",)).fetchone()[0])
 
     def _create_schema(self) -> None:
-        with self._transaction() as run:
-            run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            if self._has_tables(run):
-                version = run.execute(
-                    f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
-                ).fetchone()[0]
-                if version > SCHEMA:
-                    raise IncompatibleError(
-                        f"{self._url} has schema {version}, and this version of nearkin supports "
-                        f"{SCHEMA}; upgrade nearkin"
-                    )
-            else:
-                version = 1
-                self._run_all(run, CREATE)
-            for script in (TO_SECOND, TO_THIRD, TO_FOURTH)[version - 1 :]:
-                self._run_all(run, script)
-            self._write_state_rows(run)
+        self._write(self._create_tables)
+
+    def _create_tables(self, run: Any) -> None:
+        run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        if self._has_tables(run):
+            version = run.execute(
+                f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
+            ).fetchone()[0]
+            if version > SCHEMA:
+                raise IncompatibleError(
+                    f"{self._url} has schema {version}, and this version of nearkin supports "
+                    f"{SCHEMA}; upgrade nearkin"
+                )
+        else:
+            version = 1
+            self._run_all(run, CREATE)
+        for script in (TO_SECOND, TO_THIRD, TO_FOURTH)[version - 1 :]:
+            self._run_all(run, script)
+        self._write_state_rows(run)
 
     def _run_all(self, run: Any, script: str) -> None:
         for statement in script.format(s=self._s).split(";"):
@@ -341,42 +376,37 @@ class PostgresStore:
         run.execute(query, (json.dumps(MigrationState()), json.dumps(stopped)))
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
-        with self._transaction() as run:
-            text = json.dumps(header, sort_keys=True)
+        def claim(run: Any) -> dict[str, object]:
             run.execute(
                 f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING",
-                (text,),
+                (json.dumps(header, sort_keys=True),),
             )
             stored_header: dict[str, object] = run.execute(
                 f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
             ).fetchone()[0]
             return stored_header
 
+        return self._write(claim)
+
     def read_header(self) -> dict[str, object] | None:
-        with self._reading() as run:
-            row = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()
-        header: dict[str, object] | None = None if row is None else row[0]
+        rows = self._read_rows(f"SELECT value FROM {self._s}.meta WHERE name = 'header'")
+        header: dict[str, object] | None = rows[0][0] if rows else None
         return header or None
 
     def protect(self) -> None:
-        with self._transaction() as run:
-            run.execute(
-                f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING"
-            )
+        query = f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING"
+        self._write(lambda run: run.execute(query))
 
     def is_protected(self) -> bool:
-        with self._reading() as run:
-            return bool(
-                run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall()
-            )
+        query = f"SELECT value FROM {self._s}.meta WHERE name = 'protected'"
+        return bool(self._read_rows(query))
 
     def state(self) -> StoreState:
-        with self._reading() as run:
-            values_by_name = dict(
-                run.execute(
-                    f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"
-                )
+        values_by_name = dict(
+            self._read_rows(
+                f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"
             )
+        )
         epoch, phase, urls = values_by_name["place"]
         return StoreState(MigrationState(epoch, phase, tuple(urls)), values_by_name["generation"])
 
@@ -385,29 +415,26 @@ class PostgresStore:
             f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND "
             f"(value->>0)::bigint < %s"
         )
-        with self._transaction() as run:
-            if not run.execute(query, (json.dumps(migration), migration.epoch)).rowcount:
-                raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
+        values = (json.dumps(migration), migration.epoch)
+        if not self._write(lambda run: run.execute(query, values).rowcount):
+            raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        with self._reading() as run:
-            query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE scope = %s AND id = ANY(%s)"
-            entries_by_id = {row[2]: _entry(row) for row in run.execute(query, (scope, list(ids)))}
+        query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE scope = %s AND id = ANY(%s)"
+        rows = self._read_rows(query, (scope, list(ids)))
+        entries_by_id = {row[2]: _entry(row) for row in rows}
         return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        with self._reading() as run:
-            query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])"
-            entries_by_ref = {
-                row[0]: _entry(row) for row in run.execute(query, (_array_literal(refs),))
-            }
+        query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])"
+        rows = self._read_rows(query, (_array_literal(refs),))
+        entries_by_ref = {row[0]: _entry(row) for row in rows}
         return [entries_by_ref.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
         signed = keys.view(np.int64)
-        with self._reading() as run:
-            query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])"
-            rows = run.execute(query, (_array_literal(signed.tolist()),)).fetchall()
+        query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])"
+        rows = self._read_rows(query, (_array_literal(signed.tolist()),))
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
         keys_and_words = np.array(rows, np.int64)
@@ -424,21 +451,17 @@ class PostgresStore:
             f"SELECT key FROM {self._s}.overflowed WHERE key = ANY(%s::bigint[]) "
             f"UNION ALL SELECT NULL FROM {self._s}.meta WHERE name = 'unmarked'"
         )
-        with self._reading() as run:
-            rows = run.execute(query, (_array_literal(signed.tolist()),)).fetchall()
+        rows = self._read_rows(query, (_array_literal(signed.tolist()),))
         marked = [key for (key,) in rows]
         if None in marked:
             return np.ones(len(keys), bool)
         return np.isin(signed, np.array(marked, np.int64))
 
     def reserve(self, count: int) -> list[int]:
-        with self._reading() as run:
-            return self._take_numbers(run, count)
+        return self._read(lambda run: self._take_numbers(run, count))
 
     def last_number(self) -> int:
-        with self._reading() as run:
-            query = f"SELECT last_value, is_called FROM {self._s}.refs"
-            last, called = run.execute(query).fetchone()
+        last, called = self._read_rows(f"SELECT last_value, is_called FROM {self._s}.refs")[0]
         return int(last) if called else 0
 
     def _take_numbers(self, run: Any, count: int) -> list[int]:
@@ -449,10 +472,15 @@ class PostgresStore:
 
     def apply(self, changes: Changes) -> list[int]:
         transaction: int | None = None
+        numbers: list[int] = []
+
+        def write(run: Any) -> None:
+            nonlocal transaction, numbers
+            transaction = self._begin_step(run, changes)
+            numbers = self._apply(run, changes)
+
         try:
-            with self._transaction() as run:
-                transaction = self._begin_step(run, changes)
-                numbers = self._apply(run, changes)
+            self._write(write)
         except OutcomeUnknownError:
             if not self._committed(transaction):
                 raise
@@ -486,8 +514,7 @@ class PostgresStore:
         Tallies that are not added up now are added up after later steps.
         """
         try:
-            with self._transaction() as run:
-                self._merge_tallies(run)
+            self._write(self._merge_tallies)
         except StoreError as error:
             log.warning("tallies could not be added up", extra={"error": str(error)})
 
@@ -533,10 +560,7 @@ class PostgresStore:
         status = None
         while status in (None, "in progress"):
             try:
-                with self._reading() as run:
-                    status = run.execute(
-                        "SELECT txid_status(%s::bigint)", (transaction,)
-                    ).fetchone()[0]
+                status = self._read_rows("SELECT txid_status(%s::bigint)", (transaction,))[0][0]
             except StoreError as error:
                 # other connections of the pool may be broken, too, and a server may be restarting
                 if time.monotonic() > until:
@@ -745,12 +769,6 @@ class PostgresStore:
             return len(keys) - gone
         return len(keys)
 
-    def _read_portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
-        """Returns the rows of one statement."""
-        with self._reading() as run:
-            rows: list[Any] = run.execute(query, values).fetchall()
-            return rows
-
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         query = (
             f"SELECT {COLUMNS} FROM {self._s}.documents WHERE {RESOLVED_TO} ORDER BY ref "
@@ -759,7 +777,7 @@ class PostgresStore:
         )
         return [
             _entry(row)
-            for row in self._read_portion(query, {"scope": scope, "leader": leader, "limit": limit})
+            for row in self._read_rows(query, {"scope": scope, "leader": leader, "limit": limit})
         ]
 
     def member_page(
@@ -770,11 +788,11 @@ class PostgresStore:
             "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
         )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [_entry(row) for row in self._read_portion(query, values)]
+        return [_entry(row) for row in self._read_rows(query, values)]
 
     def member_count(self, scope: str, leader: str) -> int:
         query = f"SELECT count(*) FROM {self._s}.documents WHERE {RESOLVED_TO}"
-        return int(self._read_portion(query, {"scope": scope, "leader": leader})[0][0])
+        return int(self._read_rows(query, {"scope": scope, "leader": leader})[0][0])
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
@@ -786,7 +804,7 @@ class PostgresStore:
             f"{order} LIMIT %(limit)s"
         )
         portions = Portions(PORTION)
-        while rows := self._read_portion(
+        while rows := self._read_rows(
             query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
         ):
             last = rows[-1][0]
@@ -804,7 +822,7 @@ class PostgresStore:
               ORDER BY e.scope LIMIT 1)
               FROM found WHERE found.scope IS NOT NULL)
             SELECT scope FROM found WHERE scope IS NOT NULL LIMIT {PORTION}"""
-        while rows := self._read_portion(query, {"last": last}):
+        while rows := self._read_rows(query, {"last": last}):
             last = rows[-1][0]
             yield from (name for (name,) in rows)
 
@@ -813,8 +831,7 @@ class PostgresStore:
             f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, "
             f"%s::bigint) ORDER BY key, word LIMIT %s"
         )
-        with self._reading() as run:
-            rows = run.execute(query, (*(place or (-(2**63), 0)), most)).fetchall()
+        rows = self._read_rows(query, (*(place or (-(2**63), 0)), most))
         keys_and_words = np.array(rows, np.int64).reshape(-1, 2)
         last = rows[-1] if len(rows) == most else None
         return PostingPortion(
@@ -822,14 +839,8 @@ class PostgresStore:
         )
 
     def times(self) -> list[float]:
-        with self._reading() as run:
-            return [
-                float(
-                    run.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[
-                        0
-                    ]
-                )
-            ]
+        query = "SELECT extract(epoch FROM clock_timestamp())::float8"
+        return [float(self._read_rows(query)[0][0])]
 
     def median_seen(self) -> float | None:
         return None
@@ -842,7 +853,7 @@ class PostgresStore:
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
-        while rows := self._read_portion(query, values):
+        while rows := self._read_rows(query, values):
             entries = [_entry(row) for row in rows]
             values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
             yield from entries
@@ -853,20 +864,16 @@ class PostgresStore:
             VALUES (%(name)s, jsonb_build_array(%(holder)s::text, {now} + %(seconds)s))
             ON CONFLICT (name) DO UPDATE SET value = excluded.value
             WHERE m.value->>0 = %(holder)s OR (m.value->>1)::float8 < {now}"""
-        with self._transaction() as run:
-            values = {"name": f"turn:{work}", "holder": holder, "seconds": float(seconds)}
-            return bool(run.execute(query, values).rowcount)
+        values = {"name": f"turn:{work}", "holder": holder, "seconds": float(seconds)}
+        return bool(self._write(lambda run: run.execute(query, values).rowcount))
 
     def log_end(self) -> int:
         """Returns the oldest transaction that may still write.
 
         Older ones have written all their lines.
         """
-        return int(
-            self._read_portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[
-                0
-            ][0]
-        )
+        query = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        return int(self._read_rows(query)[0][0])
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         order = "number" if after is None else "step, number"
@@ -879,28 +886,30 @@ class PostgresStore:
             f"{LOG_PORTION}"
         )
         values = {"step": after or 0, "number": -1}
-        while rows := self._read_portion(query, values):
+        while rows := self._read_rows(query, values):
             values["step"], values["number"] = rows[-1][-2:]
             for kind, scope, name, into, at, _, _ in rows:
                 yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
 
     def counts(self) -> dict[str, int]:
+        return self._write(self._count)
+
+    def _count(self, run: Any) -> dict[str, int]:
         s = self._s
-        with self._transaction() as run:
-            sums = (
-                "coalesce(sum(records), 0)::bigint, coalesce(sum(leaders), 0)::bigint, "
-                "coalesce(sum(postings), 0)::bigint"
-            )
-            kept = f"SELECT count(*), {sums} FROM {s}.tallies"
-            rows, records, leaders, postings = run.execute(kept).fetchone()
-            if rows > MERGED_AFTER:
-                self._merge_tallies(run)
-            last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
-            size = (
-                f"SELECT pg_total_relation_size('{s}.documents') + "
-                f"pg_total_relation_size('{s}.buckets')"
-            )
-            (used,) = run.execute(size).fetchone()
+        sums = (
+            "coalesce(sum(records), 0)::bigint, coalesce(sum(leaders), 0)::bigint, "
+            "coalesce(sum(postings), 0)::bigint"
+        )
+        kept = f"SELECT count(*), {sums} FROM {s}.tallies"
+        rows, records, leaders, postings = run.execute(kept).fetchone()
+        if rows > MERGED_AFTER:
+            self._merge_tallies(run)
+        last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
+        size = (
+            f"SELECT pg_total_relation_size('{s}.documents') + "
+            f"pg_total_relation_size('{s}.buckets')"
+        )
+        (used,) = run.execute(size).fetchone()
         counted = {
             "records": records,
             "leaders": leaders,
@@ -911,11 +920,8 @@ class PostgresStore:
 
     @property
     def durability(self) -> str:
-        with self._reading() as run:
-            durability_settings = [
-                run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0]
-                for name in ("fsync", "synchronous_commit")
-            ]
+        query = "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
+        durability_settings = self._read_rows(query)[0]
         if durability_settings[0] == "off":
             return (
                 "fsync is off: survives the end of the server process, but a power cut may "
@@ -933,7 +939,6 @@ def _configure(connection: Any) -> None:
     """Makes every query use an index, because statistics of a fast-growing table are outdated."""
     connection.execute("SET enable_seqscan = off")
     connection.execute("SET enable_bitmapscan = off")
-    connection.commit()
 
 
 def _array_literal(numbers: Sequence[int]) -> str:

@@ -23,6 +23,7 @@ from nearkin.errors import (
     MissingExtraError,
     MissingIndexError,
     MovedError,
+    NearkinError,
     OutcomeUnknownError,
     RacedError,
     StoreError,
@@ -158,13 +159,22 @@ class RedisStore:
 
     @contextmanager
     def _redis_errors(self) -> Iterator[None]:
-        """Turns errors of redis-py into StoreError."""
+        """Turns errors of redis-py into StoreError.
+
+        Any other exception, such as KeyboardInterrupt, may have come before an answer was read. The
+        connection would give it to the next command, so that all free connections are closed.
+        """
         try:
             yield
         except self._errors as error:
             raise StoreError(
                 f"{self._url}: {error}; nothing was written; the call may be repeated"
             ) from error
+        except (NearkinError, GeneratorExit):
+            raise
+        except BaseException:
+            self._client.connection_pool.disconnect(inuse_connections=False)
+            raise
 
     def _require_index(self) -> None:
         """Verifies that there is an index, of this layout or an older one.
@@ -653,8 +663,9 @@ class RedisStore:
     @property
     def durability(self) -> str:
         try:
-            facts: dict[str, str] = self._client.config_get("appendonly", "appendfsync", "save")
-        except self._errors:
+            with self._redis_errors():
+                facts: dict[str, str] = self._client.config_get("appendonly", "appendfsync", "save")
+        except StoreError:
             return "unknown: the server does not allow CONFIG GET"
         if facts.get("appendonly") == "yes":
             synced = {"always": "before it is acknowledged", "everysec": "within a second"}
