@@ -174,7 +174,7 @@ COMMANDS = (
     CommandEntry(
         "experiment",
         LABORATORY,
-        "Compare bands and rows with brute force on a generated corpus of common words.",
+        "Compare bands and rows with brute force on a small corpus.",
     ),
     CommandEntry(
         "hashlab",

@@ -1,17 +1,26 @@
 """`nearkin experiment`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import RUN, with_option_groups
-from nearkin.cli.printing import print_json
+from nearkin.cli.option_groups import (
+    CANDIDATES,
+    INPUT,
+    RUN,
+    VERIFICATION,
+    GivenOptions,
+    with_option_groups,
+)
+from nearkin.cli.printing import print_json, print_warnings
+from nearkin.runtime.number_format import format_count, format_percent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from nearkin.lab.experiment import Experiment
+    from nearkin.lab.experiment import BandSettings, Experiment
 
 NAMES = ("bands",)
 """The names of the experiments."""
@@ -20,9 +29,49 @@ NAMES = ("bands",)
 @with_option_groups
 def experiment(
     *,
+    given: GivenOptions,
+    columns: o.ColumnOptions,
+    reading: o.SelectionOptions,
     name: Annotated[
         str, typer.Argument(help="Name of the experiment: bands, a table of bands and rows.")
     ] = "bands",
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files of up to 10,000 documents, which replace the generated corpus."),
+    ] = None,
+    bands_rows: Annotated[
+        str,
+        typer.Option(
+            help="Bands and rows to compare, separated by commas.",
+            metavar="BxR",
+            rich_help_panel=CANDIDATES,
+        ),
+    ] = "5x20,10x10,20x5,25x4,50x2",
+    threshold: o.Threshold = 0.5,
+    shingle: o.Shingle = "chars:3",
+    documents: Annotated[
+        int, typer.Option(help="Number of generated documents.", rich_help_panel=INPUT)
+    ] = 100,
+    words: Annotated[
+        int, typer.Option(help="Number of words of a generated document.", rich_help_panel=INPUT)
+    ] = 80,
+    similar_pairs: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of generated documents that are edited copies of others.  [default: a "
+            "quarter of the documents]",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labelled documents of the files, as nearkin eval reads them.  [default: pairs "
+            "that reach the threshold are similar]",
+            metavar="FILE",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = None,
     largest: Annotated[
         int,
         typer.Option(
@@ -36,74 +85,136 @@ def experiment(
     ] = 1,
     json: o.Json = False,
 ) -> None:
-    """Compare bands and rows with brute force on a generated corpus of common words.
+    """Compare bands and rows with brute force on a small corpus.
 
-    The table lists the candidates of a published case study beside the measured ones, and the best
-    choice below. A second table shows how candidates and time grow with the corpus.
+    Candidates are verified exactly, as in a run. The corpus is generated from common words, or read from files.
+
+    The table has precision, recall, F1, candidates and the share of the comparisons that are saved, and the best
+    choice below. With generated texts, the candidates of a published case study stand beside the measured ones, and a
+    second table shows how candidates and time grow with the corpus.
 
     Args:
+        given: Names of the options that were given on the command line.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files.
         name: Name of the experiment.
+        inputs: Files of documents, or None to generate texts.
+        bands_rows: Bands and rows to compare, separated by commas.
+        threshold: Minimum similarity of two similar documents, in (0, 1].
+        shingle: Unit and length of a shingle.
+        documents: Number of generated documents.
+        words: Number of words of a generated document.
+        similar_pairs: Number of generated copies, or None for a quarter of the documents.
+        golden: File of labelled documents, or None.
         largest: Number of documents of the largest corpus of the growth table.
         seed: Random seed.
         json: Whether the result is printed as JSON.
 
     Raises:
-        UsageError: If the experiment is unknown, or the corpus is too small.
+        UsageError: If the experiment is unknown, or an option is invalid or has no effect.
 
     Examples:
         nearkin experiment bands
 
+        nearkin experiment bands --bands-rows 8x16,16x8 --documents 200 --words 50 --threshold 0.6
+
+        nearkin experiment bands docs.jsonl --id id --golden labels.csv --shingle words:3
+
         nearkin experiment bands --largest 1000 --json
-    """
+    """  # noqa: E501
     from nearkin.errors import UsageError
-    from nearkin.lab.experiment import SIZES, run_experiment
+    from nearkin.lab.experiment import (
+        SIZES,
+        BandSettings,
+        GeneratedTexts,
+        parse_bandings,
+        run_experiment,
+    )
+    from nearkin.spec import parse_shingle
     from nearkin.suggestions import did_you_mean
 
     if name not in NAMES:
         raise UsageError(
             f"unknown experiment {name!r}; the only experiment is bands{did_you_mean(name, NAMES)}"
         )
-    comparison = run_experiment(tuple(size for size in SIZES if size <= largest), seed)
+    settings = BandSettings(parse_bandings(bands_rows), threshold, parse_shingle(shingle))
+    if inputs:
+        generating = ("documents", "words", "similar_pairs", "seed", "largest")
+        given.require_unused(generating, "with files, whose documents are not generated")
+        result = _compare_files(inputs, columns, reading, settings, golden)
+    else:
+        of_files = ("golden", *vars(columns), *vars(reading))
+        given.require_unused(of_files, "without files")
+        pairs = documents // 4 if similar_pairs is None else similar_pairs
+        texts = GeneratedTexts(documents, words, pairs, seed)
+        sizes = tuple(size for size in SIZES if size <= largest)
+        result = run_experiment(texts, settings, sizes)
     if json:
-        print_json(comparison.to_dict())
+        print_json(result.to_dict())
         return
     from rich.console import Console
 
     console = Console()
-    console.print(_bands_table(comparison))
-    console.print(_optimum_text(comparison))
-    console.print(_growth_table(comparison))
+    console.print(_bands_table(result))
+    console.print(_optimum_text(result))
+    if result.growth:
+        console.print(_growth_table(result))
+
+
+def _compare_files(
+    inputs: list[str],
+    columns: o.ColumnOptions,
+    reading: o.SelectionOptions,
+    settings: "BandSettings",
+    golden: Path | None,
+) -> "Experiment":
+    """Compares bandings on the documents of files."""
+    from nearkin.corpus import FileCorpus
+    from nearkin.errors import UsageError
+    from nearkin.evaluate.golden import read_golden_set
+    from nearkin.lab.experiment import compare_bandings, label_pairs, read_all_documents
+    from nearkin.report.run_warnings import warn_of_inputs
+
+    requested = columns.to_columns()
+    if requested.vector is not None:
+        raise UsageError(
+            f"--vector {requested.vector} has no bands of slots; give texts or tokens, or use "
+            "nearkin tune"
+        )
+    golden_set = None if golden is None else read_golden_set(golden)
+    corpus = FileCorpus.open(inputs, selection=reading.selection)
+    corpus.check(requested)
+    print_warnings(warn_of_inputs(corpus, requested))
+    own = read_all_documents(corpus, requested)
+    labels = None if golden_set is None else label_pairs(golden_set, own.ids)
+    return compare_bandings(own.contents, settings, labels)
 
 
 def _bands_table(result: "Experiment") -> "Table":
     from nearkin.report.terminal.tables import text_table
 
     rows = [
-        (
+        [
             f"{row.bands} × {row.rows}" if row.bands else "every pair",
             f"{row.threshold:.3f}",
+            f"{row.precision:.3f}",
+            f"{row.recall:.3f}",
+            f"{row.f1:.3f}",
             f"{row.candidates:,}",
-            "" if row.published is None else f"{row.published:,}",
-            f"{row.reduction:.1%}",
-            f"{row.candidate_precision:.2f}",
-            f"{row.precision:.2f}",
-            f"{row.recall:.2f}",
-            f"{row.f1:.2f}",
-        )
+            format_percent(row.reduction),
+        ]
         for row in result.rows
     ]
-    names = (
-        "b × r",
-        "(1/b)^1/r",
-        "candidates",
-        "published",
-        "reduction",
-        "true cand.",
-        "precision",
-        "recall",
-        "F1",
+    names = ["b × r", "threshold", "precision", "recall", "F1", "candidates", "saved"]
+    if any(row.published is not None for row in result.rows):
+        names.append("published")
+        for cells, row in zip(rows, result.rows, strict=True):
+            cells.append("" if row.published is None else f"{row.published:,}")
+    title = (
+        f"{format_count(result.documents, 'document')}, "
+        f"{format_count(result.similar_pairs, 'similar pair')}, verified exactly at "
+        f"{result.threshold:g}"
     )
-    title = "100 documents of 80 common words, 25 planted pairs, threshold 0.5"
     return text_table(title, names, rows)
 
 
@@ -112,13 +223,13 @@ def _optimum_text(result: "Experiment") -> str:
     pairs = result.rows[-1].candidates
     text = (
         f"Highest F1: {best.bands} bands of {best.rows} rows, with {best.candidates:,} instead of "
-        f"{pairs:,} comparisons (reduction {best.reduction:.1%})"
+        f"{pairs:,} comparisons ({format_percent(best.reduction)} saved)"
     )
-    largest = result.growth[-1]
-    if largest.is_projected:
+    if result.growth and result.growth[-1].is_projected:
+        largest = result.growth[-1]
         text += (
-            f"; 20 bands of 5 rows are projected to compare {largest.candidates:,} instead of "
-            f"{largest.pairs:,} pairs of {largest.documents:,} documents"
+            f"; they are projected to compare {largest.candidates:,} instead of {largest.pairs:,} "
+            f"pairs of {largest.documents:,} documents"
         )
     return text + "."
 
@@ -131,11 +242,13 @@ def _growth_table(result: "Experiment") -> "Table":
             f"{row.documents:,}",
             f"{row.pairs:,}",
             f"{row.candidates:,}",
-            f"{1 - row.candidates / row.pairs:.1%}",
+            format_percent(1 - row.candidates / row.pairs),
             "projected" if row.seconds is None else f"{row.seconds:.3f} s",
             "" if row.brute is None else f"{row.brute:.3f} s",
         )
         for row in result.growth
     ]
-    names = ("documents", "pairs", "candidates of 20 × 5", "reduction", "time", "every pair")
-    return text_table("Growth, a quarter of the documents planted", names, rows)
+    best = result.optimum
+    candidates = f"candidates of {best.bands} × {best.rows}"
+    names = ("documents", "pairs", candidates, "saved", "time", "every pair")
+    return text_table("Growth with as large a share of similar pairs", names, rows)

@@ -91,6 +91,8 @@ RANGES = {
     "budget": COUNT,
     "documents": NumberRange(1, MOST_DOCUMENTS),
     "largest": NumberRange(100, MOST_DOCUMENTS),
+    "words": COUNT,
+    "similar_pairs": COUNT_OR_NONE,
     "shingles": COUNT,
     "dimensions": NumberRange(1, 65_536),
     "vector_dimensions": NumberRange(1, 65_536),
