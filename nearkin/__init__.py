@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from nearkin.sketch.builder import MinHashBuilder
     from nearkin.sketch.counting import CountingMinHash
     from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-    from nearkin.sketch.simhash import simhash
+    from nearkin.sketch.simhash import SimHash, simhash, simhash_of
     from nearkin.spec import SignatureLimits, Spec
 
 # Type checkers read only a list of literals. A test compares it with _HOMES and the imports above.
@@ -180,6 +180,7 @@ __all__ = [
     "SignatureLimits",
     "SignatureMatch",
     "SignatureMatches",
+    "SimHash",
     "Spec",
     "SpecResources",
     "SplitResult",
@@ -213,6 +214,7 @@ __all__ = [
     "polars",
     "report",
     "simhash",
+    "simhash_of",
     "sketch",
     "sklearn",
     "spark",
@@ -251,6 +253,8 @@ _HOMES = {
     "HammingIndex": "nearkin.signatures.hamming_index",
     "Neighbour": "nearkin.signatures.hamming_index",
     "simhash": "nearkin.sketch.simhash",
+    "simhash_of": "nearkin.sketch.simhash",
+    "SimHash": "nearkin.sketch.simhash",
     "HashKey": "nearkin.keys",
     "DocumentFrequencies": "nearkin.sketch.resources",
     "SpecResources": "nearkin.sketch.resources",

@@ -188,6 +188,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         nk.simhash,
         {"features": {"a": 1.0}, "spec": nk.Spec(measure="simhash")},
     ),
+    "simhash_of": lambda parts: (nk.simhash_of, {"hashes": [1], "weights": [1.0]}),
     "report": lambda parts: (
         nk.report,
         {"source": parts.result, "out": parts.folder / "report.html"},
@@ -497,6 +498,7 @@ def test_arguments_of_another_type_are_usage_errors(
 
 
 RESULTS = {
+    "SimHash",
     "BlockedMatch",
     "Decision",
     "Decisions",

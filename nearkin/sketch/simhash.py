@@ -6,7 +6,8 @@ angle between the weighted shingle vectors (Charikar, STOC 2002; Manku, Jain, Da
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey
 from nearkin.runtime.arrow_types import invalid_text
+from nearkin.setting_names import name_setting
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import splitmix64
@@ -106,3 +108,84 @@ def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = 
     out = np.empty((1, spec.signature_width), np.uint64)
     Signs(spec.k, spec.seed).weighted(hashes[order], weights, np.array([0, len(features)]), out)
     return np.asarray(out[0])
+
+
+class SimHash(NamedTuple):
+    """A SimHash with the sums that it follows from. `simhash_of` computes it."""
+
+    sums: tuple[float, ...]
+    """The vector V: the weighted sum of each bit, the highest bit first."""
+    bits: str
+    """The bits of the signature, the highest bit first: 1 if the sum is positive, otherwise 0."""
+
+    @property
+    def value(self) -> int:
+        """The signature as a number, as `HammingIndex` stores it."""
+        return int(self.bits, 2)
+
+    @check_arguments
+    def distance(self, other: "SimHash") -> int:
+        """Returns the Hamming distance: the number of bits in which two signatures differ.
+
+        Args:
+            other: A signature of as many bits.
+
+        Raises:
+            UsageError: If it has another number of bits.
+        """
+        if len(self.bits) != len(other.bits):
+            raise UsageError(
+                f"signatures of {len(self.bits)} and {len(other.bits)} bits have no distance; "
+                f"compute both with the same {name_setting('bits')}"
+            )
+        return (self.value ^ other.value).bit_count()
+
+
+@check_arguments
+def simhash_of(hashes: Sequence[int], weights: Sequence[float], bits: int = 64) -> SimHash:
+    """Computes a SimHash step by step from hashes that the caller chose.
+
+    The weight of a hash is added to the sums of the bits that it has, and subtracted from the
+    others. It explains the method: `simhash` and measure `simhash` compute the same from shingles,
+    whose hashes they mix with a seed.
+
+    Args:
+        hashes: Hashes of the features, whole numbers of 64 bits. Their low bits are used.
+        weights: Weights of the features, 0 or more, in the same order.
+        bits: Number of low bits, 1 to 64.
+
+    Returns:
+        The sums and the bits. The sums of whole numbers are whole numbers.
+
+    Raises:
+        UsageError: If there are not as many weights as hashes, or a number is out of range.
+
+    Examples:
+        >>> cat, sat, mat, rat = 0b1010, 0b1100, 0b0110, 0b1001
+        >>> a = simhash_of([cat, sat, mat], [3, 2, 2], bits=4)
+        >>> a
+        SimHash(sums=(3, 1, 3, -7), bits='1110')
+        >>> b = simhash_of([cat, sat, rat], [3, 2, 2], bits=4)
+        >>> b.bits, a.distance(b)
+        ('1000', 2)
+    """
+    if not 1 <= bits <= 64:
+        raise UsageError(f"{name_setting('bits', bits)} is out of range; it must be 1 to 64")
+    if len(hashes) != len(weights):
+        raise UsageError(
+            f"there are {len(hashes)} hashes and {len(weights)} weights; give one for each hash"
+        )
+    if outside := [value for value in hashes if not 0 <= value < 2**64]:
+        raise UsageError(f"the hash {outside[0]} is out of range; hashes must be 0 to 2^64 - 1")
+    if wrong := [weight for weight in weights if not 0 <= weight < math.inf]:
+        raise UsageError(f"the weight {wrong[0]} is out of range; weights must be 0 or more")
+    # The sum of floating-point numbers must not depend on their order.
+    add = sum if all(isinstance(weight, int) for weight in weights) else math.fsum
+    sums = tuple(
+        add(
+            weight if word >> place & 1 else -weight
+            for word, weight in zip(hashes, weights, strict=True)
+        )
+        for place in reversed(range(bits))
+    )
+    return SimHash(sums, "".join("1" if total > 0 else "0" for total in sums))

@@ -1,9 +1,13 @@
 """Tests of SimHash against a computation of each bit."""
 
+import math
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nearkin as nk
 from nearkin.shingle import Shingles
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.simhash import Signs
@@ -37,13 +41,64 @@ def signature_of(words: np.ndarray, weights: list[int], bits: int) -> int:
     return signature
 
 
-def test_signature_is_the_majority_of_each_bit() -> None:
+def test_worked_example_of_the_explanation() -> None:
     cat = 0b1010
     sat = 0b1100
     mat = 0b0110
     rat = 0b1001
-    assert signature_of(np.array([cat, sat, mat], np.uint64), [3, 2, 2], 4) == 0b1110
-    assert signature_of(np.array([cat, sat, rat], np.uint64), [3, 2, 2], 4) == 0b1000
+    a = nk.simhash_of([cat, sat, mat], [3, 2, 2], bits=4)
+    b = nk.simhash_of([cat, sat, rat], [3, 2, 2], bits=4)
+    assert a == ((3, 1, 3, -7), "1110")
+    assert b == ((7, -3, -1, -3), "1000")
+    assert a.distance(b) == b.distance(a) == 2
+    assert a.value == 0b1110
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 10**9)), max_size=30))
+def test_worked_steps_agree_with_the_measure(features: list[tuple[int, int]]) -> None:
+    values = [value for value, _ in features]
+    weights = [weight for _, weight in features]
+    mixed = [mix_hash(value, splitmix64(1, 1).tolist()[0]) for value in values]
+    out = np.empty((1, 1), np.uint64)
+    offsets = np.array([0, len(values)])
+    Signs(64, 1).weighted(np.array(values, np.uint64), np.array(weights, np.int64), offsets, out)
+    exact = nk.simhash_of(mixed, weights)
+    assert exact.value == out[0, 0]
+    assert nk.simhash_of(mixed, [float(weight) for weight in weights]) == exact
+
+
+def test_sums_do_not_depend_on_the_order_of_weights() -> None:
+    weights = np.array([1e16, 1.0, 1.0, 0.5])
+    hashes = np.array([0, 1, 1, 2], np.uint64)
+    forwards = nk.simhash_of(hashes, weights, bits=3)
+    assert nk.simhash_of(hashes[::-1], weights[::-1], bits=3) == forwards
+    assert nk.simhash_of([], [], bits=2) == ((0, 0), "00")
+
+
+@pytest.mark.parametrize(
+    ("hashes", "weights", "bits", "message"),
+    [
+        ([1], [1], 0, "bits=0 is out of range; it must be 1 to 64"),
+        ([1], [1], 65, "bits=65 is out of range"),
+        ([1, 2], [1], 4, "there are 2 hashes and 1 weights"),
+        ([1], [-1], 4, "the weight -1 is out of range"),
+        ([1], [math.inf], 4, "the weight inf is out of range"),
+        ([1], [math.nan], 4, "weight"),
+        ([-1], [1], 4, "the hash -1 is out of range"),
+        ([2**64], [1], 4, "the hash 18446744073709551616 is out of range"),
+        ([0.5], [1], 4, "give a list of whole numbers"),
+    ],
+)
+def test_invalid_features_are_refused(
+    hashes: list[int], weights: list[float], bits: int, message: str
+) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.simhash_of(hashes, weights, bits)
+
+
+def test_signatures_of_different_lengths_have_no_distance() -> None:
+    with pytest.raises(nk.UsageError, match="signatures of 4 and 8 bits have no distance"):
+        nk.simhash_of([1], [1], 4).distance(nk.simhash_of([1], [1], 8))
 
 
 @given(hashes, st.sampled_from([64, 128]), st.integers(0, 2**64 - 1))
