@@ -2,6 +2,8 @@
 
 The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/readings.json,
 benchmarks/reference.json, benchmarks/peers.json, benchmarks/index.json and benchmarks/quality.json.
+
+Run: python -m benchmarks.pages    (a test compares the pages with the records)
 """
 
 import json
@@ -10,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality.tables import RECORD as QUALITY
 from benchmarks.quality.tables import QualityRecord, quality_section, summarize_quality
 
 HERE = Path(__file__).parent
@@ -106,6 +107,51 @@ def peers_table(record: dict[str, Any]) -> str:
             f"{'' if candidates is None else format(candidates, ',')} |"
         )
     return "\n".join(rows) + "\n"
+
+
+def summarize_peers(record: Mapping[str, Any]) -> str:
+    """Returns the table of measured tools with their versions for the README.
+
+    Args:
+        record: The content of benchmarks/peers.json.
+    """
+    columns = ("measured", "version", "wall seconds", "recall", "precision of reported pairs")
+    rows = [
+        (
+            result["name"],
+            result["version"],
+            f"{result['seconds']:.1f}",
+            f"{result['recall']:.3f}",
+            f"{result['precision']:.3f}",
+        )
+        for result in record["systems"]
+        if "failed" not in result
+    ]
+    return (
+        f"{table_lines(columns, rows)}\n\n"
+        "`make bench-peers` measured them over 400,000 documents, and the table above follows from "
+        "the sources and\ndocumentation of these versions. "
+        "[Benchmarks](docs/reference/benchmarks.md#side-by-side) has the details and the machine."
+    )
+
+
+def summarize_figures(record: Mapping[str, Any]) -> str:
+    """Returns the sentence with the figures of nearkin for the README.
+
+    Args:
+        record: The content of benchmarks/figures.json.
+    """
+    values = {result["name"]: result["value"] for result in record["figures"]}
+    pairs, dedup = (
+        values[f"nearkin {name}, 400,000 documents of 1.5 kB"] for name in ("pairs", "dedup")
+    )
+    return (
+        f"Measured on {record['machine']['cores']} cores as whole processes "
+        f"([benchmarks](docs/reference/benchmarks.md)):"
+        f"\n400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, "
+        f"to kept files,\n"
+        f"clusters and report in {dedup:.1f} s."
+    )
 
 
 def index_section(record: Mapping[str, Any]) -> str:
@@ -221,8 +267,18 @@ def decontamination_section(record: dict[str, Any]) -> str:
     return text
 
 
+def mark_block(name: str, text: str) -> str:
+    """Returns a text between the marks `<!-- name -->` and `<!-- /name -->`.
+
+    Args:
+        name: Name of the marks.
+        text: The text, without a line break at its end.
+    """
+    return f"<!-- {name} -->\n{text}\n<!-- /{name} -->"
+
+
 def replace_block(page: Path, name: str, text: str) -> None:
-    """Replaces the text between `<!-- name -->` and `<!-- /name -->` of a page.
+    """Replaces the text between the marks of a block of a page.
 
     Args:
         page: The page, which has both marks.
@@ -231,54 +287,49 @@ def replace_block(page: Path, name: str, text: str) -> None:
     """
     before, _, rest = page.read_text("utf-8").partition(f"<!-- {name} -->\n")
     _, _, after = rest.partition(f"<!-- /{name} -->")
-    page.write_text(f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->{after}", "utf-8")
+    page.write_text(before + mark_block(name, text) + after, "utf-8")
+
+
+def readme_blocks() -> dict[str, str]:
+    """Returns the blocks of the README that follow from records, by the names of their marks."""
+    quality: QualityRecord = _read("quality")
+    return {
+        "figure": summarize_figures(_read("figures")),
+        "quality": summarize_quality(quality),
+        "peers": summarize_peers(_read("peers")),
+    }
+
+
+def _read(name: str) -> Any:
+    """Returns the content of a record."""
+    return json.loads((HERE / f"{name}.json").read_text("utf-8"))
+
+
+def benchmarks_page() -> str:
+    """Returns the page of benchmarks."""
+    figures = _read("figures")
+    peers = _read("peers")
+    quality: QualityRecord = _read("quality")
+    return (
+        f"{HEADER}{describe(figures['machine'])}\n{figures_table(figures)}"
+        f"{stages_section(_read('stages'))}"
+        f"{readings_section(_read('readings'))}"
+        f"{reference_section(_read('reference'))}"
+        f"\n## Side by side\n\n{peers['about']}\n\n{describe(peers['machine'])}\n"
+        f"{peers_table(peers)}"
+        f"{index_section(_read('index'))}"
+        f"{formats_section(_read('formats'))}"
+        f"{decontamination_section(_read('decontamination'))}"
+        f"{quality_section(quality, describe(quality['machine']))}"
+        f"\n{(HERE / 'losses.md').read_text('utf-8')}"
+    )
 
 
 def write_pages() -> None:
     """Writes the page of benchmarks and the figures of the README."""
-    text = HEADER
-    figures = json.loads((HERE / "figures.json").read_text("utf-8"))
-    text += describe(figures["machine"]) + "\n" + figures_table(figures)
-    stages = HERE / "stages.json"
-    if stages.exists():
-        text += stages_section(json.loads(stages.read_text("utf-8")))
-    if READINGS.exists():
-        text += readings_section(json.loads(READINGS.read_text("utf-8")))
-    if REFERENCE.exists():
-        text += reference_section(json.loads(REFERENCE.read_text("utf-8")))
-    peers = HERE / "peers.json"
-    if peers.exists():
-        record = json.loads(peers.read_text("utf-8"))
-        text += (
-            f"\n## Side by "
-            f"side\n\n{record['about']}\n\n{describe(record['machine'])}\n{peers_table(record)}"
-        )
-    text += index_section(json.loads((HERE / "index.json").read_text("utf-8")))
-    formats = HERE / "formats.json"
-    if formats.exists():
-        text += formats_section(json.loads(formats.read_text("utf-8")))
-    decontamination = HERE / "decontamination.json"
-    if decontamination.exists():
-        text += decontamination_section(json.loads(decontamination.read_text("utf-8")))
-    if QUALITY.exists():
-        quality: QualityRecord = json.loads(QUALITY.read_text("utf-8"))
-        text += quality_section(quality, describe(quality["machine"]))
-        replace_block(ROOT / "README.md", "quality", summarize_quality(quality))
-    text += "\n" + (HERE / "losses.md").read_text("utf-8")
-    (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
-    values = {result["name"]: result["value"] for result in figures["figures"]}
-    pairs, dedup = (
-        values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup")
-    )
-    if pairs and dedup:
-        figure = (
-            f"Measured on {figures['machine']['cores']} cores as whole processes "
-            f"([benchmarks](docs/reference/benchmarks.md)):"
-            f"\n400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, "
-            f"to kept files,\n"
-            f"clusters and report in {dedup:.1f} s."
-        )
-        replace_block(ROOT / "README.md", "figure", figure)
+    (ROOT / "docs" / "reference" / "benchmarks.md").write_text(benchmarks_page(), "utf-8")
+    for name, text in readme_blocks().items():
+        replace_block(ROOT / "README.md", name, text)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from benchmarks.quality.measurement import (
     search_halves,
 )
 from benchmarks.quality.sets import Places, make_set
-from benchmarks.quality.tables import RECORD, QualityRecord, quality_section, summarize_quality
+from benchmarks.quality.tables import RECORD, QualityRecord, quality_section
 from benchmarks.quality.tools import join_pairs, tools_for
 
 
@@ -128,9 +128,3 @@ def test_means_with_a_search_are_over_the_searched_sets_alone() -> None:
     mean = sum(scores["f1"] for scores in f1_of_fitted if scores) / len(searched)
     row = next(line for line in page.splitlines() if line.startswith(f"| mean of {len(searched)}"))
     assert row.split(" | ")[5] == f"**{mean:.2f}**"
-
-
-def test_readme_has_the_mean_f1_of_the_record() -> None:
-    record: QualityRecord = json.loads(RECORD.read_text("utf-8"))
-    readme = (RECORD.parents[1] / "README.md").read_text("utf-8")
-    assert summarize_quality(record) in readme, "run python -m benchmarks.pages"
