@@ -256,6 +256,9 @@ class DedupResult:
         self._cut_texts = cut_texts
         self._line_run = line_run
         self._is_cut = cut_texts is not None
+        options = finished.run.options
+        # A condition decides about pairs on both sides of any similarity.
+        self._threshold = options.threshold if options.acceptance is None else None
         self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
 
@@ -679,6 +682,7 @@ class DedupResult:
         return {
             **related,
             "_is_cut": self._is_cut,
+            "_threshold": self._threshold,
             "clusters": self.clusters,
             "cluster_ids": self.cluster_ids,
             "pairs": self.pairs,
@@ -700,6 +704,7 @@ class DedupResult:
         self._line_run = None
         self._is_cut = False
         self._doubt = None
+        self._threshold = None
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
@@ -716,7 +721,9 @@ class DedupResult:
         return render_view(
             "DedupResult",
             self.statistics,
-            similarity_bars("removed documents by similarity", removed["similarity"]),
+            similarity_bars(
+                "removed documents by similarity", removed["similarity"], self._threshold
+            ),
             [first_rows("removed documents", removed)],
         )
 
@@ -728,12 +735,9 @@ class DedupResult:
 
         Raises:
             MissingExtraError: If matplotlib is not installed.
-            UsageError: If the result is closed.
+            UsageError: If the result was closed before its pairs were read.
         """
-        options = self._open[0].run.options
-        # A condition decides about pairs on both sides of any similarity.
-        threshold = options.threshold if options.acceptance is None else None
-        return plot_similarities(self.pairs.arrow["similarity"], threshold, axes)
+        return plot_similarities(self.pairs.arrow["similarity"], self._threshold, axes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -1023,6 +1027,7 @@ class CheckResult:
         missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
             None if no bucket does.
         warnings: Sentences about the result, for example that most texts are short.
+        threshold: Minimum similarity of the pairs.
     """
 
     pairs: ResultTable
@@ -1030,6 +1035,7 @@ class CheckResult:
     affected: tuple[int, int]
     missing: MissingPairsStats | None = None
     warnings: tuple[str, ...] = ()
+    threshold: float | None = None
 
     @classmethod
     def from_outcome(cls, outcome: CheckOutcome) -> "CheckResult":
@@ -1044,6 +1050,7 @@ class CheckResult:
             outcome.affected,
             outcome.missing,
             outcome.warnings,
+            _threshold_of(outcome.request),
         )
 
     def __len__(self) -> int:
@@ -1054,7 +1061,7 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         numbers = {"pairs": len(self), "documents affected": self.affected[1]}
-        return _show_pairs("CheckResult", numbers, self.pairs.arrow)
+        return _show_pairs("CheckResult", numbers, self.pairs.arrow, self.threshold)
 
 
 @dataclass(frozen=True, repr=False)
@@ -1171,7 +1178,8 @@ class PairsResult:
         return f"<PairsResult: {len(self):,} pairs of {documents:,} documents>"
 
     def _repr_html_(self) -> str:
-        return _show_pairs("PairsResult", self.statistics, self.pairs.arrow)
+        threshold = _threshold_of(self.request)
+        return _show_pairs("PairsResult", self.statistics, self.pairs.arrow, threshold)
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draws the histogram of the similarities, with Matplotlib.
@@ -1182,12 +1190,21 @@ class PairsResult:
         Raises:
             MissingExtraError: If matplotlib is not installed.
         """
-        return plot_similarities(_similarities_of(self.pairs.arrow), None, axes)
+        threshold = _threshold_of(self.request)
+        return plot_similarities(_similarities_of(self.pairs.arrow), threshold, axes)
 
 
-def _show_pairs(title: str, numbers: Mapping[str, object], pairs: pa.Table) -> str:
+def _threshold_of(request: Mapping[str, Any]) -> float | None:
+    """Returns the threshold of a request for pairs."""
+    threshold: float | None = request.get("parameters", {}).get("threshold")
+    return threshold
+
+
+def _show_pairs(
+    title: str, numbers: Mapping[str, object], pairs: pa.Table, threshold: float | None
+) -> str:
     """Returns the HTML of a result that consists of pairs."""
-    bars = similarity_bars("pairs by similarity", _similarities_of(pairs))
+    bars = similarity_bars("pairs by similarity", _similarities_of(pairs), threshold)
     return render_view(title, numbers, bars, [first_rows("pairs", pairs)])
 
 

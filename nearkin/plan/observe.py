@@ -143,8 +143,11 @@ def observe_sample(
     is_copy = exact_groups.groups[a] == exact_groups.groups[b]
     weights[is_copy] = 0.0
     similarities = np.clip(scored.similarity, 0, 1)
-    compared, _ = np.histogram(similarities[~is_copy], SIMILARITY_BINS, (0.0, 1.0))
-    sums, edges = np.histogram(similarities, SIMILARITY_BINS, (0.0, 1.0), weights=weights)
+    # Quotients are rounded like similarities, so that a pair at an edge is in the bin above it.
+    edges = np.arange(SIMILARITY_BINS + 1) / SIMILARITY_BINS
+    bins = np.minimum(np.searchsorted(edges, similarities, "right"), SIMILARITY_BINS) - 1
+    compared = np.bincount(bins[~is_copy], minlength=SIMILARITY_BINS)
+    sums = np.bincount(bins, weights, SIMILARITY_BINS)
     scale = documents * (documents - 1) / (sampled * (sampled - 1))
     pairs = sums * scale * 2 / exact_groups.distinct
     # All other pairs share nothing.

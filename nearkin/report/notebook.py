@@ -27,22 +27,45 @@ def first_rows(title: str, table: pa.Table) -> TableView:
     return TableView(title, names, [[row[name] for name in names] for row in rows], table.num_rows)
 
 
-def similarity_bars(title: str, similarities: pa.ChunkedArray) -> list[BarView]:
+def bin_edges(bins: int, threshold: float | None) -> np.ndarray:
+    """Returns the edges of bins of similarity from 0 to 1, float64. A bin contains its left edge.
+
+    Args:
+        bins: Number of bins of equal width.
+        threshold: Similarity at which a bin begins as well, so that no bin holds pairs on both
+            sides of it. None without a threshold.
+
+    Examples:
+        >>> bin_edges(4, 0.8).tolist()
+        [0.0, 0.25, 0.5, 0.75, 0.8, 1.0]
+    """
+    # A quotient is rounded like a similarity. The edges of np.histogram are products, some of which
+    # are larger than the similarity that they stand for.
+    edges = np.arange(bins + 1) / bins
+    return edges if threshold is None else np.union1d(edges, [threshold])
+
+
+def similarity_bars(
+    title: str, similarities: pa.ChunkedArray, threshold: float | None
+) -> list[BarView]:
     """Returns the histogram of similarities, without the empty bars at both ends.
 
     Args:
         title: Title above it.
         similarities: Similarities from 0 to 1. Nulls are left out.
+        threshold: Similarity at which a bar begins, or None.
 
     Returns:
         One chart, or none without similarities.
     """
-    counts, edges = np.histogram(_numbers(similarities), bins=BARS, range=(0, 1))
+    edges = bin_edges(BARS, threshold)
+    counts, _ = np.histogram(_numbers(similarities), edges)
     occupied = np.flatnonzero(counts)
     if not len(occupied):
         return []
     shown = range(occupied[0], occupied[-1] + 1)
-    labels = [f"{edges[bar]:.2f} to {edges[bar + 1]:.2f}" for bar in shown]
+    names = [max(f"{edge:.2f}", f"{edge:g}", key=len) for edge in edges.tolist()]
+    labels = [f"{names[bar]} to {names[bar + 1]}" for bar in shown]
     return [BarView(title, labels, [int(counts[bar]) for bar in shown])]
 
 
@@ -53,7 +76,7 @@ def plot_similarities(
 
     Args:
         similarities: Similarities from 0 to 1. Nulls are left out.
-        threshold: Similarity that is marked by a line, or None.
+        threshold: Similarity at which a bar begins, and which is marked by a line, or None.
         axes: Axes to draw on. By default, those of a new figure.
 
     Raises:
@@ -65,7 +88,7 @@ def plot_similarities(
         raise MissingExtraError.for_extra("plots require matplotlib", "plot") from error
     if axes is None:
         axes = pyplot.subplots(layout="constrained")[1]
-    axes.hist(_numbers(similarities), bins=5 * BARS, range=(0, 1))
+    axes.hist(_numbers(similarities), bins=bin_edges(5 * BARS, threshold).tolist())
     if threshold is not None:
         axes.axvline(threshold, color="black", linestyle="--", label=f"threshold {threshold:g}")
         axes.legend()

@@ -96,3 +96,12 @@ def test_corpus_is_described_with_the_size_of_its_sample() -> None:
     observed = observe_corpus(corpus, Columns(), MEASURE, sample=5, seed=2)
     assert observed.documents == 7
     assert observed.source.startswith("all pairs of 5 sampled documents of 7")
+
+
+@pytest.mark.parametrize("words", range(1, 20))
+def test_pairs_exactly_at_a_threshold_are_counted_at_it(words: int) -> None:
+    """Products of the width of a bin are larger than some similarities, for example 0.7."""
+    texts = [" ".join(f"w{word}" for word in range(count)) for count in (words, 20)]
+    payload = MEASURE.payload_builder().build(pa.array(texts, pa.large_string()))
+    observed = observe_sample(payload, MEASURE, 2)
+    assert observed.count_pairs(round(words / 20, 2)) == 1

@@ -1,5 +1,7 @@
 """Tests of what notebooks show of results."""
 
+import pickle
+
 import matplotlib
 import pyarrow as pa
 import pytest
@@ -18,10 +20,45 @@ TEXTS = [
 
 
 def test_bars_leave_out_the_empty_ends() -> None:
-    chart = similarity_bars("pairs", pa.chunked_array([[0.5, 0.52, 0.61, None]]))[0]
+    chart = similarity_bars("pairs", pa.chunked_array([[0.5, 0.52, 0.61, None]]), None)[0]
     assert chart.labels == ["0.50 to 0.55", "0.55 to 0.60", "0.60 to 0.65"]
     assert chart.values == [2, 0, 1]
-    assert similarity_bars("pairs", pa.chunked_array([[None]], pa.float64())) == []
+    assert similarity_bars("pairs", pa.chunked_array([[None]], pa.float64()), None) == []
+
+
+@pytest.mark.parametrize("percent", range(1, 101))
+def test_no_bar_begins_below_the_threshold(percent: int) -> None:
+    """A pair exactly at the threshold is in the bar that begins there."""
+    threshold = percent / 100
+    chart = similarity_bars("pairs", pa.chunked_array([[threshold, 1.0]]), threshold)[0]
+    assert chart.labels[0].startswith(f"{threshold:.2f} to " if percent < 100 else "0.95 to ")
+    assert sum(chart.values) == 2
+
+
+def test_bars_of_results_begin_at_the_threshold() -> None:
+    """The pairs have a similarity of 2/3."""
+    deduplicated = nk.dedup(TEXTS, threshold=0.66)
+    results = (
+        deduplicated,
+        pickle.loads(pickle.dumps(deduplicated)),
+        nk.pairs(TEXTS, threshold=0.66),
+        nk.check(TEXTS[:1], TEXTS[1:], threshold=0.66),
+    )
+    for result in results:
+        html = result._repr_html_()
+        assert "0.66 to 0.70" in html
+        assert "0.65 to" not in html
+    short = similarity_bars("pairs", pa.chunked_array([[0.726]]), 0.725)[0]
+    assert short.labels == ["0.725 to 0.75"]
+
+
+@pytest.mark.parametrize("name", ["dedup", "pairs"])
+def test_plots_have_an_edge_at_the_threshold(name: str) -> None:
+    from matplotlib import pyplot
+
+    axes = getattr(nk, name)(TEXTS, threshold=0.573).plot()
+    assert 0.573 in [bar.get_x() for bar in axes.patches]
+    pyplot.close(axes.figure)
 
 
 def test_first_rows_know_the_number_of_all_rows() -> None:
