@@ -43,7 +43,7 @@ def audit(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Time after which no further part of the sample is begun, for example 60s.  "
+            help="Time after which the audit ends with what it has reached, for example 60s.  "
             "[default: no limit]",
             metavar="TIME",
             rich_help_panel=RUN,
@@ -67,7 +67,7 @@ def audit(
         run: Output folder of a finished run.
         sample: Number of documents that are compared with the whole corpus, at least 1.
         removed: Number of removed documents that are compared with the kept one.
-        budget: Time after which no further part of the sample is begun, or None for no limit.
+        budget: Time after which the audit ends with what it has reached, or None for no limit.
         seed: Random seed.
         golden: File of labelled documents, or None.
         key_file: File or variable that holds the hash key, or None for no key.
@@ -80,6 +80,10 @@ def audit(
 
         nearkin audit deduped/ --sample 5000 --budget 5m
     """  # noqa: E501
+    from nearkin.runtime.deadline import Deadline
+
+    # The time for loading and compiling counts as well.
+    deadline = Deadline(o.parse_seconds(budget, "--budget"))
     with file_imports():
         from nearkin.runs.reopen import audit_run
 
@@ -92,7 +96,7 @@ def audit(
             secret,
             sample=sample,
             removed=removed,
-            budget=o.parse_seconds(budget, "--budget"),
+            deadline=deadline,
             seed=seed,
             workers=o.workers_or_cores(workers),
             golden=golden,

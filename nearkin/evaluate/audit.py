@@ -11,9 +11,9 @@ Wilson's. The pairs of a document are found or missed together, so the interval 
 follows from the differences between documents (see `nearkin.evaluate.intervals`).
 """
 
-import time
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -25,12 +25,19 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Proportion
 from nearkin.evaluate.recall import PairCounter, RecallBin, recall_by_similarity
 from nearkin.evaluate.sampling import SamplingFrame
-from nearkin.evaluate.scan import ReopenedRun, create_scan
+from nearkin.evaluate.scan import ReadDocuments, Removals, ReopenedRun, create_scan
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import measure_of
-from nearkin.runtime.number_format import format_percent
+from nearkin.packed_pairs import sorted_unique
+from nearkin.runtime.deadline import Deadline
+from nearkin.runtime.number_format import format_count, format_percent
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_setting
+
+READING_SHARE = 0.5
+"""The share of the time after which reading of the sampled documents ends."""
+WRITING_SHARE = 0.1
+"""The share of the time that is left for counting and for writing the report."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,9 @@ class Audit:
         advice: What to change, or a statement that nothing needs to be changed.
         residual: Proportion of the kept documents that have a near-duplicate among the kept ones.
             None for audits that were made before it was measured.
+        reached: Number of documents, from the first one of the corpus on, that were read before the
+            time ended. All numbers are of these documents, and the intervals allow for the others.
+            None if the whole corpus was read.
     """
 
     precision: Proportion
@@ -62,10 +72,14 @@ class Audit:
     seed: int
     advice: str
     residual: Proportion | None = None
+    reached: int | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Returns the audit as a JSON object."""
-        return asdict(self)
+        """Returns the audit as a JSON object, without `reached` if it is of the whole corpus."""
+        record = asdict(self)
+        if self.reached is None:
+            del record["reached"]
+        return record
 
 
 def require_auditable(options: RunOptions) -> None:
@@ -103,7 +117,7 @@ def measure_run(
     *,
     sample: int = 1000,
     removed: int = 5000,
-    budget: float | None = None,
+    deadline: Deadline | None = None,
     seed: int = 1,
 ) -> Audit:
     """Measures the precision and the recall of a finished run.
@@ -113,8 +127,8 @@ def measure_run(
         progress: Receives stage and document-count updates.
         sample: Number of documents to compare with the whole corpus.
         removed: Largest number of removed documents to compare with the kept one.
-        budget: Time in seconds after which no further part of the sample is compared. Unlimited by
-            default.
+        deadline: Time at which the audit ends with what it has reached: fewer sampled documents,
+            or a part of the corpus. Unlimited by default.
         seed: Random seed for sampling.
 
     Raises:
@@ -127,50 +141,98 @@ def measure_run(
                 f"{name_setting(name, value)} is out of range; it must be at least {least}"
             )
     require_seed("seed", seed)
-    began = time.monotonic()
+    deadline = deadline or Deadline()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     pair_ids = pq.read_table(run.folder / "pairs.parquet", columns=["id_a", "id_b"])
     frame = SamplingFrame.create(clusters, pair_ids)
     sampled = frame.draw(sample, seed)
+    drawn = frame.ordinals[sampled]
+    removals = Removals.draw(clusters, removed, seed)
     scan = create_scan(run, len(clusters), progress)
-    precision = Proportion.from_counts(*scan.measure_precision(clusters, removed, seed))
+    # The report is written at the end, which takes time as well.
+    comparing = deadline.portion(1 - WRITING_SHARE)
+    wanted = sorted_unique(np.concatenate([*removals, drawn]))
+    read = scan.read_documents(wanted, comparing.portion(READING_SHARE))
+    precision = Proportion.from_counts(*scan.measure_precision(removals, read))
     kept = clusters["kept"].to_numpy()
     has_equal_value = pc.equal(clusters["kind"], KINDS[SAME]).to_numpy()
     counter = PairCounter(scan, clusters["id"], kept, has_equal_value)
-    compared = 0
-    for start in range(0, len(sampled), scan.sample_per_scan):
-        elapsed = time.monotonic() - began
-        if compared and budget is not None:
-            expected = elapsed * (1 + scan.sample_per_scan / compared)
-            if expected > budget:
-                break
-        part = frame.ordinals[sampled[start : start + scan.sample_per_scan]]
-        counter.add(part)
-        compared += len(part)
-    inclusion = frame.inclusion(sampled[:compared])
+    compared = _compare_parts(counter, drawn, read, comparing, scan.sample_per_scan)
+    reached = min(read.end, counter.end) if len(drawn) else read.end
+    is_reached = drawn[:compared] < reached
+    inclusion = frame.inclusion(sampled[:compared])[is_reached]
+    is_complete = reached == len(clusters)
+    if not is_complete:
+        # What was reached is taken as a sample of the corpus, so that the intervals are wider. Both
+        # documents of a pair are in it.
+        inclusion = inclusion * (reached / len(clusters)) ** 2
     counts = counter.counts(inclusion)
     recall = counts.recall(slice(None))
+    more = "a larger sample"
+    if compared < len(drawn) or not is_complete:
+        more = f"a longer {name_setting('budget')}"
+    advice = give_advice(precision, recall, run, more)
+    if not reached:
+        advice = f"the time ended before a document was compared; give {more}"
+    elif not is_complete:
+        advice = (
+            f"the time ended after {reached:,} of {format_count(len(clusters), 'document')}, and "
+            f"the audit is of these; {advice}"
+        )
     return Audit(
         precision=precision,
         recall=recall,
         asked=run.settings.recall,
         bins=tuple(recall_by_similarity(counts, run)),
-        sampled=compared,
+        sampled=int(is_reached.sum()),
         exact=counter.exact,
-        seconds=round(time.monotonic() - began, 3),
+        seconds=round(deadline.elapsed, 3),
         seed=seed,
-        advice=give_advice(precision, recall, run),
+        advice=advice,
         residual=counter.residual(inclusion),
+        reached=None if is_complete else reached,
     )
 
 
-def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> str:
+def _compare_parts(
+    counter: PairCounter,
+    drawn: np.ndarray,
+    read: ReadDocuments,
+    deadline: Deadline,
+    part_size: int,
+) -> int:
+    """Compares sampled documents with the corpus, part by part, as long as there is time.
+
+    Args:
+        counter: Counts the pairs.
+        drawn: Numbers of the sampled documents in the order in which they were drawn, int64 (m,).
+        read: The sampled documents.
+        deadline: Time at which the last scan ends.
+        part_size: Number of documents that are compared in one scan.
+
+    Returns:
+        The number of documents whose pairs were counted, or that the first scan did not reach.
+    """
+    compared = 0
+    for start in range(0, len(drawn), part_size):
+        began = deadline.elapsed
+        part = drawn[start : start + part_size]
+        if deadline.has_passed or not counter.add(part, read, deadline):
+            break
+        compared += len(part)
+        if not deadline.allows(deadline.elapsed - began):
+            break
+    return compared
+
+
+def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun, more: str) -> str:
     """Returns what the measured intervals mean for the settings of the run.
 
     Args:
         precision: Measured precision.
         recall: Measured recall.
         run: The finished run.
+        more: What narrows the intervals, in words.
     """
     settings = run.settings
     requested = settings.recall
@@ -189,8 +251,8 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
         )
     if recall.total == 0:
         return (
-            "the sample contains no pair at the threshold: use a larger sample, unless the corpus "
-            "has no near-duplicates"
+            f"the sample contains no pair at the threshold: use {more}, unless the corpus has no "
+            "near-duplicates"
         )
     if recall.high < requested and run.share_of_hot_pairs >= NOTABLE_HOT_SHARE:
         return (
@@ -208,9 +270,7 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
         return f"the recall is below the requested {requested}: {change}"
     if recall.low >= requested:
         return f"the recall is at least the requested {requested}"
-    return (
-        f"the interval of the recall contains the requested {requested}; a larger sample narrows it"
-    )
+    return f"the interval of the recall contains the requested {requested}; {more} narrows it"
 
 
 def solve_run_bandings(settings: RunOptions, documents: int) -> tuple[Banding, ...]:

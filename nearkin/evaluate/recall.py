@@ -11,10 +11,11 @@ import pyarrow as pa
 from nearkin.engine.banding import AgreementLimits
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.evaluate.intervals import Proportion, estimate_ratio
-from nearkin.evaluate.scan import CorpusScan, PairCheck, ReopenedRun, SimilarPairs
+from nearkin.evaluate.scan import CorpusScan, PairCheck, ReadDocuments, ReopenedRun, SimilarPairs
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
-from nearkin.packed_pairs import pack_pairs
+from nearkin.packed_pairs import isin_sorted, pack_pairs
+from nearkin.runtime.deadline import Deadline
 
 BIN_WIDTH = 0.05
 """The width of the bins of similarity in which recall is reported."""
@@ -128,15 +129,35 @@ class PairCounter:
         self._is_verified: PairCheck | None = None
         self.exact = 0
 
-    def add(self, part: np.ndarray) -> None:
+    @property
+    def end(self) -> int:
+        """The number of documents, from the first one on, whose pairs are counted."""
+        return len(self._scan.groups)
+
+    def add(self, part: np.ndarray, read: ReadDocuments, deadline: Deadline) -> bool:
         """Compares sampled documents with the whole corpus.
+
+        If the first scan ends early, the pairs of the documents that it reached are counted.
 
         Args:
             part: Numbers of the documents in the order in which they were drawn, int64 (m,).
+            read: Sampled documents. Those that were not read are left out.
+            deadline: Time at which the scan ends.
+
+        Returns:
+            True if the pairs were counted. False if a further scan ended early.
         """
         scan = self._scan
+        part = part[part < read.end]
         sample = np.sort(part)
-        pairs = _unique_pairs(scan.find_similar(sample))
+        if not len(sample):
+            return True
+        found = scan.find_similar(sample, read.select(sample), deadline)
+        if found.end < self.end:
+            return False
+        part = part[part < found.end]
+        sample = sample[sample < found.end]
+        pairs = _unique_pairs(found.pairs.up_to(found.end))
         if self._is_verified is None:
             self._is_verified = scan.verified_pairs(self._ids)
         is_new = ~(self._is_compared[pairs.a] | self._is_compared[pairs.b])
@@ -158,6 +179,7 @@ class PairCounter:
         counts = self._count_by_document(sample, pairs, bins, is_found)
         places = np.searchsorted(sample, part)
         self._counts_of_parts.append(counts[:, places].swapaxes(0, 1))
+        return True
 
     def _count_by_document(
         self, sample: np.ndarray, pairs: SimilarPairs, bins: np.ndarray, is_found: np.ndarray
@@ -177,7 +199,7 @@ class PairCounter:
         counts = np.zeros((3, len(sample), self._bins))
         for ends in (pairs.a, pairs.b):
             rows = np.searchsorted(sample, ends)
-            is_sampled = sample[np.minimum(rows, len(sample) - 1)] == ends
+            is_sampled = isin_sorted(ends, sample)
             cells = rows[is_sampled] * self._bins + bins[is_sampled]
             for count, weight in zip(counts, weights, strict=True):
                 count += np.bincount(cells, weight[is_sampled], count.size).reshape(count.shape)

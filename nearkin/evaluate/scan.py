@@ -4,6 +4,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -22,7 +23,13 @@ from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
-from nearkin.measures.base import Payload, as_stored, concatenate_payloads, row_starts
+from nearkin.measures.base import (
+    Payload,
+    as_stored,
+    concatenate_payloads,
+    row_starts,
+    select_documents,
+)
 from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.measures.fields import FieldsMeasure
 from nearkin.packed_pairs import (
@@ -34,6 +41,8 @@ from nearkin.packed_pairs import (
     unpack_pairs,
 )
 from nearkin.pair_scope import PairScope
+from nearkin.runtime.compilation import COMPILATION, CompilationStoppedError
+from nearkin.runtime.deadline import Deadline
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch import kernels as sketch_kernels
@@ -96,6 +105,14 @@ class SimilarPairs(NamedTuple):
     similarity: np.ndarray
     """The exact similarities, float64 (m,)."""
 
+    def up_to(self, end: int) -> "SimilarPairs":
+        """Returns the pairs of the first documents.
+
+        Args:
+            end: Number of documents.
+        """
+        return SimilarPairs._make(column[self.b < end] for column in self)
+
 
 NO_PAIRS = SimilarPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 """An empty set of pairs."""
@@ -122,6 +139,58 @@ def concatenate_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
         b=np.concatenate([part.b for part in parts]),
         similarity=np.concatenate([part.similarity for part in parts]),
     )
+
+
+class FoundPairs(NamedTuple):
+    """The pairs that a scan found, and how far it came."""
+
+    pairs: SimilarPairs
+    end: int
+    """The number of documents that were scanned, from the first one on."""
+
+
+class ReadDocuments(NamedTuple):
+    """The payloads of chosen documents, as far as they were read in time."""
+
+    ordinals: np.ndarray
+    """The numbers of the documents in ascending order, int64 (m,)."""
+    payload: Payload
+    end: int
+    """The number of documents up to which the corpus was read."""
+
+    def select(self, ordinals: np.ndarray) -> Payload:
+        """Returns the payload of some of the documents, in the given order.
+
+        Args:
+            ordinals: Numbers of documents that were read, int64 (n,).
+        """
+        return select_documents(self.payload, np.searchsorted(self.ordinals, ordinals))
+
+
+class Removals(NamedTuple):
+    """Removed documents, and the kept document of the cluster of each of them."""
+
+    removed: np.ndarray
+    """int64 (m,), in ascending order."""
+    kept: np.ndarray
+    """int64 (m,)"""
+
+    @classmethod
+    def draw(cls, clusters: pa.Table, limit: int, seed: int) -> "Removals":
+        """Draws removed documents at random.
+
+        Args:
+            clusters: Clusters table of the run.
+            limit: Largest number of documents.
+            seed: Random seed for sampling.
+        """
+        kinds = clusters["kind"].to_numpy(zero_copy_only=False)
+        removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
+        ranks = splitmix64((seed + 1) % 2**64, len(kinds))
+        removed = np.sort(removed[np.argsort(ranks[removed])[:limit]])
+        kept_ids = clusters["cluster"].take(pa.array(removed))
+        kept = pc.index_in(kept_ids, clusters["id"]).to_numpy().astype(np.int64)
+        return cls(removed, kept)
 
 
 class _BatchScan(NamedTuple):
@@ -189,66 +258,65 @@ class CorpusScan(ABC):
         """
         return self._builders.use(lambda builder: builder.build(documents))
 
-    def read_payload(self, ordinals: np.ndarray) -> Payload:
+    def read_documents(self, ordinals: np.ndarray, deadline: Deadline) -> ReadDocuments:
         """Reads what the exact comparison of some documents of the corpus needs.
 
         Args:
             ordinals: Numbers of the documents in ascending order, int64 (m,).
+            deadline: Time at which reading ends.
         """
-        parts = []
-        self.progress.stage("read samples", self.documents)
-        for batch in self.run.corpus.batches(self.run.columns):
-            low, high = np.searchsorted(ordinals, [batch.first, batch.first + len(batch.rows)])
-            if high > low:
-                positions = pa.array(ordinals[low:high] - batch.first)
-                documents = batch.documents[self.run.columns.content].take(positions)
-                parts.append(self.build_payload(documents))
-            self.progress.advance(len(batch.rows))
-        if parts:
-            return concatenate_payloads(parts)
-        columns = tuple(
+        no_rows = tuple(
             np.empty((0,) if width is None else (0, width), kind)
             for kind, width in self.measure.column_types
         )
-        return Payload(np.empty(0, np.int64), columns)
+        parts = [Payload(np.empty(0, np.int64), no_rows)]
+        end = 0
+        self.progress.stage("read samples", self.documents)
+        with suppress(CompilationStoppedError), COMPILATION.ends_at(deadline):
+            for batch in self.run.corpus.batches(self.run.columns):
+                if deadline.has_passed:
+                    break
+                next_end = batch.first + len(batch.rows)
+                low, high = np.searchsorted(ordinals, [batch.first, next_end])
+                if high > low:
+                    positions = pa.array(ordinals[low:high] - batch.first)
+                    documents = batch.documents[self.run.columns.content].take(positions)
+                    parts.append(self.build_payload(documents))
+                end = next_end
+                self.progress.advance(len(batch.rows))
+        return ReadDocuments(ordinals[ordinals < end], concatenate_payloads(parts), end)
 
-    def measure_precision(self, clusters: pa.Table, limit: int, seed: int) -> PrecisionCounts:
+    def measure_precision(self, removals: Removals, read: ReadDocuments) -> PrecisionCounts:
         """Compares removed documents with the kept document of their cluster.
 
         Args:
-            clusters: Clusters table of the run.
-            limit: Largest number of removed documents to compare.
-            seed: Random seed for sampling.
+            removals: Removed documents.
+            read: The documents. Removed ones whose pair was not read are left out.
 
         Returns:
             The number of removed documents that reach the threshold, and the number of compared
             ones.
         """
-        kinds = clusters["kind"].to_numpy(zero_copy_only=False)
-        removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
-        ranks = splitmix64((seed + 1) % 2**64, len(kinds))
-        removed = np.sort(removed[np.argsort(ranks[removed])[:limit]])
-        kept_ids = clusters["cluster"].take(pa.array(removed))
-        kept = pc.index_in(kept_ids, clusters["id"]).to_numpy().astype(np.int64)
-        if not len(removed):
-            return PrecisionCounts(0, 0)
-        ordinals = sorted_unique(np.concatenate([removed, kept]))
-        stored = as_stored(self.read_payload(ordinals))
+        is_read = np.maximum(removals.removed, removals.kept) < read.end
+        removed = np.searchsorted(read.ordinals, removals.removed[is_read])
+        kept = np.searchsorted(read.ordinals, removals.kept[is_read])
         settings = self.run.settings
         threshold = settings.threshold
         if settings.cluster != "leaders":
             threshold = settings.lowest_similarity
-        pairs = pack_pairs(np.searchsorted(ordinals, removed), np.searchsorted(ordinals, kept))
-        is_correct = self.measure.compare(pairs, stored).meets_threshold(threshold)
-        return PrecisionCounts(int(is_correct.sum()), len(removed))
+        scored = self.measure.compare(pack_pairs(removed, kept), as_stored(read.payload))
+        return PrecisionCounts(int(scored.meets_threshold(threshold).sum()), len(removed))
 
-    def find_similar(self, sample: np.ndarray) -> SimilarPairs:
+    def find_similar(self, sample: np.ndarray, payload: Payload, deadline: Deadline) -> FoundPairs:
         """Finds all pairs of a sampled document and any other that reach the threshold.
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
+            payload: What the exact comparison of them needs.
+            deadline: Time at which the scan ends. The first scan decides how many documents have a
+                group and a scope.
         """
-        compare = self.create_comparison(sample)
+        compare = self.create_comparison(sample, payload)
         is_first_scan = not len(self.groups)
         self.progress.stage("compare", self.documents)
 
@@ -263,13 +331,19 @@ class CorpusScan(ABC):
         pairs = []
         fingerprints = [np.empty((0, 2), np.uint64)]
         scopes = [PairScope.of_all_pairs(0)]
+        end = 0
         batches = self.run.corpus.batches(self.run.columns)
-        for scanned in ordered_map(scan_batch, batches, self.run.settings.workers):
-            pairs.append(scanned.pairs)
-            if scanned.fingerprints is not None and scanned.scope is not None:
-                fingerprints.append(scanned.fingerprints)
-                scopes.append(scanned.scope)
-            self.progress.advance(scanned.documents)
+        scans = ordered_map(scan_batch, batches, self.run.settings.workers)
+        with suppress(CompilationStoppedError), COMPILATION.ends_at(deadline), closing(scans):
+            for scanned in scans:
+                pairs.append(scanned.pairs)
+                if scanned.fingerprints is not None and scanned.scope is not None:
+                    fingerprints.append(scanned.fingerprints)
+                    scopes.append(scanned.scope)
+                end += scanned.documents
+                self.progress.advance(scanned.documents)
+                if deadline.has_passed:
+                    break
         if is_first_scan:
             self.scope = PairScope(
                 np.concatenate([scope.blocks for scope in scopes]),
@@ -280,14 +354,15 @@ class CorpusScan(ABC):
             else:
                 # Copies of different sources were compared like other documents.
                 self.groups = np.arange(len(self.scope.blocks))
-        return concatenate_pairs(pairs)
+        return FoundPairs(concatenate_pairs(pairs), end)
 
     @abstractmethod
-    def create_comparison(self, sample: np.ndarray) -> BatchComparison:
+    def create_comparison(self, sample: np.ndarray, payload: Payload) -> BatchComparison:
         """Returns a function that compares a batch with the sampled documents.
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
+            payload: What the exact comparison of them needs.
         """
 
     @abstractmethod
@@ -323,9 +398,13 @@ class CorpusScan(ABC):
         pairs = pq.read_table(self.run.folder / "pairs.parquet", columns=["id_a", "id_b"])
         first = pc.index_in(pairs["id_a"], ids).to_numpy().astype(np.int64)
         second = pc.index_in(pairs["id_b"], ids).to_numpy().astype(np.int64)
+        # A run verifies the first documents of exact groups, which are scanned before the others.
+        is_scanned = np.maximum(first, second) < len(self.groups)
         verified = np.empty(0, np.uint64)
-        if len(pairs):
-            verified = sorted_unique(pack_pairs(self.groups[first], self.groups[second]))
+        if is_scanned.any():
+            a = self.groups[first[is_scanned]]
+            b = self.groups[second[is_scanned]]
+            verified = sorted_unique(pack_pairs(a, b))
 
         def is_verified(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             return isin_sorted(pack_pairs(self.groups[a], self.groups[b]), verified)
@@ -342,15 +421,15 @@ class PrefixScan(CorpusScan):
 
     sample_per_scan = 200
 
-    def create_comparison(self, sample: np.ndarray) -> BatchComparison:
+    def create_comparison(self, sample: np.ndarray, payload: Payload) -> BatchComparison:
         """Returns a function that compares a batch with the sampled documents.
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
+            payload: What the exact comparison of them needs.
         """
         threshold = self.run.settings.threshold
         content = self.run.columns.content
-        payload = self.read_payload(sample)
         sets = payload.columns[0]
         starts = row_starts(payload)
         prefixes = [
@@ -403,15 +482,15 @@ class AllPairsScan(CorpusScan):
 
     sample_per_scan = 50
 
-    def create_comparison(self, sample: np.ndarray) -> BatchComparison:
+    def create_comparison(self, sample: np.ndarray, payload: Payload) -> BatchComparison:
         """Returns a function that compares a batch with the sampled documents.
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
+            payload: What the exact comparison of them needs.
         """
         threshold = self.run.settings.threshold
         content = self.run.columns.content
-        payload = self.read_payload(sample)
         sampled = len(payload.sizes)
 
         def compare(batch: Batch) -> SimilarPairs:

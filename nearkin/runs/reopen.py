@@ -23,6 +23,7 @@ from nearkin.measures.explanation import Explanation
 from nearkin.report.files import read_report, write_report
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runs.saved import SIGNATURES, SavedRun
+from nearkin.runtime.deadline import Deadline
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
@@ -139,7 +140,7 @@ def audit_run(
     *,
     sample: int = 1000,
     removed: int = 5000,
-    budget: float | None = None,
+    deadline: Deadline | None = None,
     seed: int = 1,
     workers: int = 2,
     golden: Path | None = None,
@@ -154,7 +155,7 @@ def audit_run(
         secret: The key, if the Spec requires one.
         sample: Number of documents that are compared with the whole corpus.
         removed: Number of removed documents that are compared with the kept one.
-        budget: Seconds after which no further part of the sample is begun. None for no limit.
+        deadline: Time at which the audit ends with what it has reached. None for no limit.
         seed: Random seed for sampling.
         workers: Number of threads.
         golden: File of labelled documents for the metric `recall_on_labeled_set`. By default the
@@ -169,7 +170,9 @@ def audit_run(
     read_run_record(folder / RUN).require_no_reference(folder, "be audited")
     with locked(folder, "nearkin audit"):
         run, record = open_finished_run(folder, secret, workers)
-        audit = measure_run(run, progress, sample=sample, removed=removed, budget=budget, seed=seed)
+        audit = measure_run(
+            run, progress, sample=sample, removed=removed, deadline=deadline, seed=seed
+        )
         recall = audit.recall
         if labels is not None:
             recall = score_clusters(labels, read_clusters(folder / CLUSTERS)).recall

@@ -8,10 +8,18 @@ module does not import Numba, so that commands can announce a compilation before
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
+
+from nearkin.runtime.deadline import Deadline
 
 LOG = logging.getLogger("nearkin.compilation")
 ANNOUNCEMENT = "Compiling kernels, once on this machine"
+
+
+class CompilationStoppedError(Exception):
+    """A signal: no further kernel is compiled, because the time has ended."""
 
 
 class CompilationListener(Protocol):
@@ -62,6 +70,7 @@ class CompilationClock:
         """Number of kernels that this process has compiled."""
         self.listener: CompilationListener = CompilationLogger()
         """The receiver of updates. It may be replaced at any time."""
+        self._deadline = Deadline()
         self._lock = threading.Lock()
         self._active = 0
         self._began = 0.0
@@ -73,14 +82,32 @@ class CompilationClock:
         with self._lock:
             return self._elapsed()
 
+    @contextmanager
+    def ends_at(self, deadline: Deadline) -> Iterator[None]:
+        """Limits the time in which compilations begin, in all threads.
+
+        Args:
+            deadline: Time after which a kernel that is not compiled raises CompilationStoppedError.
+        """
+        self._deadline = deadline
+        try:
+            yield
+        finally:
+            self._deadline = Deadline()
+
     def start(self, name: str) -> None:
         """Counts a kernel whose compilation begins.
 
         Args:
             name: Name of the kernel.
+
+        Raises:
+            CompilationStoppedError: If the time for compilations has ended.
         """
         with self._lock:
             if not self._active:
+                if self._deadline.has_passed:
+                    raise CompilationStoppedError(name)
                 self._began = time.perf_counter()
             self._active += 1
             is_outermost = self._active == 1

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
@@ -38,7 +38,7 @@ def require_workers(workers: int) -> None:
 
 def ordered_map(
     work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yields work(item) for each item, computed in threads, in the order of the items.
 
     Args:

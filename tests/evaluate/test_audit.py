@@ -1,7 +1,9 @@
 """Tests of audits: intervals, samples, and agreement with brute force."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.cli.app import run
+from nearkin.corpus import Batch, FileCorpus
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Proportion
-from nearkin.evaluate.scan import AllPairsScan
+from nearkin.evaluate.scan import AllPairsScan, PrefixScan
 from nearkin.runs.reopen import audit_run
+from nearkin.runtime.compilation import COMPILATION
+from nearkin.runtime.deadline import Deadline
 from nearkin.runtime.progress import Silent
 
 
@@ -141,11 +146,113 @@ def test_interval_of_a_sample_contains_the_recall_of_all(corpus: Path) -> None:
     assert audit.recall.low > 0.85
     again = audit_run(out, Silent(), sample=600, seed=3, workers=1).audit
     assert again.to_dict() | {"seconds": 0} == audit.to_dict() | {"seconds": 0}
-    short = audit_run(out, Silent(), sample=600, budget=0.0).audit
-    assert short.sampled == 200
+    assert audit.reached is None
     record = json.loads((out / "run.json").read_bytes())
-    assert record["audit"]["sampled"] == 200
+    assert record["audit"]["sampled"] == 600
     assert 'id="audit-heading"' in (out / "report.html").read_text("utf-8")
+
+
+class TickingClock:
+    """A clock that a second passes for each time that it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def cut_into_batches(monkeypatch: pytest.MonkeyPatch, documents: int) -> None:
+    """Makes a corpus of files yield batches of some documents."""
+    whole = FileCorpus.batches
+
+    def batches(self: FileCorpus, *arguments: Any, **keywords: Any) -> Iterator[Batch]:
+        for batch in whole(self, *arguments, **keywords):
+            for start in range(0, len(batch.rows), documents):
+                part = slice(start, start + documents)
+                yield batch._replace(
+                    first=batch.first + start,
+                    files=batch.files[part],
+                    rows=batch.rows[part],
+                    documents=batch.documents.slice(start, documents),
+                )
+
+    monkeypatch.setattr(FileCorpus, "batches", batches)
+
+
+@pytest.fixture(scope="module")
+def shuffled_texts() -> list[str]:
+    texts = make_texts(200, 100)
+    return [texts[place] for place in np.random.default_rng(5).permutation(len(texts))]
+
+
+@pytest.fixture(scope="module")
+def shuffled_run(shuffled_texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deadline")
+    ids = [f"d{i}" for i in range(len(shuffled_texts))]
+    pq.write_table(pa.table({"id": ids, "text": shuffled_texts}), folder / "docs.parquet")
+    return finished(folder, "out", "--bands", "6", "--rows", "10")
+
+
+def test_audit_ends_at_its_deadline_with_a_wider_interval(
+    shuffled_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_into_batches(monkeypatch, 10)
+    audits = []
+    for seconds in (0.0, 40.0, 70.0, 110.0, 1e9):
+        deadline = Deadline(seconds, TickingClock())
+        audits.append(audit_run(shuffled_run, Silent(), sample=250, deadline=deadline).audit)
+        # The clock is read a few times after the end.
+        assert audits[-1].seconds <= seconds + 10
+    nothing, *ended, whole = audits
+    assert nothing.advice.startswith("the time ended before a document was compared; give a longer")
+    assert (nothing.sampled, nothing.reached) == (0, 0)
+    assert (nothing.recall.low, nothing.recall.high) == (0.0, 1.0)
+    assert (nothing.precision.low, nothing.precision.high) == (0.0, 1.0)
+    assert (whole.sampled, whole.reached) == (250, None)
+    assert [audit.reached is None for audit in ended] == [False, False, True]
+    assert [audit.sampled < 250 for audit in ended] == [True] * 3
+    for audit in audits:
+        ended_early = f"ended after {audit.reached} of 351 documents" in audit.advice
+        assert ended_early == bool(audit.reached)
+    widths = [audit.recall.high - audit.recall.low for audit in audits]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_audit_ends_before_a_kernel_that_is_not_compiled(
+    shuffled_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    def compile_kernel(*_: object) -> None:
+        now[0] = 60.0
+        COMPILATION.start("shingle")
+        raise AssertionError("the kernel is not compiled")
+
+    monkeypatch.setattr(PrefixScan, "build_payload", compile_kernel)
+    audit = audit_run(shuffled_run, Silent(), deadline=Deadline(60.0, lambda: now[0])).audit
+    assert (audit.reached, audit.seconds) == (0, 60.0)
+
+
+def test_audit_of_a_part_of_the_corpus_counts_its_pairs(
+    shuffled_run: Path, shuffled_texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All documents are sampled, so the audit compares all pairs of those that it reached."""
+    cut_into_batches(monkeypatch, 10)
+    monkeypatch.setattr(PrefixScan, "sample_per_scan", 1000)
+    whole = audit_run(shuffled_run, Silent(), sample=1000).audit
+    deadline = Deadline(60.0, TickingClock())
+    audit = audit_run(shuffled_run, Silent(), sample=1000, deadline=deadline).audit
+    assert audit.reached is not None
+    assert 100 < audit.reached < len(shuffled_texts)
+    reached = shuffled_texts[: audit.reached]
+    assert audit.sampled == audit.reached - reached.count("")
+    pairs = {(a, b) for a, b in true_pairs(reached, 0.7) if reached[a] != reached[b]}
+    assert audit.recall.total == len(pairs) > 0
+    assert 0 < audit.recall.hits < len(pairs)
+    assert audit.recall.low < audit.recall.value < audit.recall.high
+    assert whole.recall.low == whole.recall.high, "every pair was compared"
 
 
 def test_dedup_with_audit_reports_the_audit(

@@ -12,7 +12,14 @@ import pytest
 from rich.console import Console
 
 from nearkin.report.progress import TerminalProgress
-from nearkin.runtime.compilation import ANNOUNCEMENT, COMPILATION, CompilationClock, Stopwatch
+from nearkin.runtime.compilation import (
+    ANNOUNCEMENT,
+    COMPILATION,
+    CompilationClock,
+    CompilationStoppedError,
+    Stopwatch,
+)
+from nearkin.runtime.deadline import Deadline
 
 COMPILE = """
 import numpy as np
@@ -47,6 +54,22 @@ class Recorder:
 
     def finish_kernel(self, compiled: int, seconds: float) -> None:
         self.finished.append(compiled)
+
+
+def test_no_kernel_is_begun_after_a_deadline() -> None:
+    now = [0.0]
+    clock = CompilationClock()
+    with clock.ends_at(Deadline(10.0, lambda: now[0])):
+        clock.start("outer")
+        now[0] = 10.0
+        clock.start("inner")
+        clock.finish()
+        clock.finish()
+        with pytest.raises(CompilationStoppedError):
+            clock.start("next")
+    clock.start("later")
+    clock.finish()
+    assert clock.compiled == 3
 
 
 def test_inner_kernels_are_counted_and_only_outer_ones_are_announced() -> None:
