@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.tables import Table, main
 from nearkin.lab.synth import SynthSettings, synth
-from nearkin.plan.capacity import Workload, plan
+from nearkin.plan.capacity import plan
+from nearkin.plan.workload import Workload
 
 HERE = Path(__file__).parent
 GUIDES = HERE.parent / "docs" / "how-to"

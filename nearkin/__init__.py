@@ -78,15 +78,16 @@ if TYPE_CHECKING:
     from nearkin.lab.synth import SynthSettings, synth
     from nearkin.measures.estimates import estimate
     from nearkin.measures.explanation import Explanation
-    from nearkin.plan.capacity import Plan, PlannedSettings, Workload, plan
+    from nearkin.plan.capacity import Plan, PlannedSettings, plan
+    from nearkin.plan.distribution import Distribution
     from nearkin.plan.tune import (
-        Distribution,
         OperatingPoint,
         OperatingPointRecord,
         Tuning,
         TuningRecord,
         tune,
     )
+    from nearkin.plan.workload import Workload
     from nearkin.report.model import ReportData
     from nearkin.results import (
         CheckResult,
@@ -261,7 +262,7 @@ _HOMES = {
     "estimate": "nearkin.measures.estimates",
     "Explanation": "nearkin.measures.explanation",
     "tune": "nearkin.plan.tune",
-    "Distribution": "nearkin.plan.tune",
+    "Distribution": "nearkin.plan.distribution",
     "Tuning": "nearkin.plan.tune",
     "TuningRecord": "nearkin.plan.tune",
     "OperatingPointRecord": "nearkin.plan.tune",
@@ -270,7 +271,7 @@ _HOMES = {
     "OperatingPoint": "nearkin.plan.tune",
     "plan": "nearkin.plan.capacity",
     "Plan": "nearkin.plan.capacity",
-    "Workload": "nearkin.plan.capacity",
+    "Workload": "nearkin.plan.workload",
     "explain": "nearkin.evaluate.explain",
     "GoldenSet": "nearkin.evaluate.golden",
     "fit": "nearkin.fit.fit",

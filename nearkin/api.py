@@ -42,8 +42,8 @@ from nearkin.passages.cutting.run import (
 from nearkin.passages.lines.request import LinesRequest
 from nearkin.passages.lines.run import LineRun, require_lines_request
 from nearkin.passages.run import PassageOptions, PassageRun
+from nearkin.plan.distribution import Distribution
 from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
-from nearkin.plan.tune import Distribution
 from nearkin.report.files import read_report, write_page
 from nearkin.report.page import render_page
 from nearkin.report.run_warnings import (

@@ -136,14 +136,13 @@ DEPENDENCIES = (
         )
     ),
     *(
-        Dependency(name, "inputs", command="tune")
+        Dependency(name, "inputs", command=command)
+        for command in ("tune", "plan")
         for name in (
             "text",
             "tokens",
             "vector",
             "sample",
-            "shingle",
-            "decisions",
             "delimiter",
             "encoding",
             "hidden",
@@ -152,6 +151,7 @@ DEPENDENCIES = (
             "exclude",
         )
     ),
+    Dependency("decisions", "inputs", command="tune"),
     Dependency("id_column", "decisions", command="tune"),
     *(
         Dependency("scope", "decisions", command=command)

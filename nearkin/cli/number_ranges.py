@@ -59,7 +59,7 @@ RANGES = {
     "threshold": NumberRange(0, 1, excludes_least=True),
     "vector_threshold": NumberRange(0, 1, excludes_least=True),
     "recall": OPEN_SHARE,
-    "precision": OPEN_SHARE,
+    "precision": NumberRange(0, 1, excludes_least=True),
     "max_df": OPEN_SHARE,
     "fail_above": SHARE,
     "floor": SHARE,

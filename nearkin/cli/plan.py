@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +12,13 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.number_ranges import MOST_DOCUMENTS
+from nearkin.cli.observed_corpus import SampleOptions, observe_inputs
 from nearkin.cli.option_groups import (
     INPUT,
     OUTPUT,
     RUN,
     SIMILARITY,
+    VERIFICATION,
     GivenOptions,
     with_option_groups,
 )
@@ -24,9 +26,11 @@ from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from nearkin.plan.capacity import Workload
+    from nearkin.plan.distribution import Distribution
     from nearkin.plan.rates import Rates
-    from nearkin.spec import Spec, SpecKeywords
+    from nearkin.plan.workload import Workload
+    from nearkin.runs.spec_request import SpecRequest
+    from nearkin.spec import Spec
 
 COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
 PLAN_SUFFIX = ".json"
@@ -40,16 +44,23 @@ class WorkloadOptions:
 
     docs: Annotated[
         str | None,
-        typer.Option(help="Number of documents, for example 300M or 1B.", rich_help_panel=INPUT),
+        typer.Option(
+            help="Number of documents, for example 300M or 1B.  [default: that of the inputs]",
+            rich_help_panel=INPUT,
+        ),
     ] = None
     shingles: Annotated[
-        int,
-        typer.Option(help="Mean number of shingles of a document.", rich_help_panel=INPUT),
-    ] = 300
+        int | None,
+        typer.Option(
+            help="Mean number of shingles of a document.  [default: that of the inputs, or 300]",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
     text_bytes: Annotated[
         float | None,
         typer.Option(
-            help="Mean size of a document in bytes.  [default: 5 for each shingle]",
+            help="Mean size of a document in bytes.  [default: that of the inputs, or 5 for each "
+            "shingle]",
             rich_help_panel=INPUT,
         ),
     ] = None
@@ -62,12 +73,13 @@ class WorkloadOptions:
         ),
     ] = None
     duplicates: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Share of documents that are near-duplicates of others, in [0, 1).",
+            help="Share of documents that are near-duplicates of others, in [0, 1).  [default: "
+            "that of the inputs, or 0.1]",
             rich_help_panel=INPUT,
         ),
-    ] = 0.1
+    ] = None
     clusters: Annotated[
         str | None,
         typer.Option(
@@ -175,10 +187,12 @@ class WorkloadOptions:
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Minimum share of the candidates that are near-duplicates, from which k follows.",
-            rich_help_panel=SIMILARITY,
+            help="Minimum share of the reported pairs that reach the threshold, from which k "
+            "follows. It is 1 with exact verification.",
+            rich_help_panel=VERIFICATION,
         ),
     ] = None
+    verify: o.Verify = "exact"
     error: Annotated[
         float | None,
         typer.Option(
@@ -187,18 +201,31 @@ class WorkloadOptions:
         ),
     ] = None
 
-    def to_workload(self) -> "Workload":
+    def to_workload(self, distribution: "Distribution | None" = None) -> "Workload":
         """Returns the workload.
+
+        Args:
+            distribution: What is known of the documents of a corpus, which replaces what is not
+                given. None without a corpus.
 
         Raises:
             UsageError: If a value is missing, cannot be parsed or is out of range.
         """
         from nearkin.errors import UsageError
-        from nearkin.plan.capacity import Workload
+        from nearkin.plan.workload import Workload
         from nearkin.runtime.sizes import parse_size
 
-        if self.docs is None:
-            raise UsageError("give the number of documents, for example --docs 300M")
+        shingles = self.shingles
+        text_bytes = self.text_bytes
+        if distribution is not None:
+            shingles = shingles or distribution.mean_shingles
+            text_bytes = text_bytes or distribution.text_bytes
+        if self.docs is not None:
+            documents = parse_count(self.docs, "--docs")
+        elif distribution is not None:
+            documents = distribution.documents
+        else:
+            raise UsageError("give the number of documents, for example --docs 300M, or a corpus")
         ingest = None
         if self.ingest is not None:
             ingest = parse_count(self.ingest.removesuffix("/s"), "--ingest")
@@ -210,15 +237,13 @@ class WorkloadOptions:
             return None if text is None else parse_size(text)
 
         return Workload(
-            documents=parse_count(self.docs, "--docs"),
+            documents=documents,
             threshold=self.threshold,
             recall=self.recall,
             ingest=ingest,
             signature_ram=size(self.signature_ram),
-            shingles=self.shingles,
             clusters=clusters,
             engine=self.engine,
-            text_bytes=self.text_bytes,
             input_bytes=size(self.input_bytes),
             duplicates=self.duplicates,
             error=self.error,
@@ -229,6 +254,7 @@ class WorkloadOptions:
             seconds=o.parse_seconds(self.time, "--time"),
             cores=o.workers_or_cores(self.cores),
             precision=self.precision,
+            verify=self.verify,
             latency=None if self.latency is None else self.latency / 1000,
             core_hour_price=self.core_hour_price,
             gb_month_price=self.gb_month_price,
@@ -237,6 +263,8 @@ class WorkloadOptions:
             passages=self.passages,
             vector_dimensions=self.vector_dimensions,
             vector_threshold=self.vector_threshold,
+            shingles=shingles or Workload.shingles,
+            text_bytes=text_bytes,
         )
 
 
@@ -249,28 +277,43 @@ class PlannedSpecOptions:
         int,
         typer.Option(help="Length of a vector (measure cosine only).", rich_help_panel=SIMILARITY),
     ] = 384
+    shingle: o.Shingle = "words:3"
+    normalise: o.Normalise = o.NORMALISE
     k: o.K = None
     slot_bits: o.SlotBits = None
     scheme: o.Scheme = None
 
-    def to_spec(self) -> "Spec | None":
-        """Returns the Spec, or None if no option was given, so that the plan derives it."""
-        from nearkin.spec import Spec
+    def to_request(self) -> "SpecRequest":
+        """Returns the request from which the Spec of the documents of a corpus is made."""
+        from nearkin.runs.spec_request import SpecRequest
+        from nearkin.spec import parse_shingle
 
-        given: SpecKeywords = {}
-        if self.measure is not None:
-            given["measure"] = self.measure
-        if self.k is not None:
-            given["k"] = self.k
-        if self.slot_bits is not None:
-            given["slot_bits"] = self.slot_bits
-        if self.scheme is not None:
-            given["scheme"] = self.scheme
-        if not given:
+        unit, n = parse_shingle(self.shingle)
+        fields = {
+            "unit": unit,
+            "n": n,
+            "normalise": o.parse_steps(self.normalise),
+            "k": self.k,
+            "slot_bits": self.slot_bits,
+            "scheme": self.scheme,
+        }
+        given = {name: value for name, value in fields.items() if value is not None}
+        return SpecRequest(self.measure, given)
+
+    def to_spec(self) -> "Spec | None":
+        """Returns the Spec without a corpus, or None if no option decides it.
+
+        The plan derives k and the slot bits then.
+        """
+        from nearkin.corpus import Columns
+
+        has_defaults = replace(self, dimensions=384, normalise=o.NORMALISE) == PlannedSpecOptions()
+        if has_defaults:
             return None
+        columns = Columns()
         if self.measure == "cosine":
-            return Spec(unit="vector", n=self.dimensions, **given)
-        return Spec(**given)
+            columns = Columns(text=None, vector="vector", dimensions=self.dimensions)
+        return self.to_request().to_spec(columns)
 
 
 COMMON_OPTIONS = (
@@ -293,6 +336,15 @@ def plan(
     given: GivenOptions,
     workload: WorkloadOptions,
     spec: PlannedSpecOptions,
+    sampling: SampleOptions,
+    reading: o.SelectionOptions,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Corpus of the same kind, from which similarities, sizes and near-duplicates are "
+            "learned."
+        ),
+    ] = None,
     preset: o.Preset = None,
     calibrate: Annotated[
         bool,
@@ -318,10 +370,16 @@ def plan(
 
     Each number is listed with its formula, and with whether the limits hold.
 
+    The candidates of a document decide about disk, time and price. They follow from the similarities of unrelated
+    texts, or from those in a sample of a corpus of your own, which may be smaller than --docs.
+
     Args:
         given: Names of the options that were given on the command line.
         workload: Options for the documents, the limits and the machine.
         spec: Options of the Spec, as far as it is not derived.
+        sampling: Options for a corpus from which similarities are learned.
+        reading: Options for the selection of files.
+        inputs: Files of a corpus of the same kind, or None.
         preset: Name of the preset whose measure and threshold the plan has, or None.
         calibrate: Whether this machine is measured first.
         out: File into which the plan is written, or None.
@@ -340,6 +398,8 @@ def plan(
         nearkin plan --docs 20M --preset records --shingles 60
 
         nearkin plan --docs 20M --disk 200GB --time 1h --out plan.json
+
+        nearkin plan crawl-sample.parquet --docs 1B --engine spark --cores 512
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.plan.capacity import plan as make_plan
@@ -361,7 +421,7 @@ def plan(
             )
         if os.path.lexists(out):
             require_replaceable_file(out, is_plan, "a plan")
-    if calibrate and workload.docs is None:
+    if calibrate and workload.docs is None and not inputs:
         of_plan = tuple(sorted(given.names - {"calibrate", "json"}))
         given.require_unused(of_plan, "without --docs, with which a plan is made")
         rates = write_calibration()
@@ -369,11 +429,18 @@ def plan(
             print_json(asdict(rates))
         return
     # They are checked before a measurement, which takes a minute.
-    planned_workload = workload.to_workload()
-    planned_spec = spec.to_spec()
+    distribution = None
+    if inputs:
+        distribution, observed_spec = observe_inputs(inputs, sampling, reading, spec.to_request())
+        planned_spec = None if spec.to_spec() is None else observed_spec
+        if sampling.vector is not None:
+            planned_spec = observed_spec
+    else:
+        planned_spec = spec.to_spec()
+    planned_workload = workload.to_workload(distribution)
     if calibrate:
         write_calibration()
-    capacity_plan = make_plan(planned_workload, planned_spec)
+    capacity_plan = make_plan(planned_workload, planned_spec, distribution=distribution)
     if out is not None:
         from json import dumps
 

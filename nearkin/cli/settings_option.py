@@ -48,7 +48,7 @@ def apply_settings(
     else:
         settings = settings.for_dedup()
     if command in ESTIMATING:
-        without_effect = () if options.get("inputs") else ("shingle", "normalise")
+        without_effect = () if options.get("inputs") else ("normalise",)
         settings = settings.limit_to(options.keys() - set(without_effect))
     merged = settings.merge_into({name: options[name] for name in given.names})
     added = merged.keys() - given.names

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.observed_corpus import SampleOptions, observe_inputs
 from nearkin.cli.option_groups import (
     CANDIDATES,
     INPUT,
@@ -17,46 +18,13 @@ from nearkin.cli.option_groups import (
     GivenOptions,
     with_option_groups,
 )
-from nearkin.cli.printing import print_json, print_warnings
+from nearkin.cli.printing import print_json
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.fit.decision_fit import DecisionFit
-    from nearkin.plan.tune import Distribution, Tuning
+    from nearkin.plan.tune import Tuning
     from nearkin.runs.spec_request import SpecRequest
-    from nearkin.spec import Spec
-
-
-@dataclass(frozen=True)
-class SampleOptions:
-    """The options for a corpus on whose sample the similarities of pairs are observed."""
-
-    text: o.Text = None
-    tokens: o.Tokens = None
-    vector: o.Vector = None
-    across: o.Across = None
-    id_column: o.Id = None
-    delimiter: o.Delimiter = None
-    encoding: o.Encoding = None
-    sample: Annotated[
-        int,
-        typer.Option(
-            help="Number of documents of the corpus that are all compared with each other.",
-            rich_help_panel=INPUT,
-        ),
-    ] = 2000
-
-    @property
-    def columns(self) -> o.ColumnOptions:
-        """The options for the columns."""
-        return o.ColumnOptions(
-            self.text,
-            self.tokens,
-            self.vector,
-            id_column=self.id_column,
-            delimiter=self.delimiter,
-            encoding=self.encoding,
-        )
 
 
 @dataclass(frozen=True)
@@ -139,6 +107,8 @@ def tune(
         list[str] | None,
         typer.Argument(help="Corpus from which the similarities of pairs are learned."),
     ] = None,
+    across: o.Across = None,
+    id_column: o.Id = None,
     threshold: o.Threshold = 0.8,
     decisions: Annotated[
         Path | None,
@@ -220,6 +190,8 @@ def tune(
         reading: Options for the selection of files.
         signature: Options that make the Spec.
         inputs: Files of a corpus from which the similarities of pairs are learned, or None.
+        across: Column of sources, of which only different ones are compared, or None.
+        id_column: Column of ids, which decisions name, or None.
         threshold: Minimum similarity of two near-duplicates, in (0, 1].
         decisions: File of decisions from which the threshold is chosen, or None.
         recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
@@ -266,10 +238,8 @@ def tune(
         raise UsageError(
             "--vector-threshold has an effect with --text and --vector only; give --threshold"
         )
-    if sampling.across is not None and not inputs:
-        raise UsageError(
-            f"--across {sampling.across} needs a corpus, whose sources it compares; give files"
-        )
+    if across is not None and not inputs:
+        raise UsageError(f"--across {across} needs a corpus, whose sources it compares; give files")
     if plot is not None:
         from nearkin.report.curves import require_plotting
         from nearkin.runtime.outputs import require_picture_output
@@ -281,11 +251,12 @@ def tune(
     limits = _parse_limits(at_most or [])
     decision_fit = None
     if decisions is not None:
-        decision_fit = _fit_decisions(decisions, inputs or [], sampling, reading, signature)
+        columns = replace(sampling.columns, id_column=id_column)
+        decision_fit = _fit_decisions(decisions, inputs or [], columns, reading, signature)
         threshold = decision_fit.threshold
     request = signature.to_request(bands, rows, max(table_counts))
     of_texts = replace(sampling, vector=None) if has_both else sampling
-    distribution, spec = _observe_inputs(inputs, of_texts, reading, request)
+    distribution, spec = observe_inputs(inputs, of_texts, reading, request, across)
     tuning = find_operating_points(
         threshold,
         recall,
@@ -314,8 +285,8 @@ def tune(
         return
     of_vectors = replace(sampling, text=None)
     vector_request = SignatureOptions().to_request(bands=None, rows=None, tables=1)
-    vector_distribution, vector_spec = _observe_inputs(
-        inputs, of_vectors, reading, replace(vector_request, measure="cosine")
+    vector_distribution, vector_spec = observe_inputs(
+        inputs, of_vectors, reading, replace(vector_request, measure="cosine"), across
     )
     vector_tuning = find_operating_points(
         vector_threshold,
@@ -335,7 +306,7 @@ def tune(
 def _fit_decisions(
     decisions: Path,
     inputs: list[str],
-    sampling: SampleOptions,
+    column_options: o.ColumnOptions,
     reading: o.SelectionOptions,
     signature: SignatureOptions,
 ) -> "DecisionFit":
@@ -344,7 +315,7 @@ def _fit_decisions(
     Args:
         decisions: File of decisions.
         inputs: Files of the corpus.
-        sampling: Options for the columns.
+        column_options: Options for the columns.
         reading: Options for the selection of files.
         signature: Options that make the Spec.
 
@@ -360,7 +331,7 @@ def _fit_decisions(
 
     read = read_decisions(decisions)
     corpus = FileCorpus.open(inputs, selection=reading.selection)
-    columns = detect_dimensions(corpus, sampling.columns.to_columns())
+    columns = detect_dimensions(corpus, column_options.to_columns())
     spec = signature.to_request(bands=None, rows=None, tables=1).to_spec(columns)
     if spec.measure not in (*SET_MEASURES, COSINE):
         raise UsageError(
@@ -406,49 +377,3 @@ def _parse_limits(texts: list[str]) -> dict[float, float]:
     except ValueError as error:
         raise UsageError(f"--at-most {' '.join(texts)!r} is not of the form 0.05:0.006") from error
     return limits
-
-
-def _observe_inputs(
-    inputs: list[str] | None,
-    sampling: SampleOptions,
-    reading: o.SelectionOptions,
-    request: "SpecRequest",
-) -> "tuple[Distribution | None, Spec]":
-    """Returns the distribution of similarities in a corpus, or None without one, and the Spec."""
-    import tempfile
-
-    from nearkin.corpus import FileCorpus, detect_dimensions
-    from nearkin.engine.document_frequencies import FrequencyRequest
-    from nearkin.engine.local.document_frequencies import count_frequencies
-    from nearkin.measures import measure_of
-    from nearkin.plan.observe import observe_corpus
-    from nearkin.report.run_warnings import warn_of_inputs
-    from nearkin.runtime.progress import Silent
-    from nearkin.sketch.resources import NO_RESOURCES, SpecResources
-
-    columns = sampling.columns.to_columns()
-    if not inputs:
-        if request.measure == "cosine":
-            columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
-        return None, request.to_spec(columns)
-    corpus = FileCorpus.open(inputs, selection=reading.selection)
-    print_warnings(warn_of_inputs(corpus, columns))
-    columns = detect_dimensions(corpus, columns)
-    spec = request.to_spec(columns)
-    workers = o.workers_or_cores(None)
-    resources = NO_RESOURCES
-    if spec.uses_frequencies:
-        counting = FrequencyRequest(
-            corpus, columns, spec, resources, workers, Path(tempfile.gettempdir()), Silent()
-        )
-        resources = SpecResources(frequencies=count_frequencies(counting))
-        spec = resources.complete(spec)
-    distribution = observe_corpus(
-        corpus,
-        columns,
-        measure_of(spec, resources),
-        sampling.sample,
-        workers=workers,
-        across=sampling.across,
-    )
-    return distribution, spec

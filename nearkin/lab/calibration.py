@@ -12,8 +12,8 @@ import numpy as np
 from nearkin.lab.bench import describe_machine, measure_sketching, run_nearkin, time_runs
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.packed_pairs import pack_pairs
-from nearkin.plan.capacity import binned_updates
 from nearkin.plan.rates import STAGES, Rates, StageRate
+from nearkin.plan.throughput import binned_updates
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.minhash import Binned, Classic, splitmix64
 from nearkin.verify import kernels as verifying

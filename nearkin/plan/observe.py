@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
 from nearkin.engine.document_facts import value_hashes
@@ -14,7 +15,7 @@ from nearkin.measures import Measure, Payload
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.pair_scope import EVERY_SOURCE, PairScope
 from nearkin.plan.data_kind import profile_texts
-from nearkin.plan.tune import Distribution
+from nearkin.plan.distribution import Distribution
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
@@ -80,9 +81,13 @@ def observe_corpus(
     distribution = replace(distribution, shingles=payload.sizes)
     if not pa.types.is_large_string(chosen.type):
         return distribution
-    exact_copies = 1 - exact_groups.distinct / exact_groups.documents
-    profile = profile_texts(chosen, payload.sizes, exact_copies)
-    return replace(distribution, characters=profile.median_characters, profile=profile)
+    profile = profile_texts(chosen, payload.sizes, distribution.exact_copies)
+    return replace(
+        distribution,
+        characters=profile.median_characters,
+        profile=profile,
+        text_bytes=float(pc.mean(pc.binary_length(chosen)).as_py()),
+    )
 
 
 class SampledExactGroups(NamedTuple):
@@ -165,6 +170,7 @@ def observe_sample(
         pairs=pairs,
         source=source,
         compared=compared,
+        exact_copies=1 - exact_groups.distinct / documents,
     )
 
 

@@ -67,7 +67,13 @@ class Rates:
     source: str = ""
 
     def seconds(
-        self, documents: float, size: float, workers: int, keys: float = 1.0
+        self,
+        documents: float,
+        size: float,
+        workers: int,
+        *,
+        keys: float = 1.0,
+        verified: float = 1.0,
     ) -> dict[str, float]:
         """Returns the duration of each stage in seconds.
 
@@ -76,14 +82,14 @@ class Rates:
             size: Size of their texts in bytes.
             workers: Number of threads. The time that depends on the corpus is divided among them.
             keys: Number of band keys of a document, relative to the calibration.
+            verified: Number of verified pairs of a document, relative to the calibration.
         """
         durations = {}
+        factors = {"candidates": keys, "verify": verified}
         for name, rate in self.stages.items():
-            variable = rate.seconds(documents, size) - rate.fixed
+            variable = (rate.seconds(documents, size) - rate.fixed) * factors.get(name, 1.0)
             if name not in SINGLE_THREADED_STAGES:
                 variable *= self.workers / workers
-            if name == "candidates":
-                variable *= keys
             durations[name] = rate.fixed + variable
         return durations
 

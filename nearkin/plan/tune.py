@@ -18,122 +18,35 @@ from nearkin.engine.short_documents import (
     propose_short_text_settings,
 )
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import UNRELATED_BETA, classic_threshold, steepest_point
+from nearkin.lsh.curve import classic_threshold, steepest_point
 from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.lsh.solve import find_similarity, smallest_integer
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.plan.data_kind import (
-    DataProfile,
     DataRecord,
     find_kind,
     to_record,
     warn_of_unspaced_scripts,
 )
+from nearkin.plan.distribution import Distribution
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.setting_names import name_setting
 from nearkin.spec import HAMMING, Spec
 
 LANDMARKS = (0.001, 0.5, 0.99)
 """The candidate probabilities whose similarities are reported."""
-ASSUMED_SIMILARITIES = 400
-"""The number of similarities of an assumed distribution."""
 MAX_POINTS = 200
 """The largest number of operating points of a tuning."""
 SLOPE_STEP = 1e-6
 """The distance of the two similarities between which the slope is computed, halved."""
-GAP_WIDTH = 0.05
-"""The distance from a threshold within which the pairs are close to it."""
 MAX_CROWDING = 0.5
 """The crowding around a threshold up to which the similarities have a gap there: pairs are at most
 half as dense there as on average from there up."""
-MIN_GAP_PAIRS = 20
-"""The number of compared pairs from which the crowding is known."""
 REPETITION_SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
 """The similarities from which the pairs of a document are counted."""
 MAX_SIGN_BANDS = 256
 MAX_SIGN_ROWS = 64
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """The number of pairs of a document at each similarity.
-
-    Attributes:
-        documents: Number of documents of the corpus.
-        similarities: Similarities in ascending order, float64 (m,).
-        pairs: Number of pairs of a document at each similarity, float64 (m,).
-        source: Origin of the distribution, in words.
-        shingles: Number of distinct shingles of each sampled document, int64 (s,), or None without
-            a sample.
-        characters: Median length of the sampled texts in characters, or None without texts.
-        compared: Number of sampled pairs at each similarity, int64 (m,), or None without a sample.
-        profile: Description of the sampled texts, or None without texts.
-    """
-
-    documents: int
-    similarities: np.ndarray
-    pairs: np.ndarray
-    source: str
-    shingles: np.ndarray | None = None
-    characters: float | None = None
-    compared: np.ndarray | None = None
-    profile: DataProfile | None = None
-
-    def scale_to(self, documents: int) -> "Distribution":
-        """Returns the distribution of a corpus of another size with documents of the same kind.
-
-        A document then has as many more pairs at each similarity as there are more documents.
-
-        Args:
-            documents: Number of documents of that corpus, at least 2.
-        """
-        factor = (documents - 1) / max(self.documents - 1, 1)
-        source = f"{self.source}, scaled to {documents:,} documents"
-        return replace(self, documents=documents, pairs=self.pairs * factor, source=source)
-
-    def count_pairs(self, similarity: float) -> float:
-        """Returns the number of pairs of a document at a similarity and above.
-
-        Args:
-            similarity: Smallest similarity of the pairs.
-        """
-        return float(self.pairs[self.similarities >= similarity].sum())
-
-    def crowding(self, threshold: float) -> float | None:
-        """Returns how dense pairs are around a threshold, relative to their density from there up.
-
-        It is the mean number of pairs in the bins within `GAP_WIDTH` of the threshold, divided by
-        the mean number in all bins from the lowest of these to the similarity 1. It is 0 if there
-        is a gap around the threshold, and 1 if the pairs are spread evenly. The width is smaller
-        from a threshold of 0.9, so that as many bins are left above it.
-
-        Args:
-            threshold: Smallest similarity of near-duplicates, in (0, 1].
-
-        Returns:
-            The crowding, or None if fewer than `MIN_GAP_PAIRS` pairs were compared there and above.
-        """
-        if self.compared is None:
-            return None
-        width = min(GAP_WIDTH, (1 - threshold) / 2)
-        is_above = self.similarities >= threshold - width
-        is_near = is_above & (self.similarities < threshold + width)
-        if not is_near.any() or self.compared[is_above].sum() < MIN_GAP_PAIRS:
-            return None
-        return float(self.pairs[is_near].mean() / self.pairs[is_above].mean())
-
-    @classmethod
-    def assumed(cls, documents: int) -> "Distribution":
-        """Returns the distribution of unrelated documents: Beta(1, 20), with mean 0.05.
-
-        Args:
-            documents: Number of documents of the corpus.
-        """
-        similarities = (np.arange(ASSUMED_SIMILARITIES) + 0.5) / ASSUMED_SIMILARITIES
-        density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)
-        pairs = density / ASSUMED_SIMILARITIES * max(documents - 1, 0)
-        return cls(documents, similarities, pairs, "unrelated documents, Beta(1, 20)")
 
 
 class OperatingPointRecord(TypedDict):
@@ -573,7 +486,7 @@ def tune(
             f"{list(probes)} are only for MinHash; omit them for "
             f"measure {spec.measure}, which has as many tables as it needs"
         )
-    distribution = distribution or Distribution.assumed(documents)
+    distribution = distribution or Distribution.assumed(documents, spec)
     if bands is not None and rows is not None:
         if at_most:
             raise UsageError(

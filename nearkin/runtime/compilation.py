@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from nearkin.runtime.deadline import Deadline
+if TYPE_CHECKING:
+    from nearkin.runtime.deadline import Deadline
 
 LOG = logging.getLogger("nearkin.compilation")
 ANNOUNCEMENT = "Compiling kernels, once on this machine"
@@ -70,7 +71,7 @@ class CompilationClock:
         """Number of kernels that this process has compiled."""
         self.listener: CompilationListener = CompilationLogger()
         """The receiver of updates. It may be replaced at any time."""
-        self._deadline = Deadline()
+        self._deadline: Deadline | None = None
         self._lock = threading.Lock()
         self._active = 0
         self._began = 0.0
@@ -83,7 +84,7 @@ class CompilationClock:
             return self._elapsed()
 
     @contextmanager
-    def ends_at(self, deadline: Deadline) -> Iterator[None]:
+    def ends_at(self, deadline: "Deadline") -> Iterator[None]:
         """Limits the time in which compilations begin, in all threads.
 
         Args:
@@ -93,7 +94,7 @@ class CompilationClock:
         try:
             yield
         finally:
-            self._deadline = Deadline()
+            self._deadline = None
 
     def start(self, name: str) -> None:
         """Counts a kernel whose compilation begins.
@@ -106,7 +107,7 @@ class CompilationClock:
         """
         with self._lock:
             if not self._active:
-                if self._deadline.has_passed:
+                if self._deadline is not None and self._deadline.has_passed:
                     raise CompilationStoppedError(name)
                 self._began = time.perf_counter()
             self._active += 1

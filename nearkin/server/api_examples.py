@@ -230,7 +230,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "threshold": 0.8,
             "recall": 0.95,
             "documents": 1_000_000,
-            "distribution": "unrelated documents, Beta(1, 20)",
+            "distribution": "unrelated texts, jaccard words:3",
             "points": [
                 {
                     "bands": 13,
@@ -242,7 +242,7 @@ EXAMPLES: dict[str, OperationExample] = {
                     "classic_threshold": 0.6932,
                     "steepest": 0.6792,
                     "slope": 3.9031,
-                    "candidates": 14.58,
+                    "candidates": 0.1298,
                     "keys": 13,
                 }
             ],

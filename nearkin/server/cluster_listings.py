@@ -13,8 +13,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.index import Index
+from nearkin.plan.distribution import Distribution
 from nearkin.plan.observe import observe_sample
-from nearkin.plan.tune import Distribution
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from nearkin.cli import app
 from nearkin.cli.number_ranges import RANGES
 from nearkin.lab.experiment import SIZES
 from nearkin.lab.synth import MOST_COPIES
-from nearkin.plan.capacity import Workload
+from nearkin.plan.workload import Workload
 from nearkin.spec import MAX_DIMENSIONS
 from tests.cli.conftest import run
 from tests.cli.test_contradictions import COMMANDS, line_of
@@ -133,5 +133,5 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_threshold_of_a_workload_is_a_share() -> None:
     for threshold in (0.0, -1.0, 1e99):
-        with pytest.raises(app.UsageError, match=r"threshold .* is out of range; it must be above"):
+        with pytest.raises(app.UsageError, match=r"threshold=.* is out of range; it must be above"):
             Workload(1000, threshold)

@@ -15,8 +15,9 @@ from nearkin.corpus import Columns, TableCorpus
 from nearkin.corpus.arrow_conversion import to_table
 from nearkin.measures import measure_of
 from nearkin.plan.data_kind import KINDS, DataProfile, count_scripts, find_kind, profile_texts
+from nearkin.plan.distribution import Distribution
 from nearkin.plan.observe import observe_corpus
-from nearkin.plan.tune import Distribution, tune
+from nearkin.plan.tune import tune
 from nearkin.runs.settings_file import PRESETS
 from nearkin.spec import Spec
 

@@ -16,9 +16,10 @@ import pytest
 import nearkin as nk
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
-from nearkin.plan.capacity import Plan, Workload, plan
+from nearkin.plan.capacity import Plan, plan
 from nearkin.plan.index_sizes import INDEX_SIZES, bucket_table_bytes
 from nearkin.plan.rates import known_rates
+from nearkin.plan.workload import Workload
 from tests.index.conftest import AEROSPIKE, delete_from_aerospike, preparer_of, store_of
 from tests.services import postgres_server, redis_server
 

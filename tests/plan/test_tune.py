@@ -17,10 +17,12 @@ from nearkin.errors import UsageError
 from nearkin.lsh.curve import candidate_probability
 from nearkin.lsh.solve import find_similarity
 from nearkin.measures import measure_of
+from nearkin.plan.distribution import Distribution
 from nearkin.plan.observe import observe_corpus
-from nearkin.plan.tune import Distribution, OperatingPoint, evaluate_point, tune
+from nearkin.plan.tune import OperatingPoint, evaluate_point, tune
 from nearkin.runs.settings_file import Settings
 from nearkin.spec import MEASURES, Spec
+from tests.plan.unrelated_texts import measured_share
 
 NOBODY = Distribution.assumed(2)
 
@@ -257,10 +259,7 @@ def test_given_bands_and_rows_are_evaluated(bands: int, rows: int) -> None:
         exact = (1 - (1 - probability) ** (1 / bands)) ** (1 / rows)
         assert similarity == pytest.approx(exact, abs=1e-9)
     assert point.recall == pytest.approx(1 - (1 - 0.5**rows) ** bands)
-    similarities = np.linspace(0, 1, 100_001)[:-1] + 5e-6
-    density = 20 * (1 - similarities) ** 19
-    expected = 999 * np.mean(density * (1 - (1 - similarities**rows) ** bands))
-    assert point.candidates == pytest.approx(expected, rel=0.02)
+    assert point.candidates == pytest.approx(999 * measured_share(bands, rows), rel=0.02)
 
 
 def test_given_bands_with_tables_and_probes_are_each_evaluated() -> None:

@@ -4,15 +4,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.plan.capacity import LimitVerdict, Line, Plan, group_lines
+from nearkin.plan.capacity import Plan, group_lines
 from nearkin.plan.data_kind import PROFILE_CHARACTERS, DataProfile, find_kind
-from nearkin.plan.tune import GAP_WIDTH, REPETITION_SIMILARITIES, Tuning
+from nearkin.plan.distribution import GAP_WIDTH
+from nearkin.plan.plan_lines import LimitVerdict, Line
+from nearkin.plan.tune import REPETITION_SIMILARITIES, Tuning
 from nearkin.report.curves import format_banding
 from nearkin.report.terminal.tables import format_number, text_table
 from nearkin.runtime.number_format import format_fraction, format_percent
 from nearkin.runtime.visible_text import make_visible
 
 BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+TIME_UNITS = (
+    (2 * 365.25 * 86400, 365.25 * 86400, "years"),
+    (2 * 86400, 86400, "days"),
+    (7200, 3600, "h"),
+    (120, 60, "min"),
+    (0.1, 1, "s"),
+    (1e-3, 1e-3, "ms"),
+    (0, 1e-6, "µs"),
+)
+"""The smallest time in seconds that is shown in a unit, the unit in seconds, and its name."""
 SHOWN_SCRIPTS = 4
 """The number of scripts that are shown, the largest first."""
 COUNT_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
@@ -70,21 +82,33 @@ def format_quantity(amount: float, unit: str) -> str:
     Examples:
         >>> format_quantity(307.2e9, "B"), format_quantity(192e6, "/s"), format_quantity(31.25, "")
         ('307.2 GB', '192 M/s', '31.25')
+        >>> [format_quantity(seconds, "s") for seconds in (0, 7e-5, 90, 5400, 1e5, 1e6, 1e9)]
+        ['0 s', '70 µs', '90 s', '90 min', '27.78 h', '11.57 days', '31.69 years']
+        >>> format_quantity(6e11, "s"), format_quantity(0.0000456, ""), format_quantity(2e-8, "")
+        ('19,013 years', '0.000046', 'less than 0.000001')
     """
     if unit in ("B", "B/s"):
         for scale, name in BYTE_UNITS:
             if amount >= scale:
                 return f"{amount / scale:,.4g} {name}{unit[1:]}"
         return f"{amount:,.4g} {unit}"
-    if unit == "s" and amount >= 7200:
-        return f"{amount / 3600:,.1f} h"
-    if unit == "s" and amount >= 120:
-        return f"{amount / 60:,.1f} min"
+    if unit == "s" and amount:
+        for least, scale, name in TIME_UNITS:
+            if amount >= least:
+                return f"{_format_digits(amount / scale)} {name}"
     for scale, name in COUNT_UNITS:
         if amount >= scale:
             return f"{amount / scale:,.4g} {name}{unit}"
-    digits = f"{amount:,.4g}" if amount < 1e4 else f"{amount:,.0f}"
-    return f"{digits} {unit}".rstrip()
+    return f"{_format_digits(amount)} {unit}".rstrip()
+
+
+def _format_digits(amount: float) -> str:
+    """Formats a number with four digits, and all digits before the point."""
+    if amount >= 1e4:
+        return f"{amount:,.0f}"
+    if amount and amount < 1e-4:
+        return f"{amount:.6f}".rstrip("0") if amount >= 1e-6 else "less than 0.000001"
+    return f"{amount:,.4g}"
 
 
 def _verdict_text(verdict: LimitVerdict) -> Text:

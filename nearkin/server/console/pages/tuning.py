@@ -9,8 +9,8 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.index.index import Index
+from nearkin.plan.distribution import Distribution
 from nearkin.plan.tune import (
-    Distribution,
     OperatingPoint,
     Tuning,
     candidate_probabilities,
@@ -151,7 +151,7 @@ async def _tuning_content(
     index = service.index
     listing = await service.run_overview(service.cluster_listings.listing, scope)
     sampled = await service.run_overview(service.cluster_listings.pairs, scope)
-    pairs = sampled or Distribution.assumed(max(listing.documents, 2))
+    pairs = sampled or Distribution.assumed(max(listing.documents, 2), index.spec)
     if expected is not None:
         pairs = pairs.scale_to(expected)
     tuning = await service.run_overview(

@@ -1,0 +1,100 @@
+"""The sample of a corpus from which `nearkin tune` and `nearkin plan` learn similarities."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.option_groups import INPUT
+from nearkin.cli.printing import print_warnings
+
+if TYPE_CHECKING:
+    from nearkin.plan.distribution import Distribution
+    from nearkin.runs.spec_request import SpecRequest
+    from nearkin.spec import Spec
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """The options for a corpus on whose sample the similarities of pairs are observed."""
+
+    text: o.Text = None
+    tokens: o.Tokens = None
+    vector: o.Vector = None
+    delimiter: o.Delimiter = None
+    encoding: o.Encoding = None
+    sample: Annotated[
+        int,
+        typer.Option(
+            help="Number of documents of the corpus that are all compared with each other.",
+            rich_help_panel=INPUT,
+        ),
+    ] = 2000
+
+    @property
+    def columns(self) -> o.ColumnOptions:
+        """The options for the columns."""
+        return o.ColumnOptions(
+            self.text,
+            self.tokens,
+            self.vector,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
+
+
+def observe_inputs(
+    inputs: list[str] | None,
+    sampling: SampleOptions,
+    reading: o.SelectionOptions,
+    request: "SpecRequest",
+    across: str | None = None,
+) -> "tuple[Distribution | None, Spec]":
+    """Returns the similarities of the pairs of a corpus, and the Spec.
+
+    Args:
+        inputs: Files of the corpus. The similarities are None without files.
+        sampling: Options for the sample.
+        reading: Options for the selection of files.
+        request: The options from which the Spec is made.
+        across: Column of sources, of which only different ones are compared, or None.
+    """
+    import tempfile
+
+    from nearkin.corpus import FileCorpus, detect_dimensions
+    from nearkin.engine.document_frequencies import FrequencyRequest
+    from nearkin.engine.local.document_frequencies import count_frequencies
+    from nearkin.measures import measure_of
+    from nearkin.plan.observe import observe_corpus
+    from nearkin.report.run_warnings import warn_of_inputs
+    from nearkin.runtime.progress import Silent
+    from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+
+    columns = sampling.columns.to_columns()
+    if not inputs:
+        if request.measure == "cosine":
+            columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
+        return None, request.to_spec(columns)
+    corpus = FileCorpus.open(inputs, selection=reading.selection)
+    print_warnings(warn_of_inputs(corpus, columns))
+    columns = detect_dimensions(corpus, columns)
+    spec = request.to_spec(columns)
+    workers = o.workers_or_cores(None)
+    resources = NO_RESOURCES
+    if spec.uses_frequencies:
+        counting = FrequencyRequest(
+            corpus, columns, spec, resources, workers, Path(tempfile.gettempdir()), Silent()
+        )
+        resources = SpecResources(frequencies=count_frequencies(counting))
+        spec = resources.complete(spec)
+    distribution = observe_corpus(
+        corpus,
+        columns,
+        measure_of(spec, resources),
+        sampling.sample,
+        workers=workers,
+        across=across,
+    )
+    return distribution, spec
