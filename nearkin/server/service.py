@@ -16,7 +16,7 @@ from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.parts import parts_scope
-from nearkin.runtime.threads import available_cores
+from nearkin.runtime.process_limits import available_cores
 from nearkin.server.cluster_listings import ClusterListings
 from nearkin.server.decision_listings import DecisionListings
 from nearkin.server.golden_probe import GoldenResult, query_golden_pairs

@@ -60,6 +60,7 @@ class Exchange:
         length: Announced bytes of the body; None for a chunked one.
         source: Address of the client.
         method: Method of the request.
+        encoding: Content encoding of the body, or None.
     """
 
     def __init__(
@@ -72,8 +73,11 @@ class Exchange:
         length: int | None = None,
         source: str = "192.0.2.1",
         method: str = "POST",
+        encoding: str | None = None,
     ) -> None:
         headers = [(b"host", b"localhost"), (b"content-type", kind.encode())]
+        if encoding is not None:
+            headers.append((b"content-encoding", encoding.encode()))
         if token is not None:
             headers.append((b"authorization", f"Bearer {token}".encode()))
         if length is not None:
@@ -162,9 +166,11 @@ class App:
         """Starts a request with a token."""
         return Exchange(self.app, path, self.tokens.get(who), **options)
 
-    def stream(self, who: str, kind: str = NDJSON, scope: str | None = None) -> Exchange:
+    def stream(
+        self, who: str, kind: str = NDJSON, scope: str | None = None, **options: Any
+    ) -> Exchange:
         """Starts a stream of documents into the scope of a token, or another one."""
-        return self.request(who, f"/v1/scopes/{scope or who}/documents", kind=kind)
+        return self.request(who, f"/v1/scopes/{scope or who}/documents", kind=kind, **options)
 
     async def post(self, who: str, path: str, body: bytes, **options: Any) -> Exchange:
         """Sends a whole request, and waits for its answer."""

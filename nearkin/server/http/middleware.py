@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearkin.errors import IndexFullError, NearkinError, OutcomeUnknownError, StoreError, UsageError
+from nearkin.server.http.encodings import decode_body
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.telemetry import Instruments
 
@@ -177,8 +178,9 @@ class RequestMiddleware:
                     retry_after=1.0,
                 )
             body.check_announced_size(content_length)
+            decoded = decode_body(scope, body, body.max_bytes)
             async with asyncio.timeout(None if is_stream else self.timeout):
-                await self.app(scope, body, response)
+                await self.app(scope, decoded, response)
         except ClientDisconnect:
             response.status = CLIENT_CLOSED_REQUEST
         except (ProblemError, NearkinError, TimeoutError) as error:
@@ -291,7 +293,7 @@ class _RequestBody:
 
     def __init__(self, receive: Receive, max_bytes: int, idle_timeout: float) -> None:
         self._receive = receive
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._idle_timeout = idle_timeout
         self._received_bytes = 0
         self._is_complete = False
@@ -305,11 +307,11 @@ class _RequestBody:
         if (
             content_length is not None
             and content_length.isdigit()
-            and int(content_length) > self._max_bytes
+            and int(content_length) > self.max_bytes
         ):
             raise ProblemError(
                 "too-large",
-                f"the body has {int(content_length):,} bytes; the limit is {self._max_bytes:,}",
+                f"the body has {int(content_length):,} bytes; the limit is {self.max_bytes:,}",
             )
 
     async def __call__(self) -> Message:
@@ -319,8 +321,8 @@ class _RequestBody:
             message = await self._receive()
         self._received_bytes += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
-        if self._received_bytes > self._max_bytes:
-            raise ProblemError("too-large", f"the body has more than {self._max_bytes:,} bytes")
+        if self._received_bytes > self.max_bytes:
+            raise ProblemError("too-large", f"the body has more than {self.max_bytes:,} bytes")
         return message
 
 

@@ -53,7 +53,9 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
         413, "Payload too large", "The body, a line or a document exceeds a limit of the server."
     ),
     "unsupported-media-type": ProblemKind(
-        415, "Unsupported media type", "The server does not accept the content type of the body."
+        415,
+        "Unsupported media type",
+        "The server does not accept the content type or the content encoding of the body.",
     ),
     "rate-limited": ProblemKind(
         429,
@@ -178,6 +180,8 @@ class ProblemError(Exception):
         headers = {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
+        if self.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:
+            headers["Accept-Encoding"] = "gzip"
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = 'Bearer realm="nearkin"'
         instance = None if request_id is None else f"urn:uuid:{request_id}"
