@@ -78,7 +78,7 @@ from nearkin.runtime.files import PRIVATE_FILE, disk_errors
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.sizes import parse_size
+from nearkin.runtime.sizes import parse_memory
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
 from nearkin.spec import Spec
@@ -308,7 +308,7 @@ def passages(
     keep: str | None = None,
     spec: Spec | None = None,
     key: HashKey | None = None,
-    memory: int | str = "4GB",
+    memory: int | str = "auto",
     workers: int = 2,
     work: str | Path | None = None,
     progress: Progress | None = None,
@@ -341,7 +341,8 @@ def passages(
             `marks`. The default is `Spec()`. With the unit `chars`, passages are runs of letters
             and digits, and all numbers of words are numbers of these characters.
         key: The hash key, if the Spec requires one.
-        memory: Bound on the anonymous memory of the run: a number of bytes, or a size.
+        memory: Bound on the anonymous memory of the run: a number of bytes, a size, or `auto` for
+            half of the memory that the process may use.
         workers: Number of threads.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
@@ -380,7 +381,7 @@ def passages(
     keep_columns = () if policy is None else policy.columns
     least = PassageOptions.least if min_tokens is None else min_tokens
     options = PassageOptions(
-        spec or Spec(n=1), least, source, parse_size(memory), workers, keep_columns
+        spec or Spec(n=1), least, source, parse_memory(memory), workers, keep_columns
     )
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)
@@ -418,7 +419,7 @@ def decontaminate(
     action: str | None = None,
     cut_unit: str | None = None,
     key: HashKey | None = None,
-    memory: int | str = "4GB",
+    memory: int | str = "auto",
     workers: int = 2,
     work: str | Path | None = None,
     progress: Progress | None = None,
@@ -447,7 +448,8 @@ def decontaminate(
         cut_unit: What is cut with a passage: `passage` (the default), `sentence`, `line` or
             `paragraph`.
         key: Hash key of the words. Saved suites with fingerprints under a key require it.
-        memory: Bound on the anonymous memory of the run: a number of bytes, or a size.
+        memory: Bound on the anonymous memory of the run: a number of bytes, a size, or `auto` for
+            half of the memory that the process may use.
         workers: Number of threads.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
@@ -473,7 +475,7 @@ def decontaminate(
     """
     request = DecontaminationRequest.parse(operating_point, field_thresholds, action, cut_unit)
     columns = columns_of({"text": text}, id)
-    bound = parse_size(memory)
+    bound = parse_memory(memory)
     if request.action == ContaminationAction.CUT:
         require_rewritable(columns, "action")
     suite_columns = SuiteColumns(tuple(suite_fields), suite_id)

@@ -351,7 +351,8 @@ def _to_bool(value: Any) -> bool:
 def _to_int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or abs(int(value)) > LARGEST:
         raise _MismatchError
-    return int(value)
+    # A subclass of int, such as a memory bound of the machine, keeps what it says besides.
+    return value if isinstance(value, int) else int(value)
 
 
 def _to_float(value: Any) -> float:

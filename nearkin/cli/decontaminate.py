@@ -242,12 +242,12 @@ def decontaminate(
         )
         from nearkin.runs.job import Job
         from nearkin.runtime.files import Readers
-        from nearkin.runtime.sizes import parse_size
+        from nearkin.runtime.sizes import parse_memory
         from nearkin.sketch.resources import SpecResources
 
     suite_columns = SuiteColumns(parse_suite_fields(suite_fields), suite_id)
     key = o.read_key(key_file)
-    memory_bytes = parse_size(memory)
+    memory_bytes = parse_memory(memory)
     if build is not None:
         given.require_unused(
             SEARCH_OPTIONS,

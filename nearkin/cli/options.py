@@ -559,7 +559,7 @@ Memory = Annotated[
     str,
     typer.Option(
         "--memory",
-        help="Maximum anonymous memory of the whole run, for example 4GB or 512MiB.",
+        help="Maximum memory, for example 4GB. auto: half of what the process may use.",
         metavar="SIZE",
         rich_help_panel=RUN,
     ),
@@ -568,8 +568,8 @@ ReadMemory = Annotated[
     str,
     typer.Option(
         "--memory",
-        help="Memory for reading. A document may take up to 1/32 of it, and at most 1 GiB. Larger "
-        "ones are rejected.",
+        help="Memory for reading. A document may take up to 1/32 of it, and at most 1 GiB; with "
+        "auto, 125 MB. Larger ones are rejected.",
         metavar="SIZE",
         rich_help_panel=RUN,
     ),
@@ -578,7 +578,7 @@ Workers = Annotated[
     int | None,
     typer.Option(
         "--workers",
-        help="Number of threads.  [default: the number of cores]",
+        help="Number of threads.  [default: the cores that the process may use]",
         rich_help_panel=RUN,
     ),
 ]
@@ -625,7 +625,7 @@ NOTHING_READ = 3
 NORMALISE = "nfkc,lower"
 DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>s|m|h|d)?")
 SECONDS_OF_UNIT = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-MEMORY = "4GB"
+MEMORY = "auto"
 
 
 @dataclass(frozen=True)
@@ -688,7 +688,7 @@ class ColumnOptions:
         from nearkin.corpus import Columns
         from nearkin.corpus.dialect import parse_delimiter, parse_encoding
         from nearkin.errors import UsageError
-        from nearkin.runtime.sizes import parse_size
+        from nearkin.runtime.sizes import parse_memory
 
         options = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
         content_options = [
@@ -711,7 +711,7 @@ class ColumnOptions:
             delimiter=parse_delimiter(self.delimiter),
             encoding=parse_encoding(self.encoding),
             main_text=self.main_text,
-        ).with_memory(parse_size(memory))
+        ).with_memory(parse_memory(memory))
 
 
 @dataclass(frozen=True)
@@ -1231,7 +1231,7 @@ class MatchOptions:
             UsageError: If an option is not valid or contradicts another one.
         """
         from nearkin.engine.options import RunOptions
-        from nearkin.runtime.sizes import parse_size
+        from nearkin.runtime.sizes import parse_memory
 
         clustering = clustering or ClusterOptions()
         return RunOptions(
@@ -1264,7 +1264,7 @@ class MatchOptions:
             hot_bucket_size=self.hot_bucket_size,
             pair_budget=self.pair_budget,
             fanout=self.fanout,
-            memory=parse_size(self.memory),
+            memory=parse_memory(self.memory),
             workers=workers_or_cores(self.workers),
         )
 
@@ -1372,7 +1372,7 @@ def require_apart_from_files(
 
 def workers_or_cores(workers: int | None) -> int:
     """Returns the number of threads that was given, or the number of cores of this process."""
-    from nearkin.runtime.threads import available_cores
+    from nearkin.runtime.process_limits import available_cores
 
     return workers or available_cores()
 

@@ -136,7 +136,7 @@ def passages(
         from nearkin.runs.job import Job
         from nearkin.runs.passages import run_passages
         from nearkin.runtime.files import Readers
-        from nearkin.runtime.sizes import parse_size
+        from nearkin.runtime.sizes import parse_memory
         from nearkin.spec import Spec
 
     _require_unit(unit)
@@ -150,7 +150,7 @@ def passages(
     spec = Spec(unit=unit or "words", n=1, normalise=o.parse_steps(normalise))
     threads = o.workers_or_cores(workers)
     least = PassageOptions.least if min_tokens is None else min_tokens
-    options = PassageOptions(spec, least, source, parse_size(memory), threads)
+    options = PassageOptions(spec, least, source, parse_memory(memory), threads)
     job = Job(
         tuple(inputs),
         output.out,

@@ -213,7 +213,7 @@ class WorkloadOptions:
         """
         from nearkin.errors import UsageError
         from nearkin.plan.workload import Workload
-        from nearkin.runtime.sizes import parse_size
+        from nearkin.runtime.sizes import parse_memory, parse_size
 
         shingles = self.shingles
         text_bytes = self.text_bytes
@@ -249,7 +249,7 @@ class WorkloadOptions:
             error=self.error,
             bands=self.bands,
             rows=self.rows,
-            memory=parse_size(self.memory),
+            memory=parse_memory(self.memory),
             disk=size(self.disk),
             seconds=o.parse_seconds(self.time, "--time"),
             cores=o.workers_or_cores(self.cores),

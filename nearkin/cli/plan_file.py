@@ -88,10 +88,10 @@ def read_plan_settings(path: Path) -> Mapping[str, object]:
 def _require_planned_value(path: Path, name: str, value: object, planned: object) -> None:
     """Requires that a given option has the value of the plan."""
     from nearkin.errors import UsageError
-    from nearkin.runtime.sizes import parse_size
+    from nearkin.runtime.sizes import parse_memory
 
     if name == "memory":
-        is_equal = parse_size(str(value)) == parse_size(str(planned))
+        is_equal = parse_memory(str(value)) == parse_memory(str(planned))
     else:
         is_equal = str(value) == str(planned)
     if not is_equal:

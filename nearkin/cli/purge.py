@@ -229,7 +229,7 @@ def purge_run(
     from nearkin.runs.purge import purge_run as repeat_run
     from nearkin.runs.purge_request import PurgeRequest
     from nearkin.runtime.files import Readers
-    from nearkin.runtime.sizes import parse_size
+    from nearkin.runtime.sizes import parse_memory
 
     progress = o.open_progress(quiet=output.quiet)
     try:
@@ -242,7 +242,7 @@ def purge_run(
                 readers=Readers(output.readable_by),
                 secret=o.read_key(resources.key_file),
                 execution={
-                    "memory": parse_size(memory, "--memory"),
+                    "memory": parse_memory(memory, "--memory"),
                     "workers": o.workers_or_cores(workers),
                 },
                 command_line=describe_command_line(ARGUMENTS.get()),

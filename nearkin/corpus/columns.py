@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, NotRequired, TypedDict
 
+from nearkin.runtime.sizes import AutomaticMemory
 from nearkin.setting_names import name_setting
 from nearkin.spec import FINGERPRINT
 
@@ -17,6 +18,8 @@ MAX_DOCUMENT = 1 << 30
 DOCUMENT_SHARE = 32
 """The memory bound divided by this is the document limit. Sketching needs a multiple of a
 document, in several threads at once."""
+DOCUMENT_MEMORY = 4_000_000_000
+"""The memory bound from which the document limit follows by default, in bytes."""
 UNFOLDED_SHARE = 8
 """Parsing one row may take this many times the document limit."""
 FIELDS = "fields"
@@ -35,13 +38,20 @@ such prefix, so a carried column of any name cannot collide with them."""
 def document_limit(memory: int) -> int:
     """Returns the size of the largest document of a run, in bytes.
 
+    It decides which rows are rejected, so it does not depend on the machine: a bound that follows
+    from the machine has the limit of `DOCUMENT_MEMORY`.
+
     Args:
         memory: The memory bound of the run, in bytes.
 
     Examples:
         >>> document_limit(1_000_000_000), document_limit(10**12) == MAX_DOCUMENT
         (31250000, True)
+        >>> document_limit(AutomaticMemory(10**12))
+        125000000
     """
+    if isinstance(memory, AutomaticMemory):
+        memory = DOCUMENT_MEMORY
     return min(MAX_DOCUMENT, memory // DOCUMENT_SHARE)
 
 

@@ -34,6 +34,7 @@ from nearkin.engine.removal_limit import RemovalLimits
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
@@ -44,8 +45,6 @@ SMALL_CORPUS = 5000
 """Corpora with fewer documents are compared by brute force."""
 SMALL_SHINGLES = 1 << 25
 """Corpora with more shingles are banded, even if they have few documents."""
-LEAST_MEMORY = 512 << 20
-"""The smallest memory bound of a run, in bytes."""
 DEFAULT_PAIR_BUDGET = 50_000_000
 """The pair budget of runs that list pairs. A bucket of 10,000 documents has as many pairs, whose
 signatures take about 1.5 seconds of processor time to compare (k = 128)."""

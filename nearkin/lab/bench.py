@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import RunError
 from nearkin.lab.synth import SynthSettings, synth
-from nearkin.runtime.threads import available_cores
+from nearkin.runtime.process_limits import available_cores
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 

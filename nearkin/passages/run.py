@@ -21,7 +21,6 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.documents import BYTES, ID, PLACE, SOURCE, DocumentWriter, read_documents
@@ -33,6 +32,7 @@ from nearkin.passages.windows import (
     collect_windows,
     find_passages,
 )
+from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map, require_workers
 from nearkin.setting_names import name_setting

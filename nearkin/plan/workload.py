@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 from nearkin.argument_types import check_fields
-from nearkin.engine.options import LEAST_MEMORY, Verify
+from nearkin.engine.options import Verify
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import require_bands_with_rows
 from nearkin.plan.index_sizes import INDEX_SIZES
+from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.setting_names import name_setting
 from nearkin.spec import MAX_DIMENSIONS
 from nearkin.suggestions import did_you_mean

@@ -14,7 +14,7 @@ from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.spec_request import resolve_spec
-from nearkin.runtime.sizes import parse_size
+from nearkin.runtime.sizes import AUTOMATIC, parse_memory
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import (
@@ -95,7 +95,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
     tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, across,
     fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout,
-    memory (a number of bytes, or a size such as `4GB`) and workers.
+    memory (a number of bytes, a size such as `4GB`, or `auto`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
     hidden, follow_links, include, exclude, delimiter, encoding, main_text).
@@ -122,8 +122,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
             default, they are counted.
         cut: The shingles that are removed, if the Spec has a frequency cut.
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
-        memory: Bound on the anonymous memory of the run: a number of bytes, or a size such as
-            `4GB`.
+        memory: Bound on the anonymous memory of the run: a number of bytes, a size such as `4GB`,
+            or `auto` for half of the memory that the process may use.
         settings: A settings file, or its values. Other parameters that are given replace its
             values.
         preset: Settings for a kind of data: `web`, `articles`, `records`, `bibliography`, `logs`,
@@ -281,7 +281,7 @@ def resources_of(parameters: RunParameters) -> SpecResources:
 
 def memory_of(parameters: RunParameters) -> int:
     """Returns the memory bound of a run in bytes."""
-    return parse_size(parameters.get("memory", RunOptions.memory))
+    return parse_memory(parameters.get("memory", AUTOMATIC))
 
 
 def with_contents(parameters: RunParameters, columns: Columns) -> RunParameters:

@@ -3,7 +3,10 @@
 import re
 
 from nearkin.errors import UsageError
+from nearkin.runtime.process_limits import default_memory
 
+AUTOMATIC = "auto"
+"""The size that stands for the default bound of the memory of a run on this machine."""
 SIZE = re.compile(
     r"(?P<number>[0-9]{1,20}(?:\.[0-9]+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE
 )
@@ -31,3 +34,23 @@ def parse_size(size: int | str, name: str = "memory") -> int:
     base = 1024 if match["binary"] else 1000
     exponent = " KMGT".index(match["unit"].upper() or " ")
     return int(float(match["number"]) * base**exponent)
+
+
+class AutomaticMemory(int):
+    """A memory bound that follows from the machine, so that no result may depend on it."""
+
+
+def parse_memory(size: int | str, name: str = "memory") -> int:
+    """Returns the memory bound of a run, in bytes.
+
+    Args:
+        size: Number of bytes, a size such as `4GB`, or `auto` for half of the memory that the
+            process may use (see `nearkin.runtime.process_limits`).
+        name: Name of the argument, for the message.
+
+    Raises:
+        UsageError: If the text is neither a size nor `auto`.
+    """
+    if size == AUTOMATIC:
+        return AutomaticMemory(default_memory())
+    return parse_size(size, name)

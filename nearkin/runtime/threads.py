@@ -1,6 +1,5 @@
 """Threads that run kernels without the GIL, in order and with a bounded number of pending items."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,13 +13,6 @@ from nearkin.setting_names import name_setting
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")
-
-
-def available_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def require_workers(workers: int) -> None:

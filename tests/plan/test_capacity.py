@@ -176,7 +176,7 @@ def test_dedup_runs_with_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert summary["spec"]["slot_bits"] == 8
     assert (summary["bands"], summary["rows"]) == (settings["bands"], settings["rows"])
     assert summary["parameters"]["threshold"] == 0.7
-    assert summary["memory"] == 4_000_000_000
+    assert summary["memory"] == int(settings["memory"])
 
     contradicting = [
         "dedup",
