@@ -11,6 +11,7 @@ import pyarrow as pa
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
 from nearkin.corpus.arrow_conversion import is_stream, refuse_distributed, to_table, type_name
+from nearkin.corpus.nested_columns import list_roots
 from nearkin.decisions import Decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
@@ -304,7 +305,7 @@ def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table
     columns = replace(columns, carried_columns=() if block_by is None else (block_by,))
     table = to_table(data)
     TableCorpus(table).check(columns)
-    return table.select(list(dict.fromkeys(columns.all)))
+    return table.select(list_roots(columns, table.schema.names))
 
 
 def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:

@@ -1,6 +1,6 @@
 """The columns that a run reads, and the limits of its documents."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, NotRequired, TypedDict
@@ -145,6 +145,8 @@ class Columns:
         delimiter: The character between the values of CSV files, or None to detect it.
         encoding: The codec of CSV files, or None to detect it.
         main_text: Whether pages of HTML are read without navigation, headers and footers.
+        partitions: The columns among these that the folders of a file give, with their values. The
+            corpus sets them for each file.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
             so are rows that need a multiple of this to be read. A resumed run and a run over saved
             signatures keep the limit, because it decides which rows are documents.
@@ -163,6 +165,7 @@ class Columns:
     delimiter: str | None = None
     encoding: str | None = None
     main_text: bool = False
+    partitions: tuple[tuple[str, str | None], ...] = ()
     document_limit: int = MAX_DOCUMENT
 
     @classmethod
@@ -267,3 +270,18 @@ class Columns:
                 name for name in (*self.sources, self.id, *self.carried_columns) if name is not None
             )
         )
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns that are read from the content of a file, without repetitions."""
+        partitions = dict(self.partitions)
+        return tuple(name for name in self.all if name not in partitions)
+
+    def with_partitions(self, partitions: Mapping[str, str | None]) -> "Columns":
+        """Returns these columns for a file whose folders give the values of some columns.
+
+        Args:
+            partitions: The values by the name of the column.
+        """
+        used = tuple((name, partitions[name]) for name in self.all if name in partitions)
+        return replace(self, partitions=used) if used else self

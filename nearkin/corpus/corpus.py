@@ -1,7 +1,7 @@
 """Corpora: files of any format in the order of their names, or a table in memory."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from nearkin.corpus.formats.foreign_content import READABLE, find_foreign_conten
 from nearkin.corpus.formats.json_array import JsonArray, holds_array
 from nearkin.corpus.formats.json_fields import (
     FieldSample,
-    contains_string,
+    contains_path,
     format_names,
     sample_fields,
 )
@@ -45,12 +45,19 @@ from nearkin.corpus.formats.tar_samples import TarSamples
 from nearkin.corpus.formats.warc import Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
+from nearkin.corpus.nested_columns import (
+    SEPARATOR,
+    find_root,
+    is_column,
+    list_paths,
+    list_paths_of_lists,
+    list_roots,
+)
 from nearkin.corpus.places import places_from, split_places
 from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.table_watch import TableWatch
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
-from nearkin.runtime.arrow_types import names_of_lists
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import describe_columns, did_you_mean
 
@@ -274,18 +281,18 @@ class FileCorpus:
             except UNREADABLE:
                 continue
             if names is not None:
-                _require(columns, names, file)
+                _require(columns.with_partitions(file.partitions), names, file)
         self._require_fields(columns, fields)
 
     def list_columns(self) -> set[str]:
-        """Returns the names of the columns of lists of the first file that can be read."""
+        """Returns the columns of lists of the first file that can be read, with paths."""
         for file in self.files:
             form = self.format_of(file)
             try:
                 if isinstance(form, JsonLines):
                     return sample_fields(file, form).lists
                 if isinstance(form, ColumnarFormat):
-                    return names_of_lists(form.schema(file))
+                    return list_paths_of_lists(form.schema(file))
             except UNREADABLE:
                 continue
             return set()
@@ -322,6 +329,26 @@ class FileCorpus:
                         "column of this name; rename that column"
                     )
 
+    def require_replaceable_texts(self, columns: Columns) -> None:
+        """Requires that each file has the texts in a column of its own, so that they can change.
+
+        Args:
+            columns: Columns that are read, of which one has the texts.
+
+        Raises:
+            UsageError: If the texts are inside another column.
+        """
+        if SEPARATOR not in columns.source:
+            return
+        for file in self.files:
+            names = self.format_of(file).columns(file, columns)
+            if names is None or columns.source not in names:
+                raise UsageError(
+                    f"the texts of {file.shown_path} cannot be rewritten, because "
+                    f"{columns.source!r} is inside another column; write them into a column of "
+                    "their own first"
+                )
+
     def column_names(self) -> list[str]:
         """Returns the columns of the first file, from its schema, its header or its first rows.
 
@@ -335,35 +362,40 @@ class FileCorpus:
         self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]
     ) -> list[str] | None:
         form = self.format_of(file)
+        if isinstance(form, ColumnarFormat):
+            schema = form.schema(file)
+            paths = list_paths(schema)
+            # The keys of maps are not in the schema.
+            return [*paths, *_list_further(columns, paths, lambda name: is_column(name, schema))]
         if isinstance(form, RecordFormat):
             if columns.vector and not isinstance(form, Avro):
                 raise UsageError(
                     f"{file.shown_path} cannot hold vectors; they are read from parquet, "
                     "Arrow, Avro and JSON"
                 )
-            return form.columns(file, columns)
-        if not isinstance(form, ColumnarFormat):
-            # The content of remote files is checked when they are read.
-            content = None
-            if not file.remote and not (
-                isinstance(form, Delimited) and form.is_wide(file, columns)
-            ):
-                content = find_foreign_content(file, whole_text=form is TEXT)
-            if content:
-                raise UsageError(
-                    f"cannot read {file.shown_path}: it holds {content}. "
-                    f"{READABLE}; remove the file from the inputs"
-                )
-            if form is TEXT and (columns.fingerprint or columns.fields):
-                raise UsageError(
-                    f"{file.shown_path} is one text without columns; fingerprints and "
-                    "fields are read from files with columns, such as parquet, CSV and JSON"
-                )
-            if columns.vector and not isinstance(form, JsonLines):
-                raise UsageError(
-                    f"{file.shown_path} cannot hold vectors; they are read "
-                    "from parquet, Arrow and JSON"
-                )
+            names = form.columns(file, columns)
+            if names is None:
+                return None
+            # What is inside a column is not in the list.
+            return [*names, *_list_further(columns, names, lambda name: find_root(name, names))]
+        # The content of remote files is checked when they are read.
+        content = None
+        if not file.remote and not (isinstance(form, Delimited) and form.is_wide(file, columns)):
+            content = find_foreign_content(file, whole_text=form is TEXT)
+        if content:
+            raise UsageError(
+                f"cannot read {file.shown_path}: it holds {content}. "
+                f"{READABLE}; remove the file from the inputs"
+            )
+        if form is TEXT and (columns.fingerprint or columns.fields):
+            raise UsageError(
+                f"{file.shown_path} is one text without columns; fingerprints and "
+                "fields are read from files with columns, such as parquet, CSV and JSON"
+            )
+        if columns.vector and not isinstance(form, JsonLines):
+            raise UsageError(
+                f"{file.shown_path} cannot hold vectors; they are read from parquet, Arrow and JSON"
+            )
         if isinstance(form, JsonLines):
             found = fields[file.path] = sample_fields(file, form)
             if not found.objects:
@@ -382,9 +414,12 @@ class FileCorpus:
         ):
             return
         files = [file for file in self.files if not fields[file.path].complete]
+        partitions = {name for file in self.files for name in file.partitions}
         for name in columns.carried_columns:
-            if any(name in found.names for found in fields.values()) or any(
-                contains_string(file, name) for file in files
+            if (
+                name in partitions
+                or any(name in found.names for found in fields.values())
+                or any(contains_path(file, name) for file in files)
             ):
                 continue
             known_names = dict.fromkeys(
@@ -472,6 +507,7 @@ class FileCorpus:
             UsageError: If a column is missing.
         """
         file, row = self.files[number], start
+        columns = columns.with_partitions(file.partitions)
         self.require_unchanged(number)
         try:
             for file_slice in self.format_of(file).read(
@@ -578,7 +614,7 @@ def advise_to_reject() -> str:
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
     options: dict[str | None, str] = dict.fromkeys(columns.sources, columns.option)
     options[columns.id] = name_setting("id")
-    for name in columns.all:
+    for name in columns.stored:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
             raise UsageError(
@@ -603,6 +639,13 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
         raise UsageError(
             f"{place} has {names.count(name)} columns named {name!r}; rename all but one"
         )
+
+
+def _list_further(
+    columns: Columns, names: Sequence[str], exists: Callable[[str], object]
+) -> list[str]:
+    """Returns the columns that a run reads and that exist, but are not among some names."""
+    return [name for name in columns.all if name not in names and exists(name)]
 
 
 def _name_with_others(files: Sequence[InputFile]) -> str:
@@ -695,18 +738,19 @@ class TableCorpus:
         Raises:
             UsageError: If a column is missing, or several columns have its name.
         """
+        schema = self.table.schema
         for name in columns.all:
-            if name not in self.table.schema.names:
+            if not is_column(name, schema):
+                paths = list_paths(schema)
                 raise UsageError(
                     f"the table has no column {name!r} "
-                    f"({describe_columns(self.table.schema.names)})"
-                    f"{did_you_mean(name, self.table.schema.names)}"
+                    f"({describe_columns(paths)}){did_you_mean(name, paths)}"
                 )
-            require_unique_column(name, self.table.schema.names, "the table")
+            require_unique_column(str(find_root(name, schema.names)), schema.names, "the table")
 
     def list_columns(self) -> set[str]:
-        """Returns the names of the columns of lists."""
-        return names_of_lists(self.table.schema)
+        """Returns the columns of lists, with paths."""
+        return list_paths_of_lists(self.table.schema)
 
     def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:
         """Requires that the table has no columns of these names.
@@ -775,4 +819,5 @@ class TableCorpus:
             yield selected
 
     def _parts(self, columns: Columns, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        return number_batches(self.table.select(list(columns.all)).to_batches(), start)
+        roots = list_roots(columns, self.table.schema.names)
+        return number_batches(self.table.select(roots).to_batches(), start)

@@ -49,6 +49,30 @@ def has_hidden_password(path: str) -> bool:
     return "://" in path and HIDDEN in path
 
 
+def list_partition_folders(path: str) -> list[str]:
+    """Returns the folders `NAME=VALUE` directly above a file, as Hive and Spark write them.
+
+    Args:
+        path: The path or URL of the file.
+
+    Examples:
+        >>> list_partition_folders("/crawl/year=2024/lang=en/part-0.parquet")
+        ['year=2024', 'lang=en']
+        >>> list_partition_folders("/a=1/crawl/part-0.parquet")
+        []
+    """
+    if "://" in path:
+        # The parameters of a URL can look like such folders.
+        path = path.partition("?")[0]
+    folders: list[str] = []
+    for folder in reversed(path.split("/")[:-1]):
+        name, equals, _ = folder.partition("=")
+        if not (name and equals):
+            break
+        folders.insert(0, folder)
+    return folders
+
+
 def make_safe_name(path: str) -> str:
     """Returns a relative name without empty, `.` and `..` parts, which cannot lead out of a folder.
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from os import fsencode
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from nearkin.corpus.decompression import DecompressedStream
-from nearkin.corpus.file_names import format_path
+from nearkin.corpus.file_names import format_path, list_partition_folders
 from nearkin.corpus.remote import (
     RemoteStream,
     open_filesystem,
@@ -18,6 +19,8 @@ from nearkin.corpus.remote import (
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 """The codecs of Arrow, by suffix."""
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The value of a partition folder whose rows have none."""
 
 
 class FileStatus(NamedTuple):
@@ -67,6 +70,15 @@ class InputFile:
         """The suffix that decides the format, for example `.jsonl`, in lower case."""
         name = Path(self.name)
         return (Path(name.stem) if self.compression else name).suffix.lower()
+
+    @property
+    def partitions(self) -> dict[str, str | None]:
+        """The values of the columns that the folders `NAME=VALUE` above the file stand for."""
+        values: dict[str, str | None] = {}
+        for folder in list_partition_folders(self.path):
+            name, _, value = format_path(folder).partition("=")
+            values[unquote(name)] = None if value == NULL_PARTITION else unquote(value)
+        return values
 
     def open(self) -> Any:
         """Returns the stored bytes as an Arrow file.

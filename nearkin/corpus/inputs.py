@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from nearkin.corpus.file_names import (
     format_path,
     hide_password,
+    list_partition_folders,
     make_distinct_names,
     make_safe_name,
 )
@@ -167,9 +168,12 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
     if not all(map(os.fspath, inputs)):
         raise UsageError("an input is the empty text ''; give a file, a folder, a pattern or a URL")
     search = _InputSearch(selection or Selection())
-    paths = sorted(
-        {path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode
-    )
+    partition_counts: dict[str, int] = {}
+    for given in map(os.fspath, inputs):
+        for path in search.expand(given):
+            count = _count_partitions(given, path, is_file=path in search.named)
+            partition_counts[path] = max(count, partition_counts.get(path, 0))
+    paths = sorted(partition_counts, key=os.fsencode)
     if not paths:
         left_out = f": {search.skipped[0].path}: {search.skipped[0].reason}"
         raise UsageError(f"no inputs are left{left_out}" if search.skipped else "no inputs given")
@@ -177,7 +181,8 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
     places = _name_lance_tables(versions)
     shown = [hide_password(places.get(path, path)) for path in paths]
     without_parameters = [_remove_parameters(path) for path in shown]
-    names = [make_safe_name(path) for path in _relative_path(without_parameters)]
+    counts = [partition_counts[path] for path in paths]
+    names = [make_safe_name(path) for path in _relative_paths(without_parameters, counts)]
     files = map(InputFile, paths, make_distinct_names(names))
     return InputListing(
         tuple(sorted(files, key=lambda file: file.name.encode())),
@@ -253,9 +258,30 @@ def _remove_parameters(path: str) -> str:
     return path.partition("?")[0]
 
 
-def _relative_path(paths: Sequence[str]) -> list[str]:
-    """Returns the paths relative to the longest folder that all of them share."""
-    folders = [path.split("/")[:-1] for path in paths]
+def _count_partitions(given: str, path: str, *, is_file: bool) -> int:
+    """Returns the number of partition folders above a file that its input does not name.
+
+    Args:
+        given: The input: a file, a folder, a pattern or a URL.
+        path: The path of the file.
+        is_file: Whether the input is the path of the file.
+    """
+    folder = _fixed_folder(given if "://" in given else normalize_path(given), is_file=is_file)
+    named = list_partition_folders(f"{folder.rstrip('/')}/")
+    return max(0, len(list_partition_folders(path)) - len(named))
+
+
+def _relative_paths(paths: Sequence[str], partition_counts: Sequence[int]) -> list[str]:
+    """Returns the paths relative to the longest folder that all of them share.
+
+    Args:
+        paths: The paths.
+        partition_counts: The number of folders directly above each file that stay in its name,
+            because they hold values of its rows.
+    """
+    folders = [
+        path.split("/")[: -1 - count] for path, count in zip(paths, partition_counts, strict=True)
+    ]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
     common = "".join(f"{names[0]}/" for names in shared)
     return [path[len(common) :] for path in paths]

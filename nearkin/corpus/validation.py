@@ -25,6 +25,7 @@ from nearkin.corpus.encoded_columns import (
     remove_encoding_within,
 )
 from nearkin.corpus.fingerprints import check_fingerprints, fingerprint_type
+from nearkin.corpus.nested_columns import derive_columns
 from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
@@ -50,7 +51,7 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
     """Divides rows into documents and rejected rows.
 
     Args:
-        rows: The rows, with at least the columns that are read.
+        rows: The rows, with at least the stored columns that the run needs.
         columns: The columns that are read.
 
     Returns:
@@ -59,6 +60,7 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
     Raises:
         UsageError: If a column has a type that cannot hold documents.
     """
+    rows, too_long = derive_columns(rows, columns)
     content = rows[columns.source]
     if columns.fields:
         checked = check_fields(rows, columns)
@@ -66,14 +68,16 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         checked = check_joined_texts(rows, columns)
     else:
         checked = check_content(content, columns)
+    limit = columns.document_limit
     reasons = dict(checked.reasons)
+    reasons.update({at: too_long_reason(path, limit) for at, path in too_long.items()})
     values = {columns.content: checked.values}
     if columns.id is not None:
-        ids = check_ids(rows[columns.id], columns.id, columns.document_limit)
+        ids = check_ids(rows[columns.id], columns.id, limit)
         reasons = {**ids.reasons, **reasons}
         values[ID] = ids.values
     for name in columns.carried_columns:
-        carried = _check_value(rows[name], name, columns.document_limit)
+        carried = _check_value(rows[name], name, limit)
         reasons.update(carried.reasons)
         values[carried_column_name(name)] = carried.values
     documents = pa.record_batch(list(values.values()), list(values))

@@ -96,13 +96,15 @@ def write_kept(
         writer = _writer(corpus, columns, number, target)
         if rewrite is not None and isinstance(writer, TableWriter):
             writer.expect_new_texts()
-        form = corpus.format_of(corpus.files[number])
+        file = corpus.files[number]
+        form = corpus.format_of(file)
         known_rows = None
         observer = None
         if known is not None and rewrite is None and isinstance(form, JsonLines) and form.has_lines:
             known_rows = known.rows_of(number)
             if observe is not None:
-                observer = _LineObserver(columns, known.observed, observe)
+                own_columns = columns.with_partitions(file.partitions)
+                observer = _LineObserver(own_columns, known.observed, observe)
         for file_slice in _written(
             corpus.read_slices(number, columns, whole=True, rows=known_rows),
             writer,

@@ -12,6 +12,7 @@ from nearkin.corpus.columns import ContentField, FieldKind, document_limit
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.base import UNREADABLE
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import list_paths
 from nearkin.decontamination.request import SUITE_FIELDS
 from nearkin.decontamination.suite_file import is_suites_file, read_suites
 from nearkin.decontamination.suites import (
@@ -209,7 +210,7 @@ def suites_of_data(
         raise UsageError(f"{name_setting('against')} names no suite; give at least one")
     suites = []
     for name, table in sorted(data.items()):
-        names = table.column_names
+        names = list_paths(table.schema)
         if not table.num_rows:
             # The table of an empty list has a column, which no item has.
             names = [column for column in names if column in columns.fields]

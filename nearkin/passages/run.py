@@ -20,6 +20,7 @@ from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter,
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.document_count import estimate_documents
+from nearkin.corpus.nested_columns import list_roots
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -368,7 +369,8 @@ class PassageRun(DocumentRun):
         if isinstance(self.corpus, FileCorpus):
             return sum(file.status().size for file in self.corpus.files)
         if isinstance(self.corpus, TableCorpus):
-            return self.corpus.table.select(self.columns.all).nbytes
+            table = self.corpus.table
+            return table.select(list_roots(self.columns, table.schema.names)).nbytes
         return UNKNOWN_TEXT_BYTES
 
     def _collect_windows(self) -> dict[str, object]:

@@ -167,12 +167,13 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         from nearkin.runs.passage_cuts import require_passages_cuttable
 
         require_passages_cuttable(job.passages, job.columns, job.documents, annotate=job.annotate)
-        corpus.require_new_columns((CUT_SPANS,), job.columns)
     if job.lines is not None:
         from nearkin.runs.passage_cuts import require_lines_cuttable
 
         require_lines_cuttable(job.lines, job.columns, job.documents, annotate=job.annotate)
+    if job.passages is not None or job.lines is not None:
         corpus.require_new_columns((CUT_SPANS,), job.columns)
+        corpus.require_replaceable_texts(job.columns)
     job.documents.require_usable(corpus, job.columns, job.settings, compares_others=compares_others)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure

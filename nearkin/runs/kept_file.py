@@ -8,8 +8,8 @@ import csv
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import find_root
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -263,6 +264,8 @@ class _FileJoin:
 
     def _can_copy(self) -> bool:
         """Returns whether the bytes of all files can follow each other in the target."""
+        if any(file.partitions for file in self.corpus.files):
+            return False
         forms = [self.corpus.format_of(file) for file in self.corpus.files]
         if self.target.format is TableFormat.JSON_LINES:
             return all(isinstance(form, JsonLines) and form.has_lines for form in forms)
@@ -289,7 +292,12 @@ class _FileJoin:
     def _read_slices(self, file: InputFile) -> Iterator[Any]:
         """Yields the complete rows of a file, in the form of its format."""
         form = self.corpus.format_of(file)
-        for file_slice in form.read(file, self.columns, 0, whole=True):
+        columns = replace(self.columns, id=None, carried_columns=())
+        names = form.columns(file, columns) or columns.all
+        # The files below `kept` need not have the partition folders of the inputs.
+        unknown = {name: None for name in columns.all if find_root(name, names) is None}
+        columns = columns.with_partitions({**unknown, **file.partitions})
+        for file_slice in form.read(file, columns, 0, whole=True):
             if file_slice.rejected:
                 raise RunError(
                     f"cannot read {file.shown_path} again: {file_slice.rejected[0].reason}; run "
@@ -298,7 +306,12 @@ class _FileJoin:
             yield file_slice.complete_rows
 
     def _read_rows(self, file: InputFile) -> Iterator[list[dict[str, object]]]:
-        """Yields the rows of a file as objects."""
+        """Yields the rows of a file as objects, with the columns of its partitions."""
+        partitions = file.partitions
+        for rows in self._read_stored_rows(file):
+            yield [{**partitions, **row} for row in rows] if partitions else rows
+
+    def _read_stored_rows(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
         form = self.corpus.format_of(file)
         for rows in self._read_slices(file):
             if isinstance(form, ColumnarFormat):
@@ -328,6 +341,13 @@ class _FileJoin:
         return [dict(zip(names, values, strict=True)) for values in reader]
 
     def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
+        """Yields schemas that together have all columns of a file, with those of its partitions."""
+        partitions = file.partitions
+        for schema in self._stored_schemas_of(file):
+            further = [name for name in partitions if name not in schema.names]
+            yield pa.schema([*schema, *((name, pa.string()) for name in further)])
+
+    def _stored_schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
         form = self.corpus.format_of(file)
         if isinstance(form, ColumnarFormat):
             yield form.schema(file)
@@ -360,20 +380,30 @@ class _FileJoin:
         for file in self.corpus.files:
             if isinstance(self.corpus.format_of(file), ColumnarFormat):
                 for batch in self._read_slices(file):
-                    yield _fill_missing_columns(batch, schema)
+                    yield _fill_missing_columns(batch, schema, file.partitions)
             else:
                 for rows in self._read_rows(file):
                     objects = pa.array(rows, pa.struct(list(schema)))
                     yield pa.RecordBatch.from_struct_array(objects)
 
 
-def _fill_missing_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch with the columns of a schema. Columns that it does not have are null."""
+def _fill_missing_columns(
+    batch: pa.RecordBatch, schema: pa.Schema, partitions: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Returns a batch with the columns of a schema.
+
+    Columns that it does not have are null, or have the value of the partition of its file.
+    """
     columns = []
     for field in schema:
         if field.name in batch.schema.names:
             stored = cast_to_stored_type(batch[field.name], field.type)
             columns.append(stored.cast(field.type))
         else:
-            columns.append(pa.nulls(len(batch), field.type))
+            value = partitions.get(field.name)
+            columns.append(
+                pa.nulls(len(batch), field.type)
+                if value is None
+                else pa.repeat(pa.scalar(value, field.type), len(batch))
+            )
     return pa.record_batch(columns, schema=schema)

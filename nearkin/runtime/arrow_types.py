@@ -56,20 +56,11 @@ def is_list(kind: pa.DataType) -> bool:
     )
 
 
-def names_of_lists(schema: pa.Schema) -> set[str]:
-    """Returns the names of the columns whose values are lists, in any layout and encoding.
-
-    Args:
-        schema: The schema of a table or a file.
-    """
-    return {column.name for column in schema if is_list(_plain_type(column.type))}
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """Returns the type of the values of an encoded or extension type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain_type(kind.storage_type)
-    return _plain_type(kind.value_type) if is_encoded(kind) else kind
+        return plain_type(kind.storage_type)
+    return plain_type(kind.value_type) if is_encoded(kind) else kind
 
 
 def is_nested(kind: pa.DataType) -> bool:

@@ -25,9 +25,10 @@ from nearkin.decontamination.run import require_memory
 from nearkin.decontamination.suite_inputs import SuiteColumns, read_suites_of
 from nearkin.decontamination.tables import CONTAMINATED, CONTAMINATIONS
 from nearkin.engine.options import RunOptions
+from nearkin.engine.spark.frame_columns import quote_column, read_column
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
-from nearkin.engine.spark.sources import quote_column, unused_name
+from nearkin.engine.spark.sources import unused_name
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.cutting.run import require_rewritable
@@ -47,7 +48,7 @@ from nearkin.spark.frames import SparkFrame, make_work_tables, require_columns
 from nearkin.spark.numbered_rows import number_rows
 from nearkin.spark.passages import require_unique_ids
 from nearkin.spark.result import select_rows_of_ids
-from nearkin.spark.text_cuts import replace_texts, require_new_columns
+from nearkin.spark.text_cuts import replace_texts, require_new_columns, require_own_column
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,17 +171,19 @@ def decontaminate(
     run_options = RunOptions(suites.spec, memory=bound)
     reading = TextReading.of(columns, run_options, key, on_error="quarantine")
     require_columns(frame, columns)
+    if searched.action == ContaminationAction.CUT:
+        require_own_column(frame, columns)
     require_new_columns(frame, searched.added_columns)
     spark = require_classic_session(frame.sparkSession)
     with translate_spark_errors(), ExitStack() as on_failure:
         tables = make_work_tables(spark, work)
         on_failure.callback(tables.remove)
-        own_id = f.col(quote_column(id)).cast("string")
+        own_id = read_column(frame, id).cast("string")
         ids = frame.select(own_id.alias("id")).where("id IS NOT NULL")
         require_unique_ids(ids, id)
         index = SuiteIndex(suites, searched.point.least)
         search = SparkSearch(spark, tables, reading, searched, index)
-        rows = frame.select(*(quote_column(name) for name in columns.all))
+        rows = frame.select(*(read_column(frame, name) for name in columns.all))
         scanned = search.scan(rows, reads_files=False)
         rejected_id = f.get_json_object("place", "$.id").alias("id")
         rejected_ids = scanned.rejected_rows.select(rejected_id).where("id IS NOT NULL")

@@ -26,6 +26,7 @@ from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.spark.blocking import SparkBlocklist
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.document_split import split_documents
+from nearkin.engine.spark.frame_columns import read_column, type_of_column
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.reference import SparkReference, run_over_both
@@ -33,7 +34,7 @@ from nearkin.engine.spark.removal_limit import quote_removed, require_column_lim
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
-from nearkin.engine.spark.sources import FrameSource, quote_column
+from nearkin.engine.spark.sources import FrameSource
 from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.request import CUT_SPANS
@@ -59,9 +60,8 @@ from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.document_cuts import CutRequests
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
-from nearkin.spark.text_cuts import require_new_columns
+from nearkin.spark.text_cuts import require_new_columns, require_own_column
 from nearkin.spec import IDF_JACCARD
-from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
@@ -217,6 +217,7 @@ def dedup(
             cutting.require_no_parts(merge_parts=merge_parts)
             cutting.require_usable(columns)
             require_new_columns(frame, (CUT_SPANS,))
+            require_own_column(frame, columns)
         if extend is not None and run_options.containment_threshold is not None:
             raise UsageError(
                 f"extend= cannot be combined with the condition {str(run_options.acceptance)!r}: "
@@ -335,8 +336,11 @@ def check(
         columns = request.columns
         for frame in (first, second):
             require_columns(frame, columns)
-        names = [f.col(quote_column(name)) for name in columns.all]
-        both = first.select(*names).unionByName(second.select(*names))
+        both, other = (
+            frame.select(*(read_column(frame, name) for name in columns.all))
+            for frame in (first, second)
+        )
+        both = both.unionByName(other)
         prepared = _prepare_tables(spark, both, request, parameters, work, on_failure)
         run = run_over_both(spark, first, second, prepared.request, prepared.tables, updates)
         run.to_pairs()
@@ -657,7 +661,7 @@ def _count_frequencies(
     columns = request.columns
     text_size = f.lit(0)
     if columns.text:
-        sizes = [f.length(f.col(quote_column(name))) for name in columns.sources]
+        sizes = [f.length(read_column(frame, name)) for name in columns.sources]
         text_size = f.sum(sum((f.coalesce(size, f.lit(0)) for size in sizes), f.lit(0)))
     return count_over_spark(
         frame.sparkSession,
@@ -680,12 +684,8 @@ def require_columns(frame: DataFrame, columns: Columns) -> None:
         UsageError: If a column is missing, or the ids have another type.
     """
     for name in columns.all:
-        if name not in frame.columns:
-            raise UsageError(
-                f"the DataFrame has no column {name!r} ({describe_columns(frame.columns)})"
-                f"{did_you_mean(name, frame.columns)}"
-            )
-    kind = frame.schema[str(columns.id)].dataType.typeName()
+        read_column(frame, name)
+    kind = type_of_column(frame, str(columns.id))
     if kind not in ID_TYPES:
         raise UsageError(
             f"id column {columns.id!r} has type {kind}, but ids are text or whole numbers; cast it "
@@ -706,8 +706,6 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
         return replace(columns, fields=tuple(_find_kind(frame, item) for item in columns.fields))
     if columns.vector is None:
         return columns
-    if columns.vector not in frame.columns:
-        require_columns(frame, columns)
     _require_array(frame, columns.vector)
     return replace(columns, dimensions=_count_dimensions(frame, columns.vector))
 
@@ -718,7 +716,7 @@ def _find_kind(frame: DataFrame, item: ContentField) -> ContentField:
     Raises:
         UsageError: If a column of vectors has none, or another type.
     """
-    kind = frame.schema[item.name].dataType.typeName()
+    kind = type_of_column(frame, item.name)
     if item.kind == FieldKind.TEXT and kind == "array":
         return item._replace(kind=FieldKind.TOKENS)
     if item.kind != FieldKind.VECTOR or item.size:
@@ -733,7 +731,7 @@ def _require_array(frame: DataFrame, name: str) -> None:
     Raises:
         UsageError: If it has another type.
     """
-    kind = frame.schema[name].dataType.typeName()
+    kind = type_of_column(frame, name)
     if kind != "array":
         raise UsageError(f"column {name!r} is {kind}, not an array of numbers; cast it")
 
@@ -744,7 +742,7 @@ def _count_dimensions(frame: DataFrame, name: str) -> int:
     Raises:
         UsageError: If there is no vector.
     """
-    lengths = frame.select(f.size(f.col(quote_column(name))).alias("n")).where(f.col("n") > 0)
+    lengths = frame.select(f.size(read_column(frame, name)).alias("n")).where(f.col("n") > 0)
     counted = lengths.groupBy("n").count()
     first = counted.orderBy(f.desc("count"), "n").limit(1).collect()
     if not first:

@@ -17,10 +17,10 @@ from pyspark.sql import functions as f
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
+from nearkin.engine.spark.frame_columns import read_column
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import require_no_key
-from nearkin.engine.spark.sources import quote_column
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.run import PassageOptions
@@ -29,7 +29,6 @@ from nearkin.spark.frames import SparkFrame, make_work_tables
 from nearkin.spark.numbered_rows import number_rows
 from nearkin.spark.repeated_windows import PassageTasks, collect_repeated_windows
 from nearkin.spec import Spec
-from nearkin.suggestions import describe_columns
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,8 @@ def passages(
         raise UsageError(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.passages takes tables in memory"
         )
-    for name in (id, text):
-        if name not in frame.columns:
-            raise UsageError(
-                f"the DataFrame has no column {name!r}; {describe_columns(frame.columns)}"
-            )
+    own_id = read_column(frame, id).cast("string")
+    own_text = read_column(frame, text).cast("string")
     options = PassageOptions(spec or Spec(n=1), min_tokens)
     require_no_key(key)
     options.spec.require_key(None)
@@ -117,8 +113,8 @@ def passages(
         tables = make_work_tables(spark, work)
         on_failure.callback(tables.remove)
         rows = frame.select(
-            f.col(quote_column(id)).cast("string").alias("id"),
-            f.col(quote_column(text)).cast("string").alias("text"),
+            own_id.alias("id"),
+            own_text.alias("text"),
         )
         read, counts = tables.counted(
             rows, "rows", rejected=f.count(f.when(f.col("text").isNull(), 1))

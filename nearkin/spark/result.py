@@ -11,10 +11,11 @@ from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.result_schema import RELATED, RELATED_AGAINST
 from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
 from nearkin.engine.spark.document_split import SparkDocumentSplit
+from nearkin.engine.spark.frame_columns import read_column
 from nearkin.engine.spark.reference import OURS, THEIRS
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
-from nearkin.engine.spark.sources import quote_column, unused_name
+from nearkin.engine.spark.sources import unused_name
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
@@ -111,7 +112,7 @@ class SparkResult:
         rows = select_rows_of_ids(self._frame, str(columns.id), ids)
         if self._cuts is None:
             return rows
-        own_id = f.col(quote_column(str(columns.id))).cast("string")
+        own_id = read_column(self._frame, str(columns.id)).cast("string")
         (text,) = columns.sources
         return self._cuts.texts.cut(rows, own_id, text)
 
@@ -350,5 +351,5 @@ def select_rows_of_ids(frame: DataFrame, id_column: str, ids: DataFrame) -> Data
     """
     chosen_id = unused_name("chosen", frame.columns)
     chosen = ids.select(f.col("id").alias(chosen_id))
-    own_id = f.col(quote_column(id_column)).cast("string")
+    own_id = read_column(frame, id_column).cast("string")
     return frame.join(chosen, own_id == f.col(chosen_id), "left_semi")

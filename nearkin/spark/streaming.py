@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.spark.sources import quote_column
+from nearkin.engine.spark.frame_columns import read_column
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
@@ -52,8 +52,8 @@ class StreamUpserts:
             UsageError: If a row has no id or no text, and there is no folder for such rows.
         """
         rows = batch.select(
-            f.col(quote_column(self.id)).cast("string").alias("id"),
-            f.col(quote_column(self.text)).alias("text"),
+            read_column(batch, self.id).cast("string").alias("id"),
+            read_column(batch, self.text).alias("text"),
         )
         unfit = f.col("id").isNull() | f.col("text").isNull()
         self._set_aside(rows.where(unfit), number)

@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.corpus import Columns
+from nearkin.engine.spark.frame_columns import quote_column
 from nearkin.engine.spark.rereading import ClusterEdits, FileEdits
-from nearkin.engine.spark.sources import quote_column, unused_name
+from nearkin.engine.spark.sources import unused_name
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.request import CUT_SPANS, CutCounts
 from nearkin.passages.cutting.run import NO_KEEPER, SPAN, CutBounds, DocumentCuts, remove_spans
@@ -213,6 +215,23 @@ class CutEdits:
             kept=edits.kept & ~rows["is_removed"].to_numpy(),
             columns=join_columns(edits.columns, cuts.span_column),
             rewrite=cuts.rewrite,
+        )
+
+
+def require_own_column(frame: DataFrame, columns: Columns) -> None:
+    """Requires that the texts are a column of their own, so that they can be replaced.
+
+    Args:
+        frame: The frame.
+        columns: Columns that are read, of which one has the texts.
+
+    Raises:
+        UsageError: If the texts are inside another column.
+    """
+    if columns.source not in frame.columns:
+        raise UsageError(
+            f"the texts cannot be rewritten, because {columns.source!r} is inside another column; "
+            "select them as a column of their own first"
         )
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.cli import app
+from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import InputListing, Selection, find_inputs
 from nearkin.errors import MissingExtraError, UsageError
 from tests.corpus.samples import run_dedup_on, words_of
@@ -138,6 +139,14 @@ def test_partition_folder_of_a_delta_table_has_its_current_files(tmp_path: Path)
         find_inputs([str(removed)])
     with pytest.raises(UsageError, match="not in the newest version of the Delta table"):
         find_inputs([f"{removed}/*.parquet"])
+
+
+def test_partition_column_of_a_delta_table_is_that_of_its_folders(tmp_path: Path) -> None:
+    write_delta(tmp_path / "t", partition_by=["day"])
+    corpus = FileCorpus.open([str(tmp_path / "t")])
+    columns = Columns(id="day")
+    corpus.check(columns)
+    assert [batch.documents["id"].to_pylist() for batch in corpus.batches(columns)] == [["tue day"]]
 
 
 def edit_log(table: Path, kind: str, **changes: Any) -> None:

@@ -21,6 +21,7 @@ from nearkin.corpus.formats.record_batches import (
     select_batches,
 )
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import list_roots
 from nearkin.runtime.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.setting_names import name_setting
 
@@ -69,7 +70,7 @@ class ArrowIpc(ColumnarFormat):
         Raises:
             ValueError: If a record batch is too large to be read. The rows before it were yielded.
         """
-        names = None if whole else list(columns.all)
+        names = None if whole else list_roots(columns, self.schema(file).names)
         if (sliced := self._large(file, names)) is not None:
             needed = select_batches(_skip_rows(sliced, start), rows)
             yield from check_batches(needed, columns, whole=whole)

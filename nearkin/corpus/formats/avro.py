@@ -13,6 +13,7 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import list_added_values, make_unused_name
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import list_roots
 from nearkin.errors import MissingExtraError
 
 DAMAGE = (
@@ -62,6 +63,8 @@ class Avro(RecordFormat):
         """
         with file.open_decompressed() as stream:
             reader = _open_reader(stream)
+            names = [field["name"] for field in reader.writer_schema["fields"]]
+            roots = list_roots(columns, names)
             while True:
                 try:
                     values = next(reader, None)
@@ -70,7 +73,7 @@ class Avro(RecordFormat):
                 if values is None:
                     return
                 if not whole:
-                    values = {name: values.get(name) for name in columns.all}
+                    values = {name: values.get(name) for name in roots}
                 yield Record(values, _size_of(values))
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "AvroWriter":

@@ -321,7 +321,7 @@ class _DelimitedSliceBuilder:
 
     def take_slice(self) -> FileSlice:
         """Returns the collected rows as a slice, and begins the next one."""
-        wanted = {name: self._names.index(name) for name in self._columns.all}
+        wanted = {name: self._names.index(name) for name in self._columns.stored}
         arrays = [
             pa.array([record.values[at] for record in self._records], pa.large_string())
             for at in wanted.values()

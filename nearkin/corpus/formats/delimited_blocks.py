@@ -155,7 +155,7 @@ class BlockDecoder:
     @property
     def is_usable(self) -> bool:
         """True if blocks of this dialect may be decoded."""
-        has_columns = set(self._columns.all) <= set(self._names)
+        has_columns = set(self._columns.stored) <= set(self._names)
         return has_columns and self._encoding == UTF8 and self._delimiter.isascii()
 
     def decode(self, content: bytes) -> DecodedBlock | None:
@@ -217,7 +217,7 @@ class BlockDecoder:
         from pyarrow import csv
 
         numbers = list(map(str, range(len(self._names))))
-        places = {name: str(self._names.index(name)) for name in self._columns.all}
+        places = {name: str(self._names.index(name)) for name in self._columns.stored}
         wanted = list(dict.fromkeys(places.values()))
         try:
             table = csv.read_csv(

@@ -9,6 +9,7 @@ import orjson
 from nearkin.corpus.formats.json_lines import BLOCK, JsonLines
 from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import SEPARATOR, find_value, list_paths_of_value
 
 SAMPLED_OBJECTS = 1000
 """The maximum number of objects that are examined."""
@@ -20,9 +21,9 @@ class FieldSample(NamedTuple):
     """The fields of the first objects of a JSON file."""
 
     names: dict[str, None]
-    """The names, in order of appearance."""
+    """The names, and the paths inside fields, in order of appearance."""
     lists: set[str]
-    """The names of the fields whose values are lists, apart from nulls."""
+    """The names and paths of the fields whose values are lists, apart from nulls."""
     objects: int
     """The number of objects that were examined."""
     complete: bool
@@ -45,13 +46,12 @@ def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
             size += len(line.raw or b"")
             value = _parse_object(line.raw)
             if value is not None:
-                names.update(dict.fromkeys(value))
-                lists.update(name for name, content in value.items() if isinstance(content, list))
-                others.update(
-                    name
-                    for name, content in value.items()
-                    if content is not None and not isinstance(content, list)
-                )
+                paths = dict.fromkeys(list_paths_of_value(value))
+                names.update(paths)
+                for path in paths:
+                    content = find_value(value, path)
+                    if content is not None:
+                        (lists if isinstance(content, list) else others).add(path)
                 objects += 1
             if objects >= SAMPLED_OBJECTS or size >= SAMPLED_BYTES:
                 return FieldSample(names, lists - others, objects, complete=False)
@@ -66,15 +66,21 @@ def _parse_object(raw: bytes | None) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-def contains_string(file: InputFile, name: str) -> bool:
-    """Returns True if the bytes of a JSON file contain a string with this content.
+def contains_path(file: InputFile, path: str) -> bool:
+    """Returns True if the bytes of a JSON file contain the names of a path as strings.
 
-    If they do not, no object has a field of this name.
+    If they do not, no object has a field of this name, or a path to it.
 
     Args:
         file: The file.
-        name: The name of the field.
+        path: The name of the field, or a path.
     """
+    return _contains_string(file, path) or (
+        SEPARATOR in path and all(_contains_string(file, name) for name in path.split(SEPARATOR))
+    )
+
+
+def _contains_string(file: InputFile, name: str) -> bool:
     wanted = {
         json.dumps(name, ensure_ascii=ascii_only).encode("utf-8", "backslashreplace")
         for ascii_only in (True, False)

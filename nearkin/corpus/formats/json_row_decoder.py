@@ -63,7 +63,7 @@ class JsonRowDecoder:
             return None
         if columns.tokens and columns.tokens in texts:
             return None
-        if not all(map(_is_supported_name, columns.all)):
+        if columns.partitions or not all(map(_is_supported_name, columns.all)):
             return None
         # Digits that a float cannot hold are restored by the exact parser. In an id, all of them
         # count: no float is above 1 and below 0.
@@ -139,8 +139,8 @@ class JsonRowDecoder:
 
 
 def _is_supported_name(name: str) -> bool:
-    """Returns whether msgspec supports a field of this name."""
-    return not any(character in '"\\' or character < " " for character in name)
+    """Returns whether msgspec supports a field of this name, which may not be a path."""
+    return not any(character in '"\\.' or character < " " for character in name)
 
 
 def _is_simple(block: bytes, lines: Sequence[bytes]) -> bool:

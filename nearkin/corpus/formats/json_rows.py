@@ -26,6 +26,7 @@ from nearkin.corpus.formats.json_row_decoder import (
     VALUE_BYTES,
     JsonRowDecoder,
 )
+from nearkin.corpus.nested_columns import MISSING, SEPARATOR, find_value
 from nearkin.corpus.validation import (
     content_arrow_type,
     find_vector_fault,
@@ -77,6 +78,7 @@ class JsonSliceBuilder:
         self._texts = tuple(
             name for name in (columns.id, *columns.carried_columns, *values) if name is not None
         )
+        self._paths = [name for name in columns.stored if SEPARATOR in name]
         self._clear()
 
     def _clear(self) -> None:
@@ -151,6 +153,7 @@ class JsonSliceBuilder:
         try:
             reason = self._find_memory_fault(raw)
             value: Any = None if reason else orjson.loads(raw)
+            self._derive_values(value)
             reason = reason or self._find_fault(value) or self._find_column_fault(value)
         except orjson.JSONDecodeError as error:
             value, reason = None, _find_json_fault(raw, error)
@@ -165,6 +168,16 @@ class JsonSliceBuilder:
             values.append(value.get(field))
         if self._whole:
             self._lines.append(line.raw + b"\n")
+
+    def _derive_values(self, value: Any) -> None:
+        """Adds the values of paths and of partition columns to a parsed object."""
+        if not isinstance(value, dict):
+            return
+        value.update(self._columns.partitions)
+        for path in self._paths:
+            content = find_value(value, path)
+            if content is not MISSING:
+                value[path] = content
 
     def _find_memory_fault(self, raw: bytes) -> str | None:
         """Returns the reason why a line is not parsed, or None.
@@ -311,6 +324,7 @@ class JsonSliceBuilder:
             exact = json.loads(raw, parse_int=str, parse_float=str)
         except RecursionError:
             return
+        self._derive_values(exact)
         value.update({name: exact[name] for name in inexact})
 
     def take_slice(self) -> FileSlice:

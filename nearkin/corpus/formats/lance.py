@@ -25,6 +25,7 @@ from nearkin.corpus.formats.record_batches import (
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.lance_tables import open_dataset, require_readable_names
+from nearkin.corpus.nested_columns import list_roots
 from nearkin.corpus.places import has_row_between
 from nearkin.corpus.table_versions import RUST_PLACE, panic_errors
 from nearkin.errors import UsageError
@@ -71,7 +72,7 @@ class Lance(ColumnarFormat):
             rows: The rows that are needed, or None for all. Fragments without one are not read.
         """
         dataset = open_dataset(file.path)
-        names = None if whole else list(columns.all)
+        names = None if whole else list_roots(columns, dataset.schema.names)
         first = 0
         for fragment in dataset.get_fragments():
             with _lance_errors():

@@ -17,6 +17,7 @@ from nearkin.corpus.formats.record_batches import (
     select_batches,
 )
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import list_roots
 
 
 class Orc(ColumnarFormat):
@@ -52,7 +53,7 @@ class Orc(ColumnarFormat):
         """
         with file.open() as source:
             stripes = _open_file(source)
-            names = None if whole else list(columns.all)
+            names = None if whole else list_roots(columns, stripes.schema.names)
             batches = number_batches(_read_stripes(stripes, names), start)
             yield from check_batches(select_batches(batches, rows), columns, whole=whole)
 

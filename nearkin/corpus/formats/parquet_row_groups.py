@@ -22,6 +22,7 @@ from nearkin.corpus.formats.parquet_pages import (
     measure_pages,
 )
 from nearkin.corpus.formats.scratch_files import ScratchFiles
+from nearkin.corpus.nested_columns import list_roots
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text
 from nearkin.setting_names import name_setting
 
@@ -92,8 +93,9 @@ class RowGroupReader:
         self._scratch = scratch
         self._metadata = metadata
         self._schema = metadata.schema.to_arrow_schema()
-        self._read = set(columns.all)
-        self._names = None if whole else list(columns.all)
+        roots = list_roots(columns, self._schema.names)
+        self._read = set(roots)
+        self._names = None if whole else roots
         self._document_limit = columns.document_limit
         self._page_limit = PAGE_SHARE * columns.document_limit
         self._decoder_limit = DECODER_SHARE * columns.document_limit

@@ -11,7 +11,7 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
 from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.validation import format_raw_prefix, too_long_reason
+from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
 
 BLOCK = 1 << 20
 
@@ -59,11 +59,13 @@ class PlainText:
                 texts.append(extract_main_text(raw) if is_page else raw.decode())
             except ValueError as error:
                 fault = str(error)
-        rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
-        documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
-        yield FileSlice(
-            np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None
+        checked = check_rows(
+            pa.record_batch([pa.array(texts, pa.large_string())], ["text"]), columns
         )
+        for _, reason, _ in checked.rejected:
+            fault = reason
+        rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
+        yield FileSlice(checked.kept, checked.documents, rejected, 1, raw if whole else None)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "FileWriter":
         """Returns a writer of one text.

@@ -11,6 +11,7 @@ import pyarrow as pa
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import MISSING, find_value
 from nearkin.corpus.text_forms import format_as_text
 from nearkin.corpus.validation import check_rows, make_empty_documents
 
@@ -129,9 +130,11 @@ class _WaitingRecords:
         if not fit:
             documents = make_empty_documents(self._columns)
             return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
-        names = self._columns.all
-        values = [self._make_column(name, [records[at] for at in fit]) for name in names]
-        checked = check_rows(pa.record_batch(values, list(names)), self._columns)
+        fit_records = [records[at] for at in fit]
+        parts = {name: self._make_column(name, fit_records) for name in self._columns.stored}
+        # Without columns, a batch has no rows.
+        parts = parts or {"": pa.nulls(len(fit))}
+        checked = check_rows(pa.record_batch(list(parts.values()), list(parts)), self._columns)
         rejected += [
             RejectedRow(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected
         ]
@@ -145,11 +148,17 @@ class _WaitingRecords:
         )
 
     def _make_column(self, name: str, records: list[Record]) -> pa.Array:
-        values = [record.values.get(name) for record in records]
+        values = [_read_value(record, name) for record in records]
         if name not in self._columns.sources and any(map(_has_own_keys, values)):
             # In a column of structs, each value would have the keys of all values of the slice.
             return pa.array(map(_format_alone, values), pa.large_string())
         return make_column(values)
+
+
+def _read_value(record: Record, name: str) -> Any:
+    """Returns the value of a column, or of a path inside one. It is None if there is none."""
+    value = find_value(record.values, name)
+    return None if value is MISSING else value
 
 
 def _has_own_keys(value: Any) -> bool:
@@ -162,8 +171,8 @@ def _find_invalid_text(record: Record, columns: Columns) -> str | None:
 
     The names of members of archives, and texts in some encodings, can have lone surrogates.
     """
-    for name in columns.all:
-        value = record.values.get(name)
+    for name in columns.stored:
+        value = _read_value(record, name)
         if isinstance(value, str) and not _is_valid_text(value):
             return f"the column {name} has characters that UTF-8 cannot hold"
     return None

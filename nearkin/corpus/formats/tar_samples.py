@@ -52,7 +52,7 @@ class TarSamples(RecordFormat):
         Raises:
             ValueError: If the archive is damaged.
         """
-        needed = {_extension_of(name) for name in columns.all}
+        needed = {_extension_of(name) for name in columns.stored}
         with file.open_decompressed() as stream:
             try:
                 with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedHeader) as archive:

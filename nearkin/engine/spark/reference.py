@@ -21,6 +21,7 @@ from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
 from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
 from nearkin.engine.spark.exact_groups import has_shingles
+from nearkin.engine.spark.frame_columns import read_column
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import (
     ReferenceMatchTable,
@@ -29,7 +30,7 @@ from nearkin.engine.spark.run import (
     counts_of_kinds,
 )
 from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, GROUP, TaskRequest
-from nearkin.engine.spark.sources import FileSource, FrameSource, quote_column, unused_name
+from nearkin.engine.spark.sources import FileSource, FrameSource, unused_name
 from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.runtime.progress import Progress, Silent
 
@@ -224,10 +225,10 @@ def run_over_both(
         options = replace(options, keep=f"{side} desc")
     columns = replace(request.columns, id=id_name, carried_columns=options.carried_columns)
     copied = [name for name in columns.all if name not in (id_name, side)]
-    own_id = f.col(quote_column(str(request.columns.id))).cast("string")
 
     def select(frame: DataFrame, letter: str) -> DataFrame:
-        names = (f.col(quote_column(name)) for name in copied)
+        names = (read_column(frame, name) for name in copied)
+        own_id = read_column(frame, str(request.columns.id)).cast("string")
         named = f.concat(f.lit(letter), own_id).alias(id_name)
         return frame.select(*names, named, f.lit(letter).alias(side))
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from nearkin.corpus import FileCorpus
 from nearkin.corpus.file_names import make_output_names
 from nearkin.corpus.formats.base import make_unused_name
+from nearkin.engine.spark.frame_columns import quote_column, read_column
 from nearkin.engine.spark.frequencies import HASHES, Hashing
 from nearkin.engine.spark.rereading import Reread, Rows
 from nearkin.engine.spark.sketching import FILE_SHIFT, FILES, Sketching, TaskRequest
@@ -159,7 +160,7 @@ class FrameSource:
         return map_rows(matching, Reread(rows).frame, rows.schema)
 
     def _read(self, frame: DataFrame) -> DataFrame:
-        return frame.select(*(f.col(quote_column(name)) for name in self.request.columns.all))
+        return frame.select(*(read_column(frame, name) for name in self.request.columns.all))
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,3 @@ def unused_name(name: str, taken: Iterable[str]) -> str:
         taken: Names in use.
     """
     return make_unused_name(name, {other.lower() for other in taken})
-
-
-def quote_column(name: str) -> str:
-    """Quotes the name of a column, so that dots and backticks are part of the name."""
-    return f"`{name.replace('`', '``')}`"
