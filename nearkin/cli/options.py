@@ -200,7 +200,8 @@ Encoding = Annotated[
     str | None,
     typer.Option(
         "--encoding",
-        help="Encoding of CSV files, for example utf-8, utf-16 or windows-1252.  "
+        help="Encoding of CSV files, for example utf-8, utf-16 or windows-1252. utf-8,windows-1252 "
+        "reads rows that are not UTF-8 as Windows-1252, in JSON and texts too.  "
         "[default: detected]",
         rich_help_panel=INPUT,
     ),

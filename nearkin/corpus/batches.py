@@ -85,10 +85,13 @@ class Corpus(Protocol):
             UsageError: If a column is missing.
         """
 
-    def list_columns(self) -> set[str]:
-        """Returns the names of the columns whose values are lists, as far as types say so.
+    def list_columns(self, columns: Columns) -> set[str]:
+        """Returns the columns whose values are lists, as far as types say so, with paths.
 
         Of files, the first one that can be read is looked at. Of JSON, its first objects are.
+
+        Args:
+            columns: The columns that are read.
         """
 
     def batches(

@@ -143,7 +143,8 @@ class Columns:
         fields: Several columns that are compared each on its own, in place of one column of
             documents. A null is a field that the document lacks.
         delimiter: The character between the values of CSV files, or None to detect it.
-        encoding: The codec of CSV files, or None to detect it.
+        encoding: The codec of CSV files, or None to detect it. After a comma, the codec of rows
+            that are not valid in it, as `nearkin.corpus.dialect.parse_encoding` returns them.
         main_text: Whether pages of HTML are read without navigation, headers and footers.
         partitions: The columns among these that the folders of a file give, with their values. The
             corpus sets them for each file.

@@ -22,14 +22,15 @@ from nearkin.corpus.formats.base import (
 )
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.foreign_content import READABLE, find_foreign_content
-from nearkin.corpus.formats.json_array import JsonArray, holds_array
 from nearkin.corpus.formats.json_fields import (
     FieldSample,
     contains_path,
     format_names,
     sample_fields,
 )
+from nearkin.corpus.formats.json_forms import LINES, detect_json_form
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.json_values import SeveralListsError
 from nearkin.corpus.formats.lance import Lance
 from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
@@ -61,8 +62,6 @@ from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import describe_columns, did_you_mean
 
-LINES = JsonLines()
-ARRAY = JsonArray()
 TEXT = PlainText()
 FORMATS: dict[str, Format] = {
     ".jsonl": LINES,
@@ -185,7 +184,7 @@ class FileCorpus:
     @staticmethod
     def _json_format(file: InputFile) -> JsonLines:
         try:
-            return ARRAY if holds_array(file) else LINES
+            return detect_json_form(file)
         except UNREADABLE:
             return LINES
 
@@ -284,13 +283,17 @@ class FileCorpus:
                 _require(columns.with_partitions(file.partitions), names, file)
         self._require_fields(columns, fields)
 
-    def list_columns(self) -> set[str]:
-        """Returns the columns of lists of the first file that can be read, with paths."""
+    def list_columns(self, columns: Columns) -> set[str]:
+        """Returns the columns of lists of the first file that can be read, with paths.
+
+        Args:
+            columns: The columns that are read.
+        """
         for file in self.files:
             form = self.format_of(file)
             try:
                 if isinstance(form, JsonLines):
-                    return sample_fields(file, form).lists
+                    return sample_fields(file, form, columns).lists
                 if isinstance(form, ColumnarFormat):
                     return list_paths_of_lists(form.schema(file))
             except UNREADABLE:
@@ -397,7 +400,10 @@ class FileCorpus:
                 f"{file.shown_path} cannot hold vectors; they are read from parquet, Arrow and JSON"
             )
         if isinstance(form, JsonLines):
-            found = fields[file.path] = sample_fields(file, form)
+            try:
+                found = fields[file.path] = sample_fields(file, form, columns)
+            except SeveralListsError as error:
+                raise UsageError(f"cannot read {file.shown_path}: {error}") from error
             if not found.objects:
                 return None
             return list(dict.fromkeys([*found.names, *columns.carried_columns]))
@@ -748,8 +754,12 @@ class TableCorpus:
                 )
             require_unique_column(str(find_root(name, schema.names)), schema.names, "the table")
 
-    def list_columns(self) -> set[str]:
-        """Returns the columns of lists, with paths."""
+    def list_columns(self, columns: Columns) -> set[str]:
+        """Returns the columns of lists, with paths.
+
+        Args:
+            columns: Not used, because the table has a schema.
+        """
         return list_paths_of_lists(self.table.schema)
 
     def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:

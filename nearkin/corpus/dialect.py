@@ -23,12 +23,16 @@ DELIMITERS = (",", ";", "\t", "|")
 """The delimiters that are detected, in the order in which they are preferred."""
 DELIMITER_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
 """The names by which an option may give a delimiter."""
+SEPARATOR_LINE = re.compile(r'"?sep=([^"\r\n])"?[\r\n]', re.IGNORECASE)
+"""A pattern of the line by which a file tells Excel its delimiter. It precedes the header."""
 UTF8 = "utf-8"
 UTF16_LITTLE = "utf-16-le"
 UTF16_BIG = "utf-16-be"
 UTF32_LITTLE = "utf-32-le"
 UTF32_BIG = "utf-32-be"
 WINDOWS = "cp1252"
+MIXED = "utf-8,windows-1252"
+"""The value of the option for rows of UTF-8 among which some are Windows-1252."""
 LABELS = {
     UTF8: "UTF-8",
     UTF16_LITTLE: "UTF-16",
@@ -56,6 +60,8 @@ class Dialect(NamedTuple):
     delimiter: str
     encoding: str
     """The name of a codec of Python."""
+    row_encoding: str | None = None
+    """The codec of rows that are not valid in the encoding, or None to reject them."""
 
     @property
     def errors(self) -> str:
@@ -102,23 +108,45 @@ def parse_delimiter(text: str | None) -> str | None:
 
 
 def parse_encoding(text: str | None) -> str | None:
-    """Returns the name of the codec that an option gives.
+    """Returns the names of the codecs that an option gives, with a comma between them.
 
     Args:
-        text: The name of an encoding, for example `utf-8`, `utf-16` or `windows-1252`. None leaves
-            it to detection.
+        text: The name of an encoding, for example `utf-8`, `utf-16` or `windows-1252`; or
+            `utf-8,NAME` for rows of UTF-8 among which some have another encoding. None leaves it to
+            detection.
 
     Raises:
-        UsageError: If Python has no such text encoding.
+        UsageError: If Python has no such text encoding, or a second one has no meaning.
 
     Examples:
         >>> parse_encoding("Windows-1252"), parse_encoding("utf8"), parse_encoding(None)
         ('cp1252', 'utf-8', None)
+        >>> parse_encoding("utf-8, latin1")
+        'utf-8,iso8859-1'
     """
     if text is None:
         return None
+    names = [_parse_one_encoding(name.strip(), text) for name in text.split(",")]
+    if len(names) > 2 or (len(names) == 2 and (names[0] != UTF8 or names[1].startswith(WIDE))):
+        raise UsageError(
+            f"{name_setting('encoding', text)} is not valid; a second encoding is that of rows "
+            f"that are not UTF-8, for example {name_setting('encoding', MIXED)}"
+        )
+    return ",".join(names)
+
+
+def _parse_one_encoding(name: str, text: str) -> str:
+    """Returns the name of the codec of one encoding of an option.
+
+    Args:
+        name: The encoding.
+        text: The option, for the message.
+
+    Raises:
+        UsageError: If Python has no such text encoding.
+    """
     try:
-        name = codecs.lookup(text).name
+        name = codecs.lookup(name).name
         "a".encode(name)
     except (LookupError, UnicodeError, ValueError) as error:
         raise UsageError(
@@ -127,6 +155,42 @@ def parse_encoding(text: str | None) -> str | None:
             "windows-1252, iso8859-15, shift_jis or gb18030"
         ) from error
     return UTF8 if name == "utf-8-sig" else name
+
+
+def row_encoding_of(encoding: str | None) -> str | None:
+    """Returns the codec of rows of JSON and of texts that are not valid UTF-8, or None.
+
+    Args:
+        encoding: The encodings that an option gives, as `parse_encoding` returns them, or None.
+
+    Examples:
+        >>> row_encoding_of("utf-8,cp1252"), row_encoding_of("cp1252"), row_encoding_of("utf-8")
+        ('cp1252', 'cp1252', None)
+    """
+    last = (encoding or UTF8).rpartition(",")[2]
+    return None if last == UTF8 or last.startswith(WIDE) else last
+
+
+def describe_invalid_byte(content: bytes, encoding: str = UTF8) -> str:
+    """Returns which byte of a row is not valid, and what can be done about it.
+
+    Args:
+        content: The bytes of the row.
+        encoding: The codec in which they are not valid.
+
+    Examples:
+        >>> describe_invalid_byte("Größe".encode("cp1252"))
+        "byte 3 is 0xF6; correct it, or read such rows with encoding='utf-8,windows-1252'"
+    """
+    try:
+        content.decode(encoding)
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start + 1} is 0x{content[error.start]:02X}; correct it"
+    else:
+        place = "correct it"
+    if encoding == UTF8:
+        return f"{place}, or read such rows with {name_setting('encoding', MIXED)}"
+    return f"{place}, or name another encoding with {name_setting('encoding')}"
 
 
 def detect_dialect(
@@ -138,17 +202,32 @@ def detect_dialect(
         sample: The first bytes of the file, up to SAMPLE_BYTES.
         default_delimiter: The delimiter of the suffix of the file.
         delimiter: The delimiter that an option gives, or None.
-        encoding: The encoding that an option gives, or None.
+        encoding: The encodings that an option gives, as `parse_encoding` returns them, or None.
     """
-    chosen = _order_bytes(sample, encoding) if encoding else detect_encoding(sample)
+    first, _, second = (encoding or "").partition(",")
+    chosen = _order_bytes(sample, first) if first else detect_encoding(sample)
     if delimiter is None:
         complete = len(sample) < SAMPLE_BYTES
-        text = sample.decode(chosen, "replace")
+        text = sample.decode(chosen, "replace").removeprefix("\ufeff")
         complete = complete and len(text) <= SAMPLE_CHARACTERS
-        delimiter = detect_delimiter(
-            text[:SAMPLE_CHARACTERS].removeprefix("\ufeff"), default_delimiter, complete=complete
+        delimiter = find_named_delimiter(text) or detect_delimiter(
+            text[:SAMPLE_CHARACTERS], default_delimiter, complete=complete
         )
-    return Dialect(delimiter, chosen)
+    return Dialect(delimiter, chosen, second or None)
+
+
+def find_named_delimiter(text: str) -> str | None:
+    r"""Returns the delimiter that the first line of a file names for Excel, or None.
+
+    Args:
+        text: The beginning of the file, without a byte order mark.
+
+    Examples:
+        >>> find_named_delimiter("sep=;\nid;text\n"), find_named_delimiter("id;text\n")
+        (';', None)
+    """
+    named = SEPARATOR_LINE.match(text)
+    return None if named is None else named[1]
 
 
 def detect_encoding(sample: bytes) -> str:

@@ -50,7 +50,7 @@ def _detect_field_kinds(corpus: Corpus, columns: Columns) -> Columns:
     if not any(is_unknown):
         return columns
     corpus.check(columns)
-    lists = corpus.list_columns()
+    lists = corpus.list_columns(columns)
     fields: list[ContentField] = []
     for field in columns.fields:
         if field.kind == FieldKind.TEXT and field.name in lists:

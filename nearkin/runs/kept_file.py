@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
 from nearkin.corpus.encoded_columns import cast_to_stored_type
-from nearkin.corpus.formats.delimited import Delimited
+from nearkin.corpus.formats.delimited import Delimited, decode_values
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.json_rows import parse_json
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
@@ -319,7 +319,7 @@ class _FileJoin:
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
             elif isinstance(form, JsonLines):
-                yield [orjson.loads(row) for row in rows]
+                yield [parse_json(row) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
             else:
@@ -334,11 +334,12 @@ class _FileJoin:
                 f"cannot convert {file.name!r}: two of its columns have the same name; write a "
                 "folder, or a file with the suffix of the input"
             )
-        delimiter = form.dialect_of(file, self.columns).delimiter
-        reader = (
-            next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter)) for row in rows
-        )
-        return [dict(zip(names, values, strict=True)) for values in reader]
+        dialect = form.dialect_of(file, self.columns)
+        parsed: list[dict[str, object]] = []
+        for row in rows:
+            values = next(csv.reader(io.StringIO(row, newline=""), delimiter=dialect.delimiter))
+            parsed.append(dict(zip(names, decode_values(row, values, dialect), strict=True)))
+        return parsed
 
     def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
         """Yields schemas that together have all columns of a file, with those of its partitions."""

@@ -73,7 +73,8 @@ class ReadKeywords(TypedDict, total=False):
         delimiter: Character between the values of CSV files, or `comma`, `semicolon`, `tab` or
             `pipe`. By default, it is detected.
         encoding: Encoding of CSV files, for example `utf-8` or `windows-1252`. By default, it is
-            detected.
+            detected. `utf-8,windows-1252` reads rows that are not UTF-8 as Windows-1252, in JSON
+            and texts too.
         main_text: Whether HTML pages, in files and in WARC files, are read without navigation,
             headers and footers. The default is False.
     """

@@ -141,7 +141,7 @@ def test_detection_reads_a_bounded_beginning(tmp_path: Path) -> None:
     file.write_bytes(b"text,note\n" + rows + b"caf\xe9,last\n")
     texts, rejected = read_file(file)
     assert len(texts) == SAMPLE_BYTES // 16
-    assert [entry.reason for entry in rejected] == ["the row is not valid UTF-8"]
+    assert [entry.reason.partition(":")[0] for entry in rejected] == ["the row is not valid UTF-8"]
 
 
 @settings(max_examples=200)

@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
-from nearkin.corpus.dialect import SAMPLE_BYTES, WIDE, Dialect, detect_dialect
+from nearkin.corpus.dialect import (
+    SAMPLE_BYTES,
+    WIDE,
+    Dialect,
+    describe_invalid_byte,
+    detect_dialect,
+    find_named_delimiter,
+)
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
@@ -31,7 +38,7 @@ from nearkin.corpus.formats.delimited_blocks import (
     JoinedStream,
     RowBlocks,
 )
-from nearkin.corpus.formats.delimited_rows import LINE_ENDS, DelimitedRow, DelimitedRowReader
+from nearkin.corpus.formats.delimited_rows import BOM, LINE_ENDS, DelimitedRow, DelimitedRowReader
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
@@ -111,9 +118,19 @@ class Delimited:
 
     @staticmethod
     def _rows_to_header(records: DelimitedRowReader) -> list[DelimitedRow]:
-        """Returns the header, and the blank rows before it."""
-        rows = []
+        """Returns the header, and the blank rows before it.
+
+        A line that names the delimiter is a part of the header, so that it is copied.
+        """
+        rows: list[DelimitedRow] = []
+        named = ""
         for record in records:
+            if not rows and not named and find_named_delimiter(record.raw.removeprefix(BOM)):
+                named = record.raw
+                continue
+            if record.values and named:
+                line = record.line - _count_lines(named)
+                record = record._replace(raw=named + record.raw, line=line)
             rows.append(record)
             if record.fault:
                 raise ValueError(f"the header is not valid: {record.fault}")
@@ -310,7 +327,15 @@ class _DelimitedSliceBuilder:
 
     def add(self, at: int, record: DelimitedRow) -> None:
         self._next = at + 1
-        if fault := record.fault or _find_fault(record, self._names, self._dialect):
+        fault = record.fault or _find_fault(record, self._names)
+        if fault is None:
+            try:
+                values = decode_values(record.raw, record.values, self._dialect)
+            except ValueError as error:
+                fault = str(error)
+            else:
+                record = record._replace(values=values)
+        if fault is not None:
             beginning = record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", self._dialect.errors)
             raw = format_raw_prefix(beginning)
             self._rejected.append(RejectedRow(at, fault, raw, record.line))
@@ -348,15 +373,41 @@ def _count_lines(raw: str) -> int:
     return len(io.StringIO(raw, newline="").readlines())
 
 
-def _find_fault(record: DelimitedRow, names: list[str], dialect: Dialect) -> str | None:
+def _find_fault(record: DelimitedRow, names: list[str]) -> str | None:
     if len(record.values) != len(names):
         return f"the row has {len(record.values)} values instead of {len(names)}"
-    if not record.raw.isascii():
-        try:
-            record.raw.encode()
-        except UnicodeEncodeError:
-            return f"the row is not valid {dialect.encoding_label}"
     return None
+
+
+def decode_values(raw: str, values: list[str], dialect: Dialect) -> list[str]:
+    """Returns the values of a row as valid Unicode.
+
+    Bytes that are not valid in the encoding of the file are lone surrogates. Values with them are
+    decoded again in the encoding that such rows have.
+
+    Args:
+        raw: All characters of the row.
+        values: Its values.
+        dialect: The encodings.
+
+    Raises:
+        ValueError: If the row is not valid in an encoding of the dialect.
+    """
+    if raw.isascii():
+        return values
+    encoding, errors = dialect.encoding, dialect.errors
+    try:
+        raw.encode()
+    except UnicodeEncodeError:
+        try:
+            if dialect.row_encoding is not None:
+                return [v.encode(encoding, errors).decode(dialect.row_encoding) for v in values]
+        except UnicodeDecodeError:
+            # The row is not valid in any of the encodings.
+            pass
+        place = describe_invalid_byte(raw.encode(encoding, errors), encoding)
+        raise ValueError(f"the row is not valid {dialect.encoding_label}: {place}") from None
+    return values
 
 
 class DelimitedWriter:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
@@ -15,34 +14,10 @@ from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSlice
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import has_row_between
 
-SAMPLE = 1 << 16
-"""The number of bytes at the beginning of a file that decide whether it holds an array."""
 OUTSIDE = re.compile(rb'["\[\]{},]')
 """The characters that have a meaning outside of strings."""
 INSIDE = re.compile(rb'["\\]')
 """The characters that have a meaning inside of strings."""
-
-
-def holds_array(file: InputFile) -> bool:
-    """Returns True if a JSON file holds one array instead of one object per line.
-
-    A `.json` file does if it begins with a bracket. In JSON lines, the first line must also not
-    be complete by itself.
-    """
-    with file.open_decompressed() as stream:
-        sample = bytes(stream.read(SAMPLE)).removeprefix(BOM).lstrip()
-    if not sample.startswith(b"["):
-        return False
-    if file.suffix == ".json":
-        return True
-    first, newline, _ = sample.partition(b"\n")
-    if not newline:
-        return len(sample) >= SAMPLE // 2
-    try:
-        orjson.loads(first)
-    except orjson.JSONDecodeError:
-        return True
-    return False
 
 
 class JsonArray(JsonLines):
@@ -53,19 +28,31 @@ class JsonArray(JsonLines):
 
     has_lines = False
 
-    def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
+    def read_rows(
+        self, stream: Any, limit: int, columns: Columns | None = None
+    ) -> Iterator[JsonRow]:
         """Yields the elements of a stream. An element of more than `limit` bytes has no bytes.
 
         Args:
             stream: The stream of bytes.
             limit: The maximum number of bytes of an element.
+            columns: Not used, because every element is a row.
 
         Raises:
             ValueError: If the stream is not one JSON array, or ends within it.
         """
-        elements = _ElementSplitter(limit)
-        while block := stream.read(BLOCK):
-            yield from elements.feed(bytes(block))
+        elements = ElementSplitter(limit)
+        is_open = False
+        while block := bytes(stream.read(BLOCK)):
+            if not is_open:
+                block = block.removeprefix(BOM).lstrip()
+                if block and not block.startswith(b"["):
+                    raise ValueError("the file does not hold a JSON array")
+                is_open = bool(block)
+                block = block[1:]
+            yield from elements.feed(block)
+            if elements.after.strip():
+                raise ValueError("something follows the end of the array")
         elements.require_end()
 
     def read(
@@ -89,7 +76,7 @@ class JsonArray(JsonLines):
         with file.open_decompressed() as stream:
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
             limit = LINE_SHARE * columns.document_limit
-            elements = ItemsBeforeDamage(self.read_rows(stream, limit))
+            elements = ItemsBeforeDamage(self.read_rows(stream, limit, columns))
             for element in elements:
                 if element.row >= start and has_row_between(rows, element.row, element.row + 1):
                     builder.add(element)
@@ -99,7 +86,7 @@ class JsonArray(JsonLines):
                 yield builder.take_slice()
             elements.raise_damage()
 
-    def writer(self, file: InputFile, columns: Columns, target: str) -> "ArrayWriter":
+    def writer(self, file: InputFile, columns: Columns, target: str) -> LineWriter:
         """Returns a writer of an array.
 
         Args:
@@ -110,34 +97,42 @@ class JsonArray(JsonLines):
         return ArrayWriter(open_compressed_sink(file, target), columns.source)
 
 
-class _ElementSplitter:
-    """Divides an array that arrives in blocks into its elements.
+class ElementSplitter:
+    """Divides JSON that arrives in blocks into the elements of an array, or into objects.
 
     Only brackets, quotes and commas are examined. An element that is not valid JSON does not
     affect the others.
+
+    Args:
+        limit: The maximum number of bytes of an element.
+        depth: The number of brackets around the elements: 1 inside an array, whose bracket was
+            read; 0 for objects one after another.
+
+    Attributes:
+        after: What follows the array.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, depth: int = 1) -> None:
         self._limit = limit
-        self._depth = 0
+        self._outside = depth
+        self._depth = depth
         self._ended = False
         self._in_string = False
         self._escaped = False
         self._row = 0
         self._held: list[bytes] = []
         self._size = 0
+        self.after = b""
 
     def feed(self, block: bytes) -> Iterator[JsonRow]:
         """Yields the elements that end in the next block.
 
         Raises:
-            ValueError: If the brackets do not match, or something follows the array.
+            ValueError: If the brackets do not match, or what follows the array is too long.
         """
         at = 0
-        if self._depth == 0 and not self._ended:
-            at = self._open(block)
-        start = at
-        while self._depth > 0 and at < len(block):
+        start = 0
+        while not self._ended and at < len(block):
             if self._in_string:
                 at = self._to_end_of_string(block, at)
                 continue
@@ -150,38 +145,35 @@ class _ElementSplitter:
                 self._in_string = True
             elif character in b"[{":
                 self._depth += 1
-            elif character != b"," and self._depth > 1:
+            elif character != b"," and self._depth > self._outside:
                 self._depth -= 1
-            elif self._depth == 1:
+                if self._depth == 0:
+                    yield from self._element(block[start:at], last=True)
+                    start = at
+            elif self._depth == self._outside == 1:
                 yield from self._element(block[start : at - 1], last=character == b"]")
                 start = at
                 if character == b"]":
-                    self._depth = 0
                     self._ended = True
                 elif character == b"}":
                     raise ValueError(
                         f"the array is not valid JSON after element {self._row}: "
                         "a closing brace has no opening brace"
                     )
-        if self._ended:
-            if block[at:].strip():
-                raise ValueError("something follows the end of the array")
-        elif self._depth > 0:
+        if not self._ended:
             self._hold(block[start:])
+            return
+        self.after += block[start:]
+        if len(self.after) > self._limit:
+            raise ValueError("what follows the end of the array is too long")
 
     def require_end(self) -> None:
-        """Raises ValueError if the array is not complete."""
-        if not self._ended:
+        """Raises ValueError if the array, or the last object, is not complete."""
+        if self._outside == 0:
+            if self._depth or b"".join(self._held).strip():
+                raise ValueError(f"the JSON is not complete after row {self._row}")
+        elif not self._ended:
             raise ValueError(f"the array is not closed after element {self._row}")
-
-    def _open(self, block: bytes) -> int:
-        text = block.removeprefix(BOM).lstrip()
-        if not text:
-            return len(block)
-        if not text.startswith(b"["):
-            raise ValueError("the file does not hold a JSON array")
-        self._depth = 1
-        return len(block) - len(text) + 1
 
     def _to_end_of_string(self, block: bytes, at: int) -> int:
         if self._escaped:
@@ -217,10 +209,19 @@ class _ElementSplitter:
 
 
 class ArrayWriter(LineWriter):
-    """A writer of elements into one array, with one element per line."""
+    """A writer of elements into one array, with one element per line.
 
-    def __init__(self, sink: Any, text_field: str) -> None:
+    Args:
+        sink: The stream to write to.
+        text_field: Name of the field of texts.
+        head: The bytes before the first element.
+        end: The bytes after the last element.
+    """
+
+    def __init__(self, sink: Any, text_field: str, head: bytes = b"[", end: bytes = b"]\n") -> None:
         super().__init__(sink, text_field)
+        self._head = head
+        self._end = end
         self._begun = False
 
     def select(
@@ -243,10 +244,10 @@ class ArrayWriter(LineWriter):
         """Writes elements that `select` returned."""
         if rows:
             text = rows.removesuffix(b"\n").replace(b"\n", b",\n")
-            super().write((b",\n" if self._begun else b"[\n") + text)
+            super().write((b",\n" if self._begun else self._head + b"\n") + text)
             self._begun = True
 
     def close(self) -> None:
         """Completes the array and the file."""
-        super().write(b"\n]\n" if self._begun else b"[]\n")
+        super().write((b"\n" if self._begun else self._head) + self._end)
         super().close()

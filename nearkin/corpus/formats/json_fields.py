@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import orjson
 
+from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.json_lines import BLOCK, JsonLines
-from nearkin.corpus.formats.json_rows import BOM
+from nearkin.corpus.formats.json_rows import BOM, parse_json
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import SEPARATOR, find_value, list_paths_of_value
 
@@ -30,19 +31,20 @@ class FieldSample(NamedTuple):
     """True if the whole file was examined."""
 
 
-def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
+def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSample:
     """Returns the fields of the first objects of a JSON file.
 
     Args:
         file: The file.
         form: The format, which divides the file into objects.
+        columns: The columns that are read, which can decide what the objects are.
     """
     names: dict[str, None] = {}
     lists: set[str] = set()
     others: set[str] = set()
     objects = size = 0
     with file.open_decompressed() as stream:
-        for line in form.read_rows(stream, SAMPLED_BYTES):
+        for line in form.read_rows(stream, SAMPLED_BYTES, columns):
             size += len(line.raw or b"")
             value = _parse_object(line.raw)
             if value is not None:
@@ -60,7 +62,7 @@ def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
 
 def _parse_object(raw: bytes | None) -> dict[str, object] | None:
     try:
-        value = orjson.loads((raw or b"").removeprefix(BOM))
+        value = parse_json((raw or b"").removeprefix(BOM))
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None

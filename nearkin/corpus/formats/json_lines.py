@@ -19,7 +19,7 @@ from nearkin.corpus.formats.base import (
     make_unused_name,
     open_compressed_sink,
 )
-from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder
+from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder, parse_json
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import make_empty_documents
 
@@ -117,12 +117,15 @@ class JsonLines:
         """
         return None
 
-    def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
+    def read_rows(
+        self, stream: Any, limit: int, columns: Columns | None = None
+    ) -> Iterator[JsonRow]:
         """Yields the lines of a stream. A line of more than `limit` bytes has no bytes.
 
         Args:
             stream: The stream of bytes.
             limit: The maximum number of bytes of a line.
+            columns: Not used, because every line is a row.
         """
         return read_lines(stream, limit)
 
@@ -341,7 +344,7 @@ def _skip_value(source: str, at: int) -> int:
 
 def _insert_fields(line: bytes, row: dict[str, object]) -> bytes:
     text = line.rstrip()
-    taken = set(orjson.loads(text.removeprefix(BOM)))
+    taken = set(parse_json(text.removeprefix(BOM)))
     fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})
     separator = b"," if taken else b""
     return text[:-1].rstrip() + separator + fields[1:] + b"\n"

@@ -18,6 +18,7 @@ from nearkin.corpus.columns import (
     carried_column_name,
     join_texts,
 )
+from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
 from nearkin.corpus.fingerprints import find_fingerprint_fault, to_fingerprint_bytes
 from nearkin.corpus.formats.base import FileSlice, RejectedRow
 from nearkin.corpus.formats.json_row_decoder import (
@@ -27,6 +28,7 @@ from nearkin.corpus.formats.json_row_decoder import (
     JsonRowDecoder,
 )
 from nearkin.corpus.nested_columns import MISSING, SEPARATOR, find_value
+from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import (
     content_arrow_type,
     find_vector_fault,
@@ -46,6 +48,35 @@ DEEPEST_VALUE = 254
 """The maximum number of levels of lists and objects in a value that is written as text."""
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 """A pattern of a JSON string."""
+
+
+NOT_FINITE = re.compile(STRING.pattern + rb"|-?\b(?:NaN|Infinity)\b")
+"""A pattern of a JSON string, or of a number that Python writes and JSON does not have."""
+
+
+def parse_json(raw: bytes) -> Any:
+    """Returns a value of JSON. NaN and infinite numbers are null.
+
+    Args:
+        raw: The value.
+
+    Raises:
+        orjson.JSONDecodeError: If it is not valid JSON.
+
+    Examples:
+        >>> parse_json(b'{"text": "NaN", "score": NaN}')
+        {'text': 'NaN', 'score': None}
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        if b"NaN" not in raw and b"Infinity" not in raw:
+            raise
+        return orjson.loads(NOT_FINITE.sub(_replace_number, raw))
+
+
+def _replace_number(match: re.Match[bytes]) -> bytes:
+    return match[0] if match[0].startswith(b'"') else b"null"
 
 
 class JsonRow(NamedTuple):
@@ -78,6 +109,7 @@ class JsonSliceBuilder:
         self._texts = tuple(
             name for name in (columns.id, *columns.carried_columns, *values) if name is not None
         )
+        self._row_encoding = row_encoding_of(columns.encoding)
         self._paths = [name for name in columns.stored if SEPARATOR in name]
         self._clear()
 
@@ -150,9 +182,11 @@ class JsonSliceBuilder:
         if not raw.strip():
             return
         self._bytes += len(raw)
+        if self._row_encoding is not None:
+            raw = _to_utf8(raw, self._row_encoding)
         try:
             reason = self._find_memory_fault(raw)
-            value: Any = None if reason else orjson.loads(raw)
+            value: Any = None if reason else parse_json(raw)
             self._derive_values(value)
             reason = reason or self._find_fault(value) or self._find_column_fault(value)
         except orjson.JSONDecodeError as error:
@@ -361,11 +395,19 @@ def _find_tokens_fault(content: Any, name: str, limit: int) -> str | None:
     return None
 
 
-def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
+def _to_utf8(raw: bytes, encoding: str) -> bytes:
+    """Returns a row in UTF-8 if it is valid in UTF-8 or in another encoding, or else as it is."""
+    if is_utf8(raw):
+        return raw
     try:
-        raw.decode()
+        return raw.decode(encoding).encode()
     except UnicodeDecodeError:
-        return "the row is not valid UTF-8"
+        return raw
+
+
+def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
+    if not is_utf8(raw):
+        return f"the row is not valid UTF-8: {describe_invalid_byte(raw)}"
     # orjson refuses lone surrogates (\ud800), which the grammar of JSON allows.
     if "surrogate" in str(error):
         return "the row has a lone surrogate, which UTF-8 cannot represent"

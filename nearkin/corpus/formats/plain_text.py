@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
+from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
 from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
 from nearkin.corpus.input_file import InputFile
@@ -52,11 +53,15 @@ class PlainText:
         with file.open_decompressed() as stream:
             raw = read_up_to(stream, columns.document_limit + 1)
         is_page = columns.main_text and file.suffix in SUFFIXES
-        fault = _find_fault(raw, columns.document_limit, has_any_encoding=is_page)
+        fault = None
         texts = []
-        if fault is None:
+        if len(raw) > columns.document_limit:
+            fault = too_long_reason("text", columns.document_limit)
+        else:
             try:
-                texts.append(extract_main_text(raw) if is_page else raw.decode())
+                texts.append(
+                    extract_main_text(raw) if is_page else decode_text(raw, columns, "the text")
+                )
             except ValueError as error:
                 fault = str(error)
         checked = check_rows(
@@ -96,16 +101,28 @@ def read_up_to(stream: Any, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _find_fault(raw: bytes, limit: int, *, has_any_encoding: bool) -> str | None:
-    if len(raw) > limit:
-        return too_long_reason("text", limit)
-    if has_any_encoding:
-        return None
+def decode_text(raw: bytes, columns: Columns, name: str) -> str:
+    """Returns a text of a file.
+
+    Args:
+        raw: The bytes of the text.
+        columns: The columns to read, which may name an encoding of texts that are not UTF-8.
+        name: What the text is, for the reason.
+
+    Raises:
+        ValueError: If the text is not valid in any of the encodings.
+    """
     try:
-        raw.decode()
+        return raw.decode()
     except UnicodeDecodeError:
-        return "the text is not valid UTF-8"
-    return None
+        other = row_encoding_of(columns.encoding)
+    try:
+        if other is not None:
+            return raw.decode(other)
+    except UnicodeDecodeError:
+        # The text is not valid in any of the encodings.
+        pass
+    raise ValueError(f"{name} is not valid UTF-8: {describe_invalid_byte(raw)}")
 
 
 class FileWriter:

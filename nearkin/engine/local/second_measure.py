@@ -59,9 +59,13 @@ class Subset:
         """
         self._corpus.check(columns)
 
-    def list_columns(self) -> set[str]:
-        """Returns the names of the columns of lists."""
-        return self._corpus.list_columns()
+    def list_columns(self, columns: Columns) -> set[str]:
+        """Returns the columns of lists, with paths.
+
+        Args:
+            columns: The columns that are read.
+        """
+        return self._corpus.list_columns(columns)
 
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0

@@ -73,8 +73,12 @@ def type_of_column(frame: DataFrame, path: str) -> str:
     Raises:
         UsageError: If there is no such column.
     """
-    name: str = frame.select(read_column(frame, path)).schema.fields[0].dataType.typeName()
-    return name
+    schema = frame.schema
+    name = path
+    if path not in frame.columns:
+        schema = frame.select(read_column(frame, path)).schema
+        name = schema.names[0]
+    return str(schema[name].dataType.typeName())
 
 
 def _select_member(column: Column, kind: DataType, path: str) -> _Member | None:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.errors import UsageError
-from tests.corpus.samples import copy_all_rows, read_corpus, read_file
+from tests.corpus.samples import copy_all_rows, read_corpus, read_file, run_command
+
+MIXED_REMEDY = "correct it, or read such rows with encoding='utf-8,windows-1252'"
 
 
 def test_rows_with_a_wrong_number_of_values_are_rejected(tmp_path: Path) -> None:
@@ -26,7 +29,7 @@ def test_rows_with_a_wrong_number_of_values_are_rejected(tmp_path: Path) -> None
     assert [(entry.row, entry.reason) for entry in rejected] == [
         (1, "the row has 1 values instead of 2"),
         (2, "the row has 3 values instead of 2"),
-        (3, "the row is not valid UTF-8"),
+        (3, f"the row is not valid UTF-8: byte 3 is 0xFF; {MIXED_REMEDY}"),
     ]
 
 
@@ -36,7 +39,9 @@ def test_header_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
     columns = Columns(encoding="utf-8")
     texts, rejected = read_file(tmp_path / "a.csv", columns)
     assert texts == ["fine", "also fine"]
-    assert [(entry.row, entry.reason) for entry in rejected] == [(2, "the row is not valid UTF-8")]
+    assert [(entry.row, entry.reason) for entry in rejected] == [
+        (2, f"the row is not valid UTF-8: byte 4 is 0xF6; {MIXED_REMEDY}")
+    ]
     assert (
         copy_all_rows(tmp_path / "a.csv", columns, tmp_path / "out") == data[: data.index(b"sch")]
     )
@@ -156,3 +161,76 @@ def test_row_whose_only_text_becomes_empty_is_still_a_row(tmp_path: Path) -> Non
     write_kept(corpus, Columns(), kept, tmp_path / "out", rewrite=lambda *_: new_texts)
     assert (tmp_path / "out" / "a.csv").read_bytes() == b'text\r\n""\r\ntwo\r\n'
     assert read_file(tmp_path / "out" / "a.csv")[0] == ["", "two"]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("first", "delimiter"),
+    [("sep=;", ";"), ("\ufeffSEP=|", "|"), ('"sep=,"', ","), ("sep=\t", "\t")],
+)
+def test_line_that_names_the_delimiter_is_not_the_header(
+    first: str, delimiter: str, line_end: str, tmp_path: Path
+) -> None:
+    rows = [["id", "text"], ["1", "one; two | three"], ["2", '"a""b"'], ["3", "four"]]
+    data = line_end.join([first, *map(delimiter.join, rows), ""]).encode()
+    path = tmp_path / "a.csv"
+    path.write_bytes(data)
+    texts, rejected = read_file(path, Columns(id="id", delimiter=delimiter))
+    if delimiter not in rows[1][1]:
+        corpus = FileCorpus.open([str(path)])
+        corpus.check(Columns(id="id"))
+        found, _ = read_corpus(corpus, Columns(id="id"))
+        assert [(row["id"], row["text"], row["at"][1]) for row in found] == [
+            ("1", "one; two | three", 0),
+            ("2", 'a"b', 1),
+            ("3", "four", 2),
+        ]
+        assert copy_all_rows(path, Columns(), tmp_path / "out") == data
+    else:
+        # The value is not quoted.
+        assert texts == ['a"b', "four"]
+        assert [(entry.row, entry.line) for entry in rejected] == [(0, 3)]
+
+
+def test_file_of_excel_is_one_file_with_its_first_line(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"sep=;\nid;text\n{name};the text of {name}\n")
+    out = tmp_path / "kept.csv"
+    assert run_command("dedup", tmp_path / "[ab].csv", "--id", "id", "--out", out) == 0
+    assert out.read_text() == "sep=;\nid;text\na;the text of a\nb;the text of b\n"
+    annotated = tmp_path / "out"
+    assert run_command("dedup", tmp_path / "a.csv", "--annotate", "--out", annotated) == 0
+    lines = (annotated / "kept" / "a.csv").read_text().splitlines()
+    assert lines[:2] == ["sep=;", "id;text;cluster;kept;similarity;kind"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".txt"])
+def test_rows_of_another_encoding_are_read_if_it_is_named(suffix: str, tmp_path: Path) -> None:
+    text = "Größe und Café"
+    contents = [text.encode(), text.encode("cp1252"), b"caf\xc3\xa9 \x81\xff"]
+    match suffix:
+        case ".csv":
+            data = b"n,text\n" + b"".join(b"1," + content + b"\n" for content in contents)
+        case ".jsonl":
+            data = b"".join(b'{"text": "' + content + b'"}\n' for content in contents)
+        case _:
+            data = contents[1]
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(data)
+    columns = Columns(encoding="utf-8,cp1252")
+    texts, rejected = read_file(path, columns)
+    if suffix == ".txt":
+        assert (texts, rejected) == ([text], [])
+        assert "byte 3 is 0xF6; " in read_file(path)[1][0].reason
+    else:
+        assert texts == [text] * 2
+        assert [(entry.row, entry.line) for entry in rejected] == [
+            (2, 4 if suffix == ".csv" else 3)
+        ]
+        assert "is 0x81; correct it" in rejected[0].reason
+        kept = tmp_path / "kept.parquet"
+        encoding = ("--encoding", "utf-8,windows-1252")
+        assert run_command("dedup", path, *encoding, "--out", kept) == 0
+        assert pq.read_table(kept)["text"].to_pylist() == [text]
+    copied = copy_all_rows(path, columns, tmp_path / "out")
+    assert copied == data[: data.index(b"\x81")].rpartition(b"\n")[0] + b"\n" if rejected else data

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.formats.json_lines import LineWriter
+from tests.corpus.formats.test_delimited import MIXED_REMEDY
 from tests.corpus.samples import NEAR_TEXTS, copy_all_rows, read_corpus, read_file, read_rows
 
 BAD_LINES = [
     (b'{"text": "fine"}', None),
     (b'{"text": ', "the row is not valid JSON"),
-    (b'{"text": "\xff"}', "the row is not valid UTF-8"),
+    (b'{"text": "\xff"}', f"the row is not valid UTF-8: byte 11 is 0xFF; {MIXED_REMEDY}"),
     (b'{"text": null}', "text is null"),
     (b'{"body": "x"}', "the field text is missing"),
     (b'{"text": 7}', "text is not a string"),

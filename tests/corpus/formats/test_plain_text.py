@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
+from tests.corpus.formats.test_delimited import MIXED_REMEDY
 from tests.corpus.samples import read_corpus
 
 
@@ -30,7 +31,7 @@ def test_text_files_are_one_document_each(tmp_path: Path) -> None:
         ("b.txt:0000000000", "second"),
     ]
     assert [(entry.file, entry.row, entry.reason) for entry in rejected] == [
-        (3, 0, "the text is not valid UTF-8")
+        (3, 0, f"the text is not valid UTF-8: byte 1 is 0xFF; {MIXED_REMEDY}")
     ]
     (tmp_path / "out").mkdir()
     write_kept(corpus, Columns(), np.array([True, True, False]), tmp_path / "out")
