@@ -626,7 +626,7 @@ class DedupResult:
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
         documents = DocumentOutput(output, codec, sizes, DocumentWeights.parse(document_weights))
-        file = KeptFile.parse(Path(folder))
+        file = KeptFile.parse(Path(folder), finished.run.columns)
         if file is not None:
             documents.require_folder(Path(folder))
             return write_kept_file(finished.run, clustering, file, readers, documents)

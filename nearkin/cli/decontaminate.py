@@ -61,6 +61,7 @@ SEARCH_OPTIONS = (
     "delimiter",
     "encoding",
     "main_text",
+    "lines",
     "hidden",
     "follow_links",
     "include",

@@ -223,7 +223,7 @@ def dedup(
         None if limit is None else limit.column,
     )
     requested_columns = columns.to_columns(carried, match.memory)
-    kept_file = KeptFile.parse(output.out)
+    kept_file = KeptFile.parse(output.out, requested_columns)
     out = output.out
     if kept_file is not None:
         documents.require_folder(output.out)
@@ -258,7 +258,7 @@ def dedup(
 
     require_usable_reference(reference, execution, result)
     try:
-        inputs = standard.read_inputs(inputs)
+        inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve(
             tuple(inputs),
             requested_columns,
@@ -296,7 +296,11 @@ def dedup(
             record = record.with_audit(audited.audit, audited.metrics)
         if kept_file is not None:
             kept_file.write_folder(
-                out / "kept", job.columns, job.readers, overwrite=resume or output.overwrite
+                out / "kept",
+                job.columns,
+                job.readers,
+                overwrite=resume or output.overwrite,
+                is_stream=standard.writes,
             )
     finally:
         progress.close()

@@ -39,7 +39,7 @@ COMMON_OPTIONS = (
     "json",
 )
 READING_OPTIONS = (
-    *("text", "tokens", "vector", "id_column", "delimiter", "encoding", "main_text"),
+    *("text", "tokens", "vector", "id_column", "delimiter", "encoding", "main_text", "lines"),
     *("hidden", "follow_links", "include", "exclude"),
 )
 """The options for reading the inputs, which a run needs as well."""

@@ -398,6 +398,7 @@ def add(
     id_column: o.Id = None,
     delimiter: o.Delimiter = None,
     encoding: o.Encoding = None,
+    lines: o.Lines = False,
     memory: o.ReadMemory = o.MEMORY,
     kept: KeptFolder = None,
     decisions: o.DecisionsFile = None,
@@ -420,6 +421,7 @@ def add(
         id_column: Column of ids, or None for ids of the form PATH:ROW.
         delimiter: Character between the values of CSV files, or None to detect it.
         encoding: Encoding of CSV files, or None to detect it.
+        lines: Whether each line of a text file is a document.
         memory: Memory for reading, for example `4GB`.
         kept: Folder for the documents that are not resolved to another one, and for the table of
             matches, or None.
@@ -443,7 +445,12 @@ def add(
 
     request = SpecRequest(secret=o.read_key(resources.key_file))
     options = o.ColumnOptions(
-        text=text, vector=vector, id_column=id_column, delimiter=delimiter, encoding=encoding
+        text=text,
+        vector=vector,
+        id_column=id_column,
+        delimiter=delimiter,
+        encoding=encoding,
+        lines=lines,
     )
     folder = resources.spec_resources
     both_columns = options.to_both_columns(memory=memory)
@@ -516,6 +523,7 @@ def match(
     id_column: o.Id = None,
     delimiter: o.Delimiter = None,
     encoding: o.Encoding = None,
+    lines: o.Lines = False,
     memory: o.ReadMemory = o.MEMORY,
     overwrite: o.Overwrite = False,
     readable_by: o.ReadableBy = "owner",
@@ -537,6 +545,7 @@ def match(
         id_column: Column of ids, or None for ids of the form PATH:ROW.
         delimiter: Character between the values of CSV files, or None to detect it.
         encoding: Encoding of CSV files, or None to detect it.
+        lines: Whether each line of a text file is a document.
         memory: Memory for reading, for example `4GB`.
         overwrite: Whether an existing output is replaced.
         readable_by: Users who may read the output.
@@ -551,7 +560,12 @@ def match(
         from nearkin.runtime.files import Readers
 
     options = o.ColumnOptions(
-        text=text, vector=vector, id_column=id_column, delimiter=delimiter, encoding=encoding
+        text=text,
+        vector=vector,
+        id_column=id_column,
+        delimiter=delimiter,
+        encoding=encoding,
+        lines=lines,
     )
     if options.to_both_columns(memory=memory) is not None:
         raise UsageError("index match searches by one column; leave out --text or --vector")

@@ -25,6 +25,7 @@ class SampleOptions:
     vector: o.Vector = None
     delimiter: o.Delimiter = None
     encoding: o.Encoding = None
+    lines: o.Lines = False
     sample: Annotated[
         int,
         typer.Option(
@@ -42,6 +43,7 @@ class SampleOptions:
             self.vector,
             delimiter=self.delimiter,
             encoding=self.encoding,
+            lines=self.lines,
         )
 
 

@@ -206,6 +206,15 @@ Encoding = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+Lines = Annotated[
+    bool,
+    typer.Option(
+        "--lines/--no-lines",
+        help="Read each line of a text file as a document, for example of .txt and .log, and not "
+        "the whole file as one. Blank lines are left out. --preset logs does so.",
+        rich_help_panel=INPUT,
+    ),
+]
 MainText = Annotated[
     bool,
     typer.Option(
@@ -640,6 +649,7 @@ class ColumnOptions:
     delimiter: Delimiter = None
     encoding: Encoding = None
     main_text: MainText = False
+    lines: Lines = False
 
     @property
     def text_columns(self) -> list[str]:
@@ -712,6 +722,7 @@ class ColumnOptions:
             delimiter=parse_delimiter(self.delimiter),
             encoding=parse_encoding(self.encoding),
             main_text=self.main_text,
+            lines=self.lines,
         ).with_memory(parse_memory(memory))
 
 

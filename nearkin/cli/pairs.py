@@ -149,7 +149,7 @@ def pairs(
         return run_options
 
     try:
-        inputs = standard.read_inputs(inputs)
+        inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,

@@ -69,6 +69,7 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
         "fingerprint": columns.get("fingerprint"),
         "bits": columns.get("bits"),
         "id_column": columns["id"],
+        "lines": columns.get("lines", False),
         "measure": spec.measure,
         "shingle": spec.shingle,
         "normalise": ",".join(spec.normalise),

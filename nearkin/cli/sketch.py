@@ -95,7 +95,7 @@ def sketch(
     progress = o.open_progress(quiet=output.quiet)
     threads = o.workers_or_cores(workers)
     try:
-        inputs = standard.read_inputs(inputs)
+        inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,

@@ -1,10 +1,11 @@
-"""`-` in place of a file: JSON lines from standard input, and to standard output.
+"""`-` in place of a file: rows from standard input, and JSON lines to standard output.
 
 The stages of a run read their inputs several times, so standard input is first written to a file.
 A result is complete before its first row is written to standard output.
 """
 
 import inspect
+import re
 import shutil
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nearkin.cli.option_groups import GivenOptions
 from nearkin.cli.standard_streams import (
@@ -23,10 +24,14 @@ from nearkin.cli.standard_streams import (
 )
 from nearkin.setting_names import name_flag, name_setting
 
+if TYPE_CHECKING:
+    from nearkin.corpus import Columns
+
 STANDARD = "-"
 """The name of standard input and of standard output on the command line."""
-INPUT_NAME = "stdin.jsonl"
-"""The name of the file that holds standard input. Ids begin with it if no column holds ids."""
+INPUT_NAME = "stdin"
+"""The name of the file that holds standard input, without the suffix of its format. Ids begin with
+the whole name if no column holds ids."""
 BLOCK = 1 << 20
 """The number of bytes that are copied at a time."""
 WITHOUT_FILES = ("overwrite", "resume", "save_signatures", "save_hashes", "json")
@@ -52,37 +57,30 @@ class StandardFiles:
         """True if a standard stream takes the place of a file."""
         return self.reads or self.writes
 
-    def read_inputs(self, inputs: list[str]) -> list[str]:
+    def read_inputs(self, inputs: list[str], columns: "Columns") -> list[str]:
         """Returns the inputs, after standard input was written to a file if it is the input.
 
         Args:
             inputs: The inputs as they were given.
+            columns: The columns that are read, which distinguish CSV from other text.
 
         Raises:
-            UsageError: If standard input holds something else than text.
-            RunError: If the disk is full.
+            UsageError: If standard input holds something that nearkin does not read.
+            RunError: If the disk is full, or standard input is damaged.
         """
         if not self.reads:
             return inputs
-        from nearkin.corpus.formats.foreign_content import find_foreign_content
         from nearkin.corpus.input_file import InputFile
-        from nearkin.errors import UsageError
+        from nearkin.corpus.stream_format import detect_suffix
         from nearkin.runtime.files import disk_errors
 
         folder = self.make_folder()
         path = folder / INPUT_NAME
         with disk_errors(folder), path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, BLOCK)
-        content = find_foreign_content(
-            InputFile(str(path.absolute()), INPUT_NAME), whole_text=False
-        )
-        if content is not None:
-            kind = content.partition(";")[0]
-            raise UsageError(
-                f"standard input holds {kind}, and not JSON lines; convert it before, for example "
-                "zstd -dc docs.jsonl.zst | nearkin dedup - --out -, or write it to a file"
-            )
-        return [str(path.absolute())]
+        suffix = detect_suffix(InputFile(str(path.absolute()), INPUT_NAME), columns)
+        named = path.rename(path.with_name(INPUT_NAME + suffix))
+        return [str(named.absolute())]
 
     def name_output(self, out: Path) -> str:
         """Returns the name of the output for messages.
@@ -182,11 +180,11 @@ def _require_usable(inputs: list[str], given: GivenOptions, *, reads: bool, writ
         )
     if isinstance(sys.stdin, ClosedInput):
         raise UsageError(
-            "standard input is closed; pipe JSON lines into the command, or name a file"
+            "standard input is closed; pipe JSON lines or CSV into the command, or name a file"
         )
     if sys.stdin.isatty():
         raise UsageError(
-            "standard input is a terminal; pipe JSON lines into the command, or name a file"
+            "standard input is a terminal; pipe JSON lines or CSV into the command, or name a file"
         )
 
 
@@ -228,7 +226,8 @@ def _named_in_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except NearkinError as error:
-        error.args = (str(error).replace(str(path.absolute()), "standard input"),)
+        pattern = rf"{re.escape(str(path.absolute()))}(?:\.[a-z0-9]+)*"
+        error.args = (re.sub(pattern, "standard input", str(error)),)
         raise
 
 

@@ -122,6 +122,7 @@ class ColumnsRecord(TypedDict):
     delimiter: NotRequired[str]
     encoding: NotRequired[str]
     main_text: NotRequired[bool]
+    lines: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class Columns:
         encoding: The codec of CSV files, or None to detect it. After a comma, the codec of rows
             that are not valid in it, as `nearkin.corpus.dialect.parse_encoding` returns them.
         main_text: Whether pages of HTML are read without navigation, headers and footers.
+        lines: Whether each line of a text file is a document, and not the whole file.
         partitions: The columns among these that the folders of a file give, with their values. The
             corpus sets them for each file.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
@@ -166,6 +168,7 @@ class Columns:
     delimiter: str | None = None
     encoding: str | None = None
     main_text: bool = False
+    lines: bool = False
     partitions: tuple[tuple[str, str | None], ...] = ()
     document_limit: int = MAX_DOCUMENT
 
@@ -189,6 +192,7 @@ class Columns:
             delimiter=record.get("delimiter"),
             encoding=record.get("encoding"),
             main_text=record.get("main_text", False),
+            lines=record.get("lines", False),
         )
 
     def to_record(self) -> ColumnsRecord:
@@ -217,6 +221,8 @@ class Columns:
             record["encoding"] = self.encoding
         if self.main_text:
             record["main_text"] = True
+        if self.lines:
+            record["lines"] = True
         return record
 
     def with_memory(self, memory: int) -> "Columns":

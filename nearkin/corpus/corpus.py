@@ -217,7 +217,7 @@ class FileCorpus:
         kind = file.suffix or "unnamed"
         form = self.format_of(file)
         if form is TEXT:
-            return kind, " (one text each)"
+            return kind, " (one document a line)" if columns.lines else " (one text each)"
         if not isinstance(form, Delimited):
             return kind, ""
         try:
@@ -244,7 +244,7 @@ class FileCorpus:
         texts = [file for file in self.files if self.format_of(file) is TEXT]
         searched_texts = [file for file in texts if file.path in self._searched]
         doubts = []
-        if searched_texts and len(texts) < len(self.files):
+        if searched_texts and len(texts) < len(self.files) and not columns.lines:
             pattern = f"*{searched_texts[0].suffix or searched_texts[0].name}"
             doubts.append(
                 f"read {_name_with_others(searched_texts)} as one text each, because the suffix is "

@@ -193,6 +193,30 @@ def describe_invalid_byte(content: bytes, encoding: str = UTF8) -> str:
     return f"{place}, or name another encoding with {name_setting('encoding')}"
 
 
+def decode_text(raw: bytes, encoding: str | None, name: str) -> str:
+    """Returns a text of a file.
+
+    Args:
+        raw: The bytes of the text.
+        encoding: The encodings that an option gives, as `parse_encoding` returns them, or None.
+        name: What the text is, for the reason.
+
+    Raises:
+        ValueError: If the text is not valid in any of the encodings.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        other = row_encoding_of(encoding)
+    try:
+        if other is not None:
+            return raw.decode(other)
+    except UnicodeDecodeError:
+        # The text is not valid in any of the encodings.
+        pass
+    raise ValueError(f"{name} is not valid UTF-8: {describe_invalid_byte(raw)}")
+
+
 def detect_dialect(
     sample: bytes, default_delimiter: str, delimiter: str | None, encoding: str | None
 ) -> Dialect:

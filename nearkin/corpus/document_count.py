@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from nearkin.corpus.batches import Corpus
+from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus, TableCorpus
 from nearkin.corpus.decompression import DecompressedStream
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
@@ -37,7 +38,7 @@ SAMPLED_REMOTE_BYTES = 1 << 18
 """The largest number of stored bytes that are read of a remote file of rows of text."""
 
 
-def estimate_documents(corpus: Corpus) -> int | None:
+def estimate_documents(corpus: Corpus, columns: Columns | None = None) -> int | None:
     """Estimates the number of documents of a corpus from samples of its files.
 
     The estimate is exact for a table, for files of one text each, and for at most `SAMPLED_FILES`
@@ -47,6 +48,8 @@ def estimate_documents(corpus: Corpus) -> int | None:
 
     Args:
         corpus: Files or a table. Nothing is remembered of it.
+        columns: The columns that are read, which say what a document of a text file is. By
+            default, each text is one.
 
     Returns:
         The estimate, or None if no row was seen, a file is not there any more, or the corpus has
@@ -60,7 +63,9 @@ def estimate_documents(corpus: Corpus) -> int | None:
     for file in corpus.files:
         files_by_kind.setdefault((file.suffix, file.remote), []).append(file)
     try:
-        rows = sum(_estimate_rows(corpus, files) for files in files_by_kind.values())
+        rows = sum(
+            _estimate_rows(corpus, files, columns or Columns()) for files in files_by_kind.values()
+        )
     except OSError:
         # Reading the file fails later, with its path.
         return None
@@ -88,9 +93,9 @@ def list_empty_files(corpus: FileCorpus) -> list[InputFile]:
     return empty
 
 
-def _estimate_rows(corpus: FileCorpus, files: Sequence[InputFile]) -> float:
+def _estimate_rows(corpus: FileCorpus, files: Sequence[InputFile], columns: Columns) -> float:
     """Estimates the rows of files of one suffix, all local or all remote, from some of them."""
-    if isinstance(corpus.format_of(files[0]), PlainText):
+    if isinstance(corpus.format_of(files[0]), PlainText) and not columns.lines:
         return len(files)
     is_remote = files[0].remote
     step = -(-len(files) // (SAMPLED_REMOTE_FILES if is_remote else SAMPLED_FILES))
@@ -173,4 +178,4 @@ def _rows_of_text(content: bytes, form: Format) -> int:
             # an array that was cut has no end, which is an error after its elements
             rows_before_cut = ItemsBeforeDamage(form.read_rows(stream, SAMPLED_BYTES))
             return sum(1 for json_row in rows_before_cut if json_row.raw)
-    return 1
+    return sum(1 for line in content.splitlines() if line.strip())

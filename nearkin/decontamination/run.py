@@ -196,7 +196,7 @@ class DecontaminationRun(DocumentRun):
             return counters[-1]
 
         candidates = [np.empty(0, np.int64)]
-        self.progress.stage("scan", estimate_documents(self.corpus))
+        self.progress.stage("scan", estimate_documents(self.corpus, self.columns))
         pieces = PieceMapper(self, make_counter)
         with CandidateTextWriter(self._texts_path, self.options.memory) as texts:
             counts = self.write_facts(self._find_candidates(pieces, texts), candidates.append)

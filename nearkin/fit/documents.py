@@ -322,7 +322,7 @@ def read_documents(
     carried_type = pa.struct([(name, pa.large_string()) for name in names])
     corpus.check(columns)
     counter = None if across is None else SourceCounter(across)
-    progress.stage("read samples", estimate_documents(corpus))
+    progress.stage("read samples", estimate_documents(corpus, columns))
     limit = limit_compared(compared)
     labelled_ids = pa.array(labelled, pa.large_string())
     labelled_anywhere = pa.array(sorted({*labelled, *left_out}), pa.large_string())

@@ -359,7 +359,7 @@ class PassageRun(DocumentRun):
             for hashes in anchors:
                 anchors_seen.add(hashes)
 
-        self.progress.stage("fingerprints", estimate_documents(self.corpus))
+        self.progress.stage("fingerprints", estimate_documents(self.corpus, self.columns))
         counts = self.write_facts(self._pieces.map(collect), add)
         self.work.save(TWICE, anchors_seen.twice)
         return counts

@@ -16,10 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
+from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.encoded_columns import cast_to_stored_type
 from nearkin.corpus.formats.delimited import Delimited, decode_values
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import parse_json
+from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
@@ -60,16 +62,17 @@ class KeptFile:
     table: TableFile
 
     @classmethod
-    def parse(cls, out: Path) -> "KeptFile | None":
+    def parse(cls, out: Path, columns: Columns) -> "KeptFile | None":
         """Returns the file that an output names, or None if the output is a folder.
 
         Args:
             out: The path of the output.
+            columns: The columns that are read. A file may hold lines if they are documents.
 
         Raises:
             UsageError: If its suffix is that of a file in a format that nearkin does not write.
         """
-        table = None if out.is_dir() else TableFile.parse(out)
+        table = None if out.is_dir() else TableFile.parse(out, lines=columns.lines)
         return None if table is None else cls(table)
 
     @property
@@ -124,16 +127,21 @@ class KeptFile:
             )
 
     def require_convertible(self, corpus: FileCorpus) -> None:
-        """Requires that the format can hold the columns of parquet and Arrow inputs.
+        """Requires that the format can hold the rows of the inputs.
 
         Args:
             corpus: The inputs.
 
         Raises:
-            UsageError: If it cannot hold a column.
+            UsageError: If it cannot hold a column, or is that of lines and an input has columns.
         """
         for file in corpus.files:
             form = corpus.format_of(file)
+            if self.table.format is TableFormat.TEXT and not isinstance(form, PlainText):
+                raise UsageError(
+                    f"cannot write {str(self.table.path)!r}: {file.shown_path} is not a text, and "
+                    "its rows have columns; use a suffix such as .jsonl, or a folder"
+                )
             if isinstance(form, ColumnarFormat):
                 try:
                     schema = form.schema(file)
@@ -142,7 +150,13 @@ class KeptFile:
                 self.table.require_types(schema)
 
     def write_folder(
-        self, kept: Path, columns: Columns, readers: Readers, *, overwrite: bool
+        self,
+        kept: Path,
+        columns: Columns,
+        readers: Readers,
+        *,
+        overwrite: bool,
+        is_stream: bool = False,
     ) -> None:
         """Writes the documents of a folder of kept files.
 
@@ -151,13 +165,16 @@ class KeptFile:
             columns: The columns that were read, with the options for reading CSV.
             readers: The users who may read the file.
             overwrite: Whether an existing file is replaced.
+            is_stream: Whether the file becomes a stream without a name. Lines stay lines in it.
 
         Raises:
             UsageError: If the format cannot hold a column.
             RunError: If the rows of the files do not fit into one table, or the disk is full.
         """
-        corpus = FileCorpus(list_kept(kept, kept))
-        self._publish(_FileJoin(corpus, columns, self.table).write, readers, overwrite=overwrite)
+        join = _FileJoin(FileCorpus(list_kept(kept, kept)), columns, self.table)
+        if is_stream and join.holds_lines:
+            join = replace(join, target=replace(self.table, format=TableFormat.TEXT))
+        self._publish(join.write, readers, overwrite=overwrite)
 
     def write_table(self, table: pa.Table, readers: Readers) -> None:
         """Writes the rows of a table.
@@ -262,8 +279,16 @@ class _FileJoin:
             schema = self._unify_schemas()
             write_table_file(self.target, staged, schema, self._convert_rows(schema))
 
+    @property
+    def holds_lines(self) -> bool:
+        """True if all files are texts of which each line is a document."""
+        forms = map(self.corpus.format_of, self.corpus.files)
+        return self.columns.lines and all(isinstance(form, PlainText) for form in forms)
+
     def _can_copy(self) -> bool:
         """Returns whether the bytes of all files can follow each other in the target."""
+        if self.target.format is TableFormat.TEXT:
+            return True
         if any(file.partitions for file in self.corpus.files):
             return False
         forms = [self.corpus.format_of(file) for file in self.corpus.files]
@@ -322,8 +347,13 @@ class _FileJoin:
                 yield [parse_json(row) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
+            elif self.columns.lines:
+                lines = (row.removesuffix(b"\n").removesuffix(b"\r") for row in rows)
+                encoding = self.columns.encoding
+                yield [{"text": decode_text(line, encoding, "the line")} for line in lines]
             else:
-                yield [{"id": file.name, "text": rows.decode()}]
+                text = decode_text(rows, self.columns.encoding, "the text")
+                yield [{"id": file.name, "text": text}]
 
     def _parse_rows(
         self, file: InputFile, form: Delimited, rows: list[str]
@@ -359,7 +389,8 @@ class _FileJoin:
                 for start in range(0, len(rows), JSON_ROWS):
                     yield pa.schema(list(pa.array(rows[start : start + JSON_ROWS]).type))
         else:
-            yield pa.schema([("id", pa.string()), ("text", pa.string())])
+            names = ("text",) if self.columns.lines else ("id", "text")
+            yield pa.schema([(name, pa.string()) for name in names])
 
     def _unify_schemas(self) -> pa.Schema:
         schema = pa.schema([])

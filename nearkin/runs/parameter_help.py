@@ -25,6 +25,7 @@ DEFAULTS = {
     "hidden": False,
     "follow_links": False,
     "main_text": False,
+    "lines": False,
     "include": (),
     "exclude": (),
 }

@@ -77,6 +77,8 @@ class ReadKeywords(TypedDict, total=False):
             and texts too.
         main_text: Whether HTML pages, in files and in WARC files, are read without navigation,
             headers and footers. The default is False.
+        lines: Whether each line of a text file is a document, and not the whole file. Blank lines
+            are left out. The default is False, and True with `preset="logs"`.
     """
 
     on_error: str
@@ -87,6 +89,7 @@ class ReadKeywords(TypedDict, total=False):
     delimiter: str | None
     encoding: str | None
     main_text: bool
+    lines: bool
 
 
 class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
@@ -99,7 +102,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     memory (a number of bytes, a size such as `4GB`, or `auto`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
-    hidden, follow_links, include, exclude, delimiter, encoding, main_text).
+    hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
 
     Attributes:
         text: Column of texts, or several columns, whose texts are joined in this order. The default
@@ -176,6 +179,7 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
             delimiter=parse_delimiter(parameters.get("delimiter")),
             encoding=parse_encoding(parameters.get("encoding")),
             main_text=parameters.get("main_text", False),
+            lines=parameters.get("lines", False),
         )
     contents = {name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")}
     given = {name: value for name, value in contents.items() if value is not None}
@@ -199,6 +203,7 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         delimiter=parse_delimiter(parameters.get("delimiter")),
         encoding=parse_encoding(parameters.get("encoding")),
         main_text=parameters.get("main_text", False),
+        lines=parameters.get("lines", False),
     )
 
 

@@ -69,7 +69,7 @@ CLUSTER_OPTIONS = frozenset(
 """Settings of clusters. They have no effect on pairs, except `accept`."""
 VALID_KEYS = tuple(
     sorted(
-        (OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"measure", "max_df", "relation", "text"})
+        (OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"lines", "measure", "max_df", "relation", "text"})
         - MACHINE_OPTIONS
     )
 )

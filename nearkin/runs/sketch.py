@@ -129,7 +129,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
 
     documents = 0
     rejected = Counter[str]()
-    progress.stage("sketch", estimate_documents(corpus))
+    progress.stage("sketch", estimate_documents(corpus, job.columns))
     with (
         claimed(job.out, "nearkin sketch", replaces=job.overwrite) as claim,
         disk_errors(job.out.parent),

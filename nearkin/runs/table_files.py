@@ -34,11 +34,13 @@ class TableFormat(StrEnum):
     TSV = "tsv"
     JSON_LINES = "jsonl"
     ARROW = "arrow"
+    TEXT = "txt"
+    """The lines of text files, without columns."""
 
     @property
     def is_text(self) -> bool:
         """True if the format consists of lines, which a codec may compress."""
-        return self in (TableFormat.CSV, TableFormat.TSV, TableFormat.JSON_LINES)
+        return self not in (TableFormat.PARQUET, TableFormat.ARROW)
 
 
 FORMATS = {
@@ -52,6 +54,8 @@ FORMATS = {
     ".feather": TableFormat.ARROW,
     ".ipc": TableFormat.ARROW,
 }
+TEXT_FILES = {".txt": TableFormat.TEXT, ".log": TableFormat.TEXT}
+"""The formats of files that hold lines of text files."""
 OTHER_FILES = frozenset(
     {".json", ".txt", ".xlsx", ".xls", ".ods", ".zip", ".tar", ".html", ".pdf", ".db", ".sqlite"}
     | {".duckdb", ".orc", ".avro", ".pkl", ".warc", ".wet", ".lance"}
@@ -74,11 +78,12 @@ class TableFile:
     compression: str | None = None
 
     @classmethod
-    def parse(cls, path: Path) -> "TableFile | None":
+    def parse(cls, path: Path, *, lines: bool = False) -> "TableFile | None":
         """Returns the file that a path names, or None if its suffix is not that of a file.
 
         Args:
             path: The path of an output.
+            lines: Whether the file may hold lines of text files.
 
         Raises:
             UsageError: If the suffix is that of a file in a format that nearkin does not write.
@@ -91,7 +96,8 @@ class TableFile:
         """
         compression = COMPRESSIONS.get(path.suffix.lower())
         suffix = (Path(path.stem) if compression else path).suffix.lower()
-        file_format = FORMATS.get(suffix)
+        formats = {**FORMATS, **TEXT_FILES} if lines else FORMATS
+        file_format = formats.get(suffix)
         if file_format is not None and (compression is None or file_format.is_text):
             return cls(path, file_format, compression)
         if file_format is not None or compression is not None or suffix in OTHER_FILES:

@@ -256,7 +256,7 @@ def _count_frequencies(
     """
     corpus = counting.corpus
     assert isinstance(corpus, FileCorpus)
-    documents = estimate_documents(corpus)
+    documents = estimate_documents(corpus, counting.columns)
     counting.progress.stage("frequencies", documents)
     corpus.check(counting.columns)
     options = RunOptions(spec=counting.spec)

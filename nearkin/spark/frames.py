@@ -68,7 +68,10 @@ ID_TYPES = ("string", "byte", "short", "integer", "long")
 
 REFUSED_PARAMETERS = {
     **dict.fromkeys(
-        ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding", "main_text"),
+        (
+            *("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
+            *("main_text", "lines"),
+        ),
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
     "second_measure": "a second measure needs the local engine; run it there over the kept "
@@ -166,8 +169,8 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `main_text`, `second_measure`, `workers` and
-            `scope` are refused.
+            `exclude`, `delimiter`, `encoding`, `main_text`, `lines`, `second_measure`, `workers`
+            and `scope` are refused.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -186,7 +189,7 @@ def dedup(
     cutting = CutRequests.parse(
         passages, cut_unit, min_left, repeated_lines, repeated_paragraphs, lines_action
     )
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
+    settings = _resolve_settings(parameters).for_dedup()
     parameters = settings.apply_to(parameters)
     _refuse_local_parameters(parameters)
     columns = columns_of(parameters, id)
@@ -321,7 +324,7 @@ def check(
             raise UsageError(
                 f"{type_name(frame)} is not a Spark DataFrame; nearkin.check takes tables in memory"
             )
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    settings = _resolve_settings(parameters).for_splits()
     parameters = with_recall_of_splits(settings.apply_to(parameters))
     _refuse_local_parameters(parameters)
     spark = require_classic_session(first.sparkSession)
@@ -396,7 +399,7 @@ def split(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.split takes tables in memory"
         )
     parsed = SplitGroups(tuple(groups), tuple(names or ()), group_seed)
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    settings = _resolve_settings(parameters).for_splits()
     parameters = with_recall_of_splits(settings.apply_to(parameters))
     _refuse_local_parameters(parameters)
     spark = require_classic_session(frame.sparkSession)
@@ -592,6 +595,19 @@ def require_whole_documents(options: RunOptions) -> None:
             "other: lengths and wordings are those of rows, not of merged documents; leave out one "
             "of them"
         )
+
+
+def _resolve_settings(parameters: RunParameters) -> Settings:
+    """Returns the settings of a run, without that of text files, which a DataFrame does not have.
+
+    Args:
+        parameters: The parameters of the run.
+
+    Raises:
+        UsageError: If the settings are not valid.
+    """
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset"))
+    return settings.limit_to(settings.values.keys() - {"lines"})
 
 
 def _refuse_local_parameters(parameters: Mapping[str, object]) -> None:

@@ -1,14 +1,22 @@
 """`-` as an input and as an output."""
 
+import bz2
+import csv
 import gzip
 import io
 import json
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from nearkin.cli import app
 from nearkin.cli.standard_streams import prepare_streams
@@ -141,12 +149,123 @@ def test_options_without_a_meaning_are_refused_before_reading(
     assert sys.stdin.read() == "unread"
 
 
-def test_compressed_standard_input_is_refused(
+def csv_bytes(rows: list[dict[str, str]], delimiter: str, encoding: str = "utf-8") -> bytes:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, ["id", "text"], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue().encode(encoding)
+
+
+def tar_bytes(rows: list[dict[str, str]]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for row in rows:
+            member = tarfile.TarInfo(f"{row['id']}.txt")
+            member.size = len(row["text"].encode())
+            archive.addfile(member, io.BytesIO(row["text"].encode()))
+    return buffer.getvalue()
+
+
+def columnar_bytes(rows: list[dict[str, str]], write: Callable[[pa.Table, Any], None]) -> bytes:
+    buffer = io.BytesIO()
+    write(pa.Table.from_pylist(rows), buffer)
+    return buffer.getvalue()
+
+
+def write_stream(table: pa.Table, sink: Any) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+ENCODERS: dict[str, Callable[[list[dict[str, str]]], bytes]] = {
+    "csv": lambda rows: csv_bytes(rows, ","),
+    "csv-semicolon": lambda rows: b"sep=;\r\n" + csv_bytes(rows, ";"),
+    "csv-utf16": lambda rows: csv_bytes(rows, ",", "utf-16"),
+    "csv-column": lambda rows: "\n".join(["text", *(row["text"] for row in rows)]).encode(),
+    "tsv": lambda rows: csv_bytes(rows, "\t"),
+    "array": lambda rows: json.dumps(rows).encode(),
+    "array-lines": lambda rows: json.dumps(rows, indent=1).encode(),
+    "objects": lambda rows: "\n".join(json.dumps(row, indent=1) for row in rows).encode(),
+    "list": lambda rows: json.dumps({"n": 4, "data": rows}).encode(),
+    "parquet": lambda rows: columnar_bytes(rows, pq.write_table),
+    "arrow": lambda rows: columnar_bytes(rows, pa.feather.write_feather),
+    "stream": lambda rows: columnar_bytes(rows, write_stream),
+    "orc": lambda rows: columnar_bytes(rows, orc.write_table),
+    "gz": lambda rows: gzip.compress("\n".join(map(json.dumps, rows)).encode()),
+    "zst": lambda rows: pa.compress(csv_bytes(rows, ","), "zstd", asbytes=True),
+    "bz2": lambda rows: bz2.compress(csv_bytes(rows, "\t")),
+    "tar": tar_bytes,
+}
+
+
+@pytest.mark.parametrize("form", ENCODERS)
+def test_format_of_standard_input_is_detected(
+    form: str,
+    rows: bytes,
+    feed: Callable[[bytes], None],
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    documents = [json.loads(line) for line in rows.splitlines()[:4]]
+    feed(ENCODERS[form](documents))
+    assert run("pairs", "-", "--out", "-") == app.DONE
+    assert len(capfdbinary.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "csv-utf16", "array", "list", "parquet", "zst"])
+def test_rows_of_any_format_become_json_lines(
+    form: str,
+    rows: bytes,
+    feed: Callable[[bytes], None],
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    documents = [json.loads(line) for line in rows.splitlines()[:4]]
+    feed(ENCODERS[form](documents))
+    assert run("dedup", "-", "--id", "id", "--out", "-") == app.DONE
+    written = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert written == [documents[0], documents[2]]
+
+
+@pytest.mark.parametrize("options", [("--lines",), ("--preset", "logs")])
+def test_lines_of_standard_input_stay_lines(
+    options: tuple[str, ...],
+    feed: Callable[[bytes], None],
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    lines = [b"[12:00:01] a message of the first kind", b"", b"another, quite different message"]
+    feed(b"\n".join([*lines, lines[0], b""]))
+    assert run("dedup", "-", *options, "--out", "-") == app.DONE
+    assert capfdbinary.readouterr().out == b"\n".join([lines[0], lines[2], b""])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a log line\nanother one\n", "neither JSON nor CSV with the column 'text'"),
+        (b"%PDF-1.7\n\x80", "standard input holds a PDF document"),
+        (b"PK\x03\x04\x00\xff", "standard input holds"),
+        (b"id;body\n1;x y\n", "standard input has no column 'text' (it has 'id', 'body')"),
+    ],
+)
+def test_standard_input_without_documents_is_one_error(
+    content: bytes,
+    message: str,
+    feed: Callable[[bytes], None],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    feed(content)
+    assert run("dedup", "-", "--out", "-") == app.USAGE
+    error = capfd.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_damaged_standard_input_is_rejected_with_a_reason(
     rows: bytes, feed: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    feed(gzip.compress(rows))
-    assert run("pairs", "-", "--out", "-") == app.USAGE
-    assert "standard input holds gzip data, and not JSON lines" in capfd.readouterr().err
+    feed(gzip.compress(rows)[:40])
+    assert run("dedup", "-", "--out", "-") == 3
+    assert "the file cannot be read" in capfd.readouterr().err
 
 
 def test_terminal_is_refused_as_input(
@@ -185,7 +304,7 @@ def test_errors_name_standard_input_and_not_its_file(
 def test_reason_is_shown_if_every_row_is_rejected(
     feed: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    feed(b'[{"text": "a list"}]\n')
+    feed(b"[1, 2]\n")
     assert run("dedup", "-", "--out", "-") == 3
     assert "the first one because the row is not a JSON object" in capfd.readouterr().err
 

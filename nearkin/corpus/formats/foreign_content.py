@@ -39,15 +39,22 @@ def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
     """
     with file.open_decompressed() as stream:
         sample = bytes(stream.read(SAMPLE))
+    content = describe_foreign_content(sample)
+    if content is None and whole_text and b"\0" in sample:
+        return "null bytes, so it is not UTF-8 text"
+    return content
+
+
+def describe_foreign_content(sample: bytes) -> str | None:
+    """Returns a description of the content that begins with some bytes, or None if it is text.
+
+    Args:
+        sample: The first bytes.
+    """
     if _is_text(sample):
         # The first bytes may be text, for example a column named PAR1.
         return None
-    for start, content in CONTENTS.items():
-        if sample.startswith(start):
-            return content
-    if whole_text and b"\0" in sample:
-        return "null bytes, so it is not UTF-8 text"
-    return None
+    return next((content for start, content in CONTENTS.items() if sample.startswith(start)), None)
 
 
 def _is_text(sample: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Text files, each of which is one document."""
+"""Text files, each of which is one document, or of which each line is one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
+from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
 from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
+from nearkin.corpus.formats.text_lines import TextLineWriter, read_text_lines
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
 
@@ -18,7 +19,7 @@ BLOCK = 1 << 20
 
 
 class PlainText:
-    """The format of files that are one text. The only column is `text`."""
+    """The format of files that are one text, or one a line. The only column is `text`."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
         """Returns None, because there are no columns.
@@ -38,16 +39,19 @@ class PlainText:
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the text as one slice, as described in `Format`.
+        """Yields the text as one slice, or its lines in slices, as described in `Format`.
 
         Args:
             file: The file.
             columns: The columns to read, which give the maximum size of a document, and say if the
-                main text of pages is read.
-            start: The row at which reading starts. There is only row 0.
-            whole: Whether the slice holds the bytes of the file.
-            rows: Not used, because there is only row 0.
+                main text of pages is read, or each line.
+            start: The row at which reading starts. A text has only row 0.
+            whole: Whether the slices hold the bytes of the file.
+            rows: The lines that are needed, or None for all.
         """
+        if columns.lines:
+            yield from read_text_lines(file, columns, start, whole=whole, rows=rows)
+            return
         if start > 0:
             return
         with file.open_decompressed() as stream:
@@ -60,7 +64,9 @@ class PlainText:
         else:
             try:
                 texts.append(
-                    extract_main_text(raw) if is_page else decode_text(raw, columns, "the text")
+                    extract_main_text(raw)
+                    if is_page
+                    else decode_text(raw, columns.encoding, "the text")
                 )
             except ValueError as error:
                 fault = str(error)
@@ -72,15 +78,17 @@ class PlainText:
         rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
         yield FileSlice(checked.kept, checked.documents, rejected, 1, raw if whole else None)
 
-    def writer(self, file: InputFile, columns: Columns, target: str) -> "FileWriter":
-        """Returns a writer of one text.
+    def writer(
+        self, file: InputFile, columns: Columns, target: str
+    ) -> "FileWriter | TextLineWriter":
+        """Returns a writer of one text, or of lines.
 
         Args:
             file: The input file.
-            columns: Not used, because the file itself says how it is read.
+            columns: The columns that were read, which say if each line is a document.
             target: The path of the file to write.
         """
-        return FileWriter(file, target)
+        return TextLineWriter(file, target) if columns.lines else FileWriter(file, target)
 
 
 def read_up_to(stream: Any, most: int) -> bytes:
@@ -99,30 +107,6 @@ def read_up_to(stream: Any, most: int) -> bytes:
         parts.append(part)
         size += len(part)
     return b"".join(parts)
-
-
-def decode_text(raw: bytes, columns: Columns, name: str) -> str:
-    """Returns a text of a file.
-
-    Args:
-        raw: The bytes of the text.
-        columns: The columns to read, which may name an encoding of texts that are not UTF-8.
-        name: What the text is, for the reason.
-
-    Raises:
-        ValueError: If the text is not valid in any of the encodings.
-    """
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        other = row_encoding_of(columns.encoding)
-    try:
-        if other is not None:
-            return raw.decode(other)
-    except UnicodeDecodeError:
-        # The text is not valid in any of the encodings.
-        pass
-    raise ValueError(f"{name} is not valid UTF-8: {describe_invalid_byte(raw)}")
 
 
 class FileWriter:

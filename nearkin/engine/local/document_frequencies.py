@@ -38,7 +38,7 @@ def count_frequencies(request: FrequencyRequest, share: float = 0.0) -> Document
         sets = builders.use(lambda builder: builder.build(documents))
         return np.sort(sets.hashes), len(batch.rows)
 
-    request.progress.stage("frequencies", estimate_documents(corpus))
+    request.progress.stage("frequencies", estimate_documents(corpus, columns))
     documents = 0
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -223,7 +223,7 @@ class LocalRun(Run):
     def progress_of(self, stage: Stage) -> tuple[str, int | None]:
         """Returns the name and the number of steps under which progress reports a stage."""
         if stage == Stage.SKETCH:
-            return str(stage), estimate_documents(self.corpus)
+            return str(stage), estimate_documents(self.corpus, self.columns)
         if stage == Stage.CANDIDATES:
             return "bands", sum(banding.bands for banding in self.bandings)
         if stage == Stage.VERIFY and self._compares_candidates_exactly:

@@ -195,7 +195,7 @@ class SparkRun(Run):
     def _estimated_documents(self) -> int | None:
         if not isinstance(self.source, FileSource):
             return None
-        return estimate_documents(self.source.corpus)
+        return estimate_documents(self.source.corpus, self.request.columns)
 
     @property
     def documents(self) -> DataFrame:

@@ -115,7 +115,7 @@ class LineRun(DocumentRun):
                 lambda hasher: locate_lines(texts, batch.first, request, hasher)
             )
 
-        self.progress.stage("lines", estimate_documents(self.corpus))
+        self.progress.stage("lines", estimate_documents(self.corpus, self.columns))
         batches = self.corpus.batches(self.columns)
         counts = self.write_facts(ordered_map(collect, batches, self.options.workers), writer.add)
         writer.flush()

@@ -1,0 +1,140 @@
+"""Text files of which each line is one document. Kept lines are copied byte for byte."""
+
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.columns import BATCH_ROWS, Columns
+from nearkin.corpus.dialect import decode_text
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    ItemsBeforeDamage,
+    RejectedRow,
+    open_compressed_sink,
+)
+from nearkin.corpus.formats.json_lines import LineBlock, read_line_blocks
+from nearkin.corpus.formats.json_rows import BOM
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import has_row_between
+from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
+
+TEXT = "text"
+"""The only column of a text file."""
+
+
+def read_text_lines(
+    file: InputFile, columns: Columns, start: int, *, whole: bool, rows: np.ndarray | None
+) -> Iterator[FileSlice]:
+    """Yields the lines of a file in slices, as described in `Format`. Blank lines are left out.
+
+    Args:
+        file: The file.
+        columns: The columns to read.
+        start: The line at which reading starts, counted from 0.
+        whole: Whether the slices hold the complete lines.
+        rows: The lines that are needed, or None for all. Blocks without one are not decoded.
+    """
+    with file.open_decompressed() as stream:
+        blocks = ItemsBeforeDamage(read_line_blocks(stream, columns.document_limit))
+        for block in blocks:
+            end = block.row + (1 if block.lines is None else len(block.lines))
+            if end > start and has_row_between(rows, block.row, end):
+                yield from _read_block(block, columns, start, whole=whole)
+        blocks.raise_damage()
+
+
+def _read_block(
+    block: LineBlock, columns: Columns, start: int, *, whole: bool
+) -> Iterator[FileSlice]:
+    lines: Sequence[bytes | None] = [None] if block.lines is None else block.lines
+    for begin in range(max(start - block.row, 0), len(lines), BATCH_ROWS):
+        part = lines[begin : begin + BATCH_ROWS]
+        yield _make_slice(part, block.row + begin, columns, whole=whole)
+
+
+def _make_slice(
+    lines: Sequence[bytes | None], first: int, columns: Columns, *, whole: bool
+) -> FileSlice:
+    """Returns consecutive lines as a slice.
+
+    Args:
+        lines: The lines with their ends. None is a line that is too long.
+        first: The number of the first line, counted from 0.
+        columns: The columns to read.
+        whole: Whether the slice holds the complete lines.
+    """
+    rows: list[int] = []
+    texts: list[str] = []
+    complete: list[bytes] = []
+    rejected: list[RejectedRow] = []
+    for row, line in enumerate(lines, first):
+        if line is None or len(line) > columns.document_limit:
+            reason = too_long_reason("the line", columns.document_limit)
+            rejected.append(RejectedRow(row, reason, "", row + 1))
+            continue
+        raw = line.removeprefix(BOM) if row == 0 else line
+        if not raw.strip():
+            continue
+        raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            texts.append(decode_text(raw, columns.encoding, "the line"))
+        except ValueError as error:
+            rejected.append(RejectedRow(row, str(error), format_raw_prefix(raw), row + 1))
+            continue
+        rows.append(row)
+        if whole:
+            complete.append(line if line.endswith(b"\n") else line + b"\n")
+    checked = check_rows(pa.record_batch([pa.array(texts, pa.large_string())], [TEXT]), columns)
+    rejected += [RejectedRow(rows[at], why, raw, rows[at] + 1) for at, why, raw in checked.rejected]
+    return FileSlice(
+        np.array(rows, np.int64)[checked.kept],
+        checked.documents,
+        sorted(rejected, key=lambda entry: entry.row),
+        first + len(lines),
+        list(compress(complete, checked.mask.tolist())) if whole else None,
+    )
+
+
+class TextLineWriter:
+    """A writer of lines.
+
+    Args:
+        file: The input file.
+        target: The path of the file to write.
+    """
+
+    def __init__(self, file: InputFile, target: str) -> None:
+        self._sink = open_compressed_sink(file, target)
+
+    def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
+        """Returns lines with other texts, each with the end of its line.
+
+        Args:
+            complete_rows: The lines of a slice, each with its line end.
+            texts: The new text of each line, or null to leave a line as it is.
+        """
+        return [
+            line if text is None else text.encode() + line[len(line.rstrip(b"\r\n")) :]
+            for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
+        ]
+
+    def select(self, complete_rows: list[bytes], keep: np.ndarray, added: Any) -> bytes:
+        """Returns the kept lines.
+
+        Args:
+            complete_rows: The lines of a slice, each with its line end.
+            keep: True for each line that is kept, bool (n,).
+            added: Not used, because a text has no columns.
+        """
+        return b"".join(compress(complete_rows, keep.tolist()))
+
+    def write(self, rows: bytes) -> None:
+        """Writes lines that `select` returned."""
+        self._sink.write(rows)
+
+    def close(self) -> None:
+        """Completes the file."""
+        self._sink.close()
