@@ -1,6 +1,7 @@
 """Functions that fill an online index from files, from a finished run or from another index."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
@@ -15,6 +16,7 @@ from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Batch, Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.inputs import Selection
+from nearkin.corpus.rejects import count_rejections
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
@@ -25,7 +27,7 @@ from nearkin.index.index import Index
 from nearkin.index.opening import IndexHeader, read_vector_evidence
 from nearkin.index.settings import SettingsFields, VectorEvidence
 from nearkin.keys import HashKey
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.setting_names import name_setting
@@ -150,7 +152,9 @@ def add_files(
     ) as index:
         reader = _FileReader(corpus, columns)
         portions = reader.portions(index.settings.max_batch)
-        return _upsert_rows(index, scope, portions, warnings, reader.rejected, observe)
+        added = _upsert_rows(index, scope, portions, warnings, reader.rejected, observe)
+        reasons = warn_of_rejections(added.rejected, reader.reasons)
+        return replace(added, warnings=[*added.warnings, *reasons])
 
 
 class BothColumns(NamedTuple):
@@ -282,12 +286,16 @@ class _FileReader:
     Args:
         corpus: The files.
         columns: Columns that are read.
+
+    Attributes:
+        reasons: Numbers of rows that were rejected so far, by reason.
     """
 
     def __init__(self, corpus: FileCorpus, columns: Columns) -> None:
         self._corpus = corpus
         self._columns = columns
         self._rejected_count = 0
+        self.reasons: Counter[str] = Counter()
 
     def rows_and_invalid_values(self) -> Iterator[_Row]:
         """Yields the documents in their order, and a row without one for each invalid value."""
@@ -313,6 +321,7 @@ class _FileReader:
     def _read_batch(self, batch: Batch) -> list[_Row]:
         """Returns the documents of a batch, and counts its rejected rows."""
         self._rejected_count += len(batch.rejected)
+        self.reasons.update(count_rejections(batch.rejected))
         documents = documents_of(batch.documents[self._columns.content])
         ids: list[str | None] = [None] * len(documents)
         if self._columns.id:

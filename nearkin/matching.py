@@ -3,6 +3,7 @@
 import json
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from nearkin.corpus import (
 )
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
+from nearkin.corpus.rejects import count_rejections
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import (
     BLOCKED_BY_COLUMN,
@@ -37,7 +39,7 @@ from nearkin.index.entry import Match, Outcome, require_scope
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
 from nearkin.loading import AddedDocuments, add_files
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import (
@@ -327,6 +329,7 @@ def match_files(
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
     rejected = 0
+    reasons: Counter[str] = Counter()
     with Index.open(
         url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True
     ) as index:
@@ -334,6 +337,7 @@ def match_files(
         matches = MatchTable(related=[] if is_related else None)
         for batch in corpus.batches(columns):
             rejected += len(batch.rejected)
+            reasons.update(count_rejections(batch.rejected))
             ids = make_ids(batch, columns, corpus.names).to_pylist()
             documents = documents_of(batch.documents[columns.content])
             for part in _split_rows(len(ids), index.settings.max_batch):
@@ -343,7 +347,7 @@ def match_files(
                 if is_related:
                     matches.add_related(index.related_many(scope, documents[part]))
         kept = matches.kept
-        warnings = warn_of_inputs(corpus, columns)
+        warnings = warn_of_inputs(corpus, columns) + warn_of_rejections(rejected, reasons)
         if kept.all() and scope not in index.iterate_scopes():
             warnings.append(
                 f"the scope {scope!r} of {hide_password(url)} has no documents, so no document was "

@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
+from nearkin.corpus.rejects import describe_rejections
 from nearkin.corpus.row_selection import select_kept_rows
 from nearkin.decontamination.request import CONTAMINATION, ContaminationAction
 from nearkin.decontamination.run import DecontaminationRun
@@ -36,7 +38,7 @@ from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
-from nearkin.engine.stats import MissingPairsStats, StageRecords
+from nearkin.engine.stats import MissingPairsStats, StageRecord, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.passages.cutting.run import CUTS, KEPT_DOCUMENTS, CutRun, CutTexts
@@ -712,7 +714,8 @@ class DedupResult:
             return "<DedupResult: closed>"
         counts = self.statistics
         documents = counts["read"] - counts["rejected"]
-        return f"<DedupResult: {documents:,} documents, {counts['kept']:,} kept>"
+        rejected = _describe_rejected(self.stages["sketch"])
+        return f"<DedupResult: {documents:,} documents, {counts['kept']:,} kept{rejected}>"
 
     def _repr_html_(self) -> str:
         if self._finished is None and "statistics" not in self.__dict__:
@@ -917,7 +920,8 @@ class PassagesResult:
         counts = self.statistics
         return (
             f"<PassagesResult: {counts['passages']:,} passages in "
-            f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents>"
+            f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents"
+            f"{_describe_rejected_rows(self.rejected)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -1006,7 +1010,8 @@ class DecontaminationResult:
         counts = self.statistics
         return (
             f"<DecontaminationResult: {counts['contaminated_items']:,} of {counts['items']:,} "
-            f"items in {counts['contaminated_documents']:,} of {counts['documents']:,} documents>"
+            f"items in {counts['contaminated_documents']:,} of {counts['documents']:,} documents"
+            f"{_describe_rejected_rows(self.rejected)}>"
         )
 
     def _repr_html_(self) -> str:
@@ -1175,7 +1180,8 @@ class PairsResult:
 
     def __repr__(self) -> str:
         documents = self.statistics["read"] - self.statistics["rejected"]
-        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents>"
+        rejected = _describe_rejected(self.stages["sketch"])
+        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents{rejected}>"
 
     def _repr_html_(self) -> str:
         threshold = _threshold_of(self.request)
@@ -1198,6 +1204,25 @@ def _threshold_of(request: Mapping[str, Any]) -> float | None:
     """Returns the threshold of a request for pairs."""
     threshold: float | None = request.get("parameters", {}).get("threshold")
     return threshold
+
+
+def _describe_rejected(sketch: StageRecord) -> str:
+    """Returns the end of the text of a result, which says how many rows were rejected, and why.
+
+    Args:
+        sketch: The record of the stage that read the rows.
+    """
+    if not sketch["rejected"]:
+        return ""
+    return f"; {describe_rejections(sketch['rejected'], sketch['rejected_reasons'])}"
+
+
+def _describe_rejected_rows(rejected: ResultTable) -> str:
+    """Returns the same as `_describe_rejected` from the table of rejected rows."""
+    if not len(rejected):
+        return ""
+    reasons = Counter(reason.partition(":")[0] for reason in rejected.arrow["reason"].to_pylist())
+    return f"; {describe_rejections(len(rejected), reasons)}"
 
 
 def _show_pairs(

@@ -257,7 +257,8 @@ def test_both_results_have_the_same_parts() -> None:
         assert pairs.statistics[name] == deduped.statistics[name]
     assert (pairs.statistics["read"], pairs.statistics["pairs"]) == (4, len(pairs))
     assert pairs.stages.keys() <= deduped.stages.keys()
-    assert repr(pairs) == "<PairsResult: 1 pairs of 3 documents>"
+    rejected = "1 row was rejected: text is null (1)"
+    assert repr(pairs) == f"<PairsResult: 1 pairs of 3 documents; {rejected}>"
     for result, table in ((deduped, deduped.clusters), (pairs, pairs.pairs)):
         assert result.to_arrow().equals(table.arrow)
         assert result.to_pandas().equals(table.to_pandas())

@@ -1,5 +1,6 @@
 """Corpora: files of any format in the order of their names, or a table in memory."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
-from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, DOCUMENT_SHARE, Columns
+from nearkin.corpus.decompression import ZSTD
 from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.avro import Avro
@@ -46,6 +48,12 @@ from nearkin.corpus.formats.tar_samples import TarSamples
 from nearkin.corpus.formats.warc import Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
+from nearkin.corpus.long_windows import (
+    ARROW_WINDOW,
+    HEADER_BYTES,
+    WINDOW_SHARE,
+    parse_window,
+)
 from nearkin.corpus.nested_columns import (
     SEPARATOR,
     find_root,
@@ -274,6 +282,7 @@ class FileCorpus:
         fields: dict[str, FieldSample] = {}
         for file in self.files:
             try:
+                _require_usable_compression(file, self.format_of(file), columns)
                 names = self._column_names(file, columns, fields)
             except UsageError:
                 raise
@@ -644,6 +653,43 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
     if names.count(name) > 1:
         raise UsageError(
             f"{place} has {names.count(name)} columns named {name!r}; rename all but one"
+        )
+
+
+def _require_usable_compression(file: InputFile, form: Format, columns: Columns) -> None:
+    """Requires that a compressed file can be decompressed within the memory bound.
+
+    Args:
+        file: The file. The window of a remote one is not looked at.
+        form: Its format.
+        columns: The columns that are read, with the document limit of the run.
+
+    Raises:
+        UsageError: If the format cannot be compressed as a whole, or the window is too large.
+    """
+    if file.compression is None:
+        return
+    if isinstance(form, Parquet | Orc):
+        raise UsageError(
+            f"cannot read {file.shown_path}: the parts of {file.suffix} files are compressed, and "
+            "not the file as a whole; decompress it first"
+        )
+    if isinstance(form, Warc) and file.compression != "gzip":
+        raise UsageError(
+            f"cannot read {file.shown_path}: WARC files are compressed by gzip only, one record at "
+            "a time; decompress it first"
+        )
+    if file.remote or file.compression != ZSTD:
+        return
+    with file.open() as stored:
+        window = parse_window(bytes(stored.read(HEADER_BYTES)))
+    memory = columns.document_limit * DOCUMENT_SHARE
+    if window > ARROW_WINDOW and window > WINDOW_SHARE * memory:
+        needed = math.ceil(window / WINDOW_SHARE / 1e8) / 10
+        raise UsageError(
+            f"cannot read {file.shown_path}: it was compressed with a window of "
+            f"{window >> 20:,} MiB, which must fit into memory; run with "
+            f"{name_setting('memory', f'{needed:g}GB')}, or compress it again with zstd --long=27"
         )
 
 

@@ -6,6 +6,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from nearkin.corpus.long_windows import (
+    ARROW_WINDOW,
+    HEADER_BYTES,
+    LARGEST_WINDOW,
+    LongWindowStream,
+    parse_window,
+)
+
+ZSTD = "zstd"
+"""The codec whose files may have windows that Arrow does not decompress."""
+LARGER_WINDOW = "Frame requires too much memory"
+"""The beginning of the error of zstd for a window that is larger than the limit."""
 BLOCK = 1 << 20
 """The number of bytes that are decompressed at a time."""
 NEAR = 1 << 18
@@ -32,10 +44,17 @@ class DecompressedStream(io.RawIOBase):
         self._open_file = open_file
         self._compression = compression
         self._file = open_file()
-        self._stream = pa.CompressedInputStream(self._file, compression)
+        self._window = _read_window(self._file) if compression == ZSTD else 0
+        self._stream = self._open_stream(self._file)
         self._position = 0
         self._failure: Exception | None = None
         self._rest = memoryview(b"")
+
+    def _open_stream(self, file: Any) -> Any:
+        """Returns the content of a compressed file, up to an error."""
+        if self._window > ARROW_WINDOW:
+            return LongWindowStream(file, self._window)
+        return pa.CompressedInputStream(file, self._compression)
 
     def readable(self) -> bool:
         """Returns True."""
@@ -54,6 +73,11 @@ class DecompressedStream(io.RawIOBase):
                 data: bytes = self._stream.read(size)
             except (OSError, pa.ArrowException) as error:
                 self._failure = error
+                if LARGER_WINDOW in str(error):
+                    self._failure = OSError(
+                        "a frame has a larger window than the first one; compress the file again "
+                        "with zstd --long=27"
+                    )
                 self._rest = memoryview(self._read_before_damage(self._file.tell() - NEAR))
             else:
                 self._position += len(data)
@@ -84,9 +108,7 @@ class DecompressedStream(io.RawIOBase):
     def _read_until_failure(self, careful_from: int, start: int, step: int) -> bytes:
         """Returns the bytes from `start` on, read `step` bytes at a time until a read fails."""
         with self._open_file() as file:
-            stream = pa.CompressedInputStream(
-                pa.PythonFile(_ByteByByteFile(file, careful_from), "r"), self._compression
-            )
+            stream = self._open_stream(pa.PythonFile(_ByteByByteFile(file, careful_from), "r"))
             parts: list[bytes] = []
             try:
                 while start > 0 and (skipped := stream.read(min(start, BLOCK))):
@@ -96,6 +118,13 @@ class DecompressedStream(io.RawIOBase):
             except (OSError, pa.ArrowException):
                 pass
             return b"".join(parts)
+
+
+def _read_window(file: Any) -> int:
+    """Returns the window of the first frame of a zstd file, in bytes, or 0 if it is not known."""
+    window = parse_window(bytes(file.read(HEADER_BYTES)))
+    file.seek(0)
+    return min(window, LARGEST_WINDOW)
 
 
 class _ByteByByteFile:

@@ -180,17 +180,16 @@ def describe_invalid_byte(content: bytes, encoding: str = UTF8) -> str:
 
     Examples:
         >>> describe_invalid_byte("Größe".encode("cp1252"))
-        "byte 3 is 0xF6; correct it, or read such rows with encoding='utf-8,windows-1252'"
+        "byte 3 is 0xF6; encoding='utf-8,windows-1252' reads such rows"
     """
+    place = ""
     try:
         content.decode(encoding)
     except UnicodeDecodeError as error:
-        place = f"byte {error.start + 1} is 0x{content[error.start]:02X}; correct it"
-    else:
-        place = "correct it"
+        place = f"byte {error.start + 1} is 0x{content[error.start]:02X}; "
     if encoding == UTF8:
-        return f"{place}, or read such rows with {name_setting('encoding', MIXED)}"
-    return f"{place}, or name another encoding with {name_setting('encoding')}"
+        return f"{place}{name_setting('encoding', MIXED)} reads such rows"
+    return f"{place}{name_setting('encoding')} names another encoding"
 
 
 def decode_text(raw: bytes, encoding: str | None, name: str) -> str:

@@ -1,13 +1,16 @@
 """The quarantine `rejected.jsonl`, which holds the rejected rows and their reasons."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import orjson
 
 from nearkin.corpus.batches import WHOLE_FILE, Rejection
+
+TOP_REASONS = 3
+"""The number of reasons that a summary names."""
 
 
 class QuarantineWriter:
@@ -38,6 +41,51 @@ class QuarantineWriter:
         """Flushes the buffer and returns the size of the file in bytes."""
         self._file.flush()
         return self._file.tell()
+
+
+def count_rejections(rejected: Iterable[Rejection]) -> Counter[str]:
+    """Returns the number of rejections for each reason, without details behind a colon.
+
+    Args:
+        rejected: The rejections.
+    """
+    return Counter(entry.reason.partition(":")[0] for entry in rejected)
+
+
+def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
+    """Returns the most frequent reasons, at most TOP_REASONS, with their numbers of rows.
+
+    Args:
+        reasons: The number of rejected rows for each reason.
+
+    Examples:
+        >>> list_top_reasons({"a": 1, "b": 3, "c": 1, "d": 2})
+        {'b': 3, 'd': 2, 'a': 1}
+    """
+    ordered = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
+    return dict(ordered[:TOP_REASONS])
+
+
+def describe_rejections(rejected: int, reasons: Mapping[str, int]) -> str:
+    """Returns how many rows were rejected, and the most frequent reasons with their numbers.
+
+    Args:
+        rejected: The number of rejected rows.
+        reasons: The number of rows for each reason, or for the most frequent ones alone.
+
+    Examples:
+        >>> describe_rejections(27, {"text is null": 2, "the row is not valid UTF-8": 25})
+        '27 rows were rejected: the row is not valid UTF-8 (25), text is null (2)'
+        >>> describe_rejections(9, {"a": 4, "b": 2, "c": 2})
+        '9 rows were rejected: a (4), b (2), c (2), other reasons (1)'
+    """
+    top = list_top_reasons(reasons)
+    others = rejected - sum(top.values())
+    parts = [f"{reason} ({count:,})" for reason, count in top.items()]
+    if others:
+        parts.append(f"other reasons ({others:,})")
+    verb = "row was" if rejected == 1 else "rows were"
+    return f"{rejected:,} {verb} rejected: {', '.join(parts)}"
 
 
 def count_reasons(path: Path) -> Counter[str]:

@@ -79,6 +79,7 @@ class SketchStats(StageStats):
         empty_bin_rate: Share of the bins of one-permutation MinHash that no shingle reached.
         completed_slot_rate: Share of the slots that were filled from other bins.
         repeated_ids: Number of documents whose id occurs more than once.
+        rejected_reasons: Numbers of rejected rows for the most frequent reasons.
         build_latency: Median and 99th percentile of the seconds to sketch a document.
         document_limit: Size of the largest document that is not rejected, in bytes.
         workers_limited: Requested and used number of threads, if memory allowed fewer.
@@ -100,6 +101,7 @@ class SketchStats(StageStats):
     empty_bin_rate: float
     completed_slot_rate: float
     repeated_ids: int = 0
+    rejected_reasons: Mapping[str, int] | None = _optional()
     build_latency: Sequence[float] | None = None
     document_limit: int = MAX_DOCUMENT
     workers_limited: Sequence[int] | None = _optional()

@@ -3,14 +3,16 @@
 import logging
 import sys
 import warnings as python_warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Protocol
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.dialect import MIXED
 from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
+from nearkin.corpus.rejects import describe_rejections, list_top_reasons
 from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
 from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
@@ -33,6 +35,8 @@ log = logging.getLogger("nearkin")
 SKIPPED_PACKAGES = ("nearkin", "sklearn")
 """The packages whose lines a Python warning does not name: nearkin, and one whose methods call it.
 """
+WRONG_BYTES = tuple(f"the {part} is not valid UTF-8" for part in ("row", "line", "text"))
+"""The reasons of rejected rows in another encoding."""
 MIN_INDEPENDENT_COSINE = 0.8
 """The cosine below which the signs of SimHash signatures of texts agree less evenly than
 independent ones."""
@@ -86,6 +90,9 @@ def warn_of_run(run: FinishedStages) -> list[str]:
     warnings = []
     options = run.options
     sketch = run.recorded("sketch")
+    # The record of a run of an earlier version has no reasons.
+    if reasons := sketch.get("rejected_reasons"):
+        warnings += warn_of_rejections(sketch["rejected"], reasons)
     second = run.recorded("then")
     if second and second["rejected"]:
         warnings.append(
@@ -379,6 +386,21 @@ def _has_log_handler() -> bool:
             return True
         logger = logger.parent if logger.propagate else None
     return False
+
+
+def warn_of_rejections(rejected: int, reasons: Mapping[str, int]) -> list[str]:
+    """Returns a warning with the most frequent reasons of rejected rows, or none without such rows.
+
+    Args:
+        rejected: The number of rejected rows.
+        reasons: The number of rows for each reason, or for the most frequent ones alone.
+    """
+    if not rejected:
+        return []
+    remedy = ""
+    if any(reason.endswith(WRONG_BYTES) for reason in list_top_reasons(reasons)):
+        remedy = f"; {name_setting('encoding', MIXED)} reads rows that are not UTF-8"
+    return [describe_rejections(rejected, reasons) + remedy]
 
 
 def warn_of_inputs(corpus: Corpus, columns: Columns) -> list[str]:

@@ -112,9 +112,7 @@ class SparkRunView(RunView):
 
     def rejected_reasons(self) -> Mapping[str, int]:
         """Returns the number of rejected rows for each reason."""
-        reason = f.substring_index("reason", ":", 1).alias("reason")
-        rows = self._spark_run.document_tables.rejected.groupBy(reason).count().collect()
-        return {row[0]: row[1] for row in rows}
+        return self._spark_run.document_tables.count_reasons()
 
     def quoted_clusters(self) -> Sequence[QuotedCluster]:
         """Returns the clusters to quote, the largest first."""

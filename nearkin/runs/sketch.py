@@ -9,9 +9,10 @@ from pathlib import Path
 from nearkin.corpus import Batch, Columns, FileCorpus, make_ids
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.inputs import Selection
+from nearkin.corpus.rejects import count_rejections
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.output import require_file_output
 from nearkin.runs.run_record import is_run_folder
 from nearkin.runs.table_files import TableFile, TableFormat
@@ -140,7 +141,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
                 ids = make_ids(batch, job.columns, corpus.names)
                 writer.add(ids, sketches.signatures, sketches.shingles)
                 documents += len(batch.rows)
-                rejected.update(entry.reason.partition(":")[0] for entry in batch.rejected)
+                rejected.update(count_rejections(batch.rejected))
                 progress.advance(len(batch.rows))
         job.resources.write(claim.path, job.spec)
         for name, path in resource_files.items():
@@ -152,7 +153,8 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
         out=job.out,
         documents=documents,
         reasons=dict(sorted(rejected.items())),
-        warnings=warn_of_inputs(corpus, job.columns),
+        warnings=warn_of_inputs(corpus, job.columns)
+        + warn_of_rejections(rejected.total(), rejected),
         spec=job.spec,
     )
 

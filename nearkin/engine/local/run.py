@@ -14,6 +14,7 @@ from nearkin.cluster.election import NO_PAIRS
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
+from nearkin.corpus.rejects import count_reasons, list_top_reasons
 from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import text_facts_of, token_kinds_of
 from nearkin.engine.banding import builds_keys_while_sketching
@@ -287,9 +288,15 @@ class LocalRun(Run):
             write_sets(self.payload_source(), self.work.path / "sketch", has_fields=has_fields)
         empty_bins, completed_slots = self._fill_shares(documents)
         limited = self.options.workers < self._requested_workers
+        rejected = sketching.read_checkpoint(self.work.path / "sketch").rejected
+        reasons = None
+        if rejected:
+            quarantine = self.work.path / "sketch" / sketching.REJECTED
+            reasons = list_top_reasons(count_reasons(quarantine))
         return SketchStats(
             documents=len(documents),
-            rejected=sketching.read_checkpoint(self.work.path / "sketch").rejected,
+            rejected=rejected,
+            rejected_reasons=reasons,
             shingles=int(np.asarray(documents.shingles).sum(dtype=np.int64)),
             text_bytes=int(np.asarray(documents.lengths).sum()),
             signature_bytes=documents.signatures.nbytes,

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.corpus.rejects import list_top_reasons
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import fewest_robust_shingles
 from nearkin.engine.spark.arrow_columns import to_numbers
@@ -75,6 +76,12 @@ class DocumentTables:
     def table(self) -> DataFrame:
         """The table that sketching makes: documents, rejected rows and facts about tasks."""
         return self.tables.keep(self.source.documents(), "sketched")
+
+    def count_reasons(self) -> dict[str, int]:
+        """Returns the number of rejected rows for each reason, without details behind a colon."""
+        reason = f.substring_index("reason", ":", 1).alias("reason")
+        rows = self.rejected.groupBy(reason).count().collect()
+        return {row[0]: row[1] for row in rows}
 
     @cached_property
     def rejected(self) -> DataFrame:
@@ -258,9 +265,11 @@ class DocumentTables:
         shares = np.sum([task["shares"] for task in tasks], axis=0) if tasks else np.zeros(3)
         empty_bins, completed_slots = shares[:2] / shares[2] if shares[2] else (0.0, 0.0)
         latencies = [(seconds, count) for task in tasks for seconds, count in task["latency"]]
+        rejected = sum(task["rejected"] for task in tasks)
         return SketchStats(
             documents=int(totals.documents or 0),
-            rejected=sum(task["rejected"] for task in tasks),
+            rejected=rejected,
+            rejected_reasons=list_top_reasons(self.count_reasons()) if rejected else None,
             shingles=int(totals.shingles or 0),
             text_bytes=int(totals.text_bytes or 0),
             signature_bytes=int(totals.signature_bytes or 0),

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.corpus.rejects import count_reasons, describe_rejections
 from nearkin.passages.cutting.request import CutCounts, CutRequest, CutUnit
 from nearkin.passages.lines.request import Counted, LinesRequest
 from nearkin.report.formatting import format_bytes
@@ -18,6 +19,8 @@ from nearkin.runtime.visible_text import make_visible
 SHOWN = 5
 """The number of the most frequent passages that are shown."""
 SHOWN_CHARACTERS = 60
+REJECTED = "rejected.jsonl"
+"""The file of the rejected rows of an output."""
 OUTPUT_FILES = (
     ("passages", "passages.parquet"),
     ("documents", "documents.parquet"),
@@ -143,14 +146,13 @@ def print_end(
     Args:
         counts: Counts of the run.
         warnings: Warnings about inputs.
-        output: Output folder.
+        output: Output folder, with the rejected rows.
         output_files: Names and paths of files, of which those that exist are listed.
         console: Console to print to.
     """
     if counts["rejected"]:
-        rejected = format_count(counts["rejected"], "row")
-        verb = "was" if counts["rejected"] == 1 else "were"
-        console.print(f"{rejected} {verb} rejected", highlight=False)
+        reasons = count_reasons(output / REJECTED)
+        console.print(describe_rejections(counts["rejected"], reasons), highlight=False)
     for warning in warnings:
         console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
     files = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
