@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-BARE_COLUMN = re.compile(r"[^\W\d]\w*")
+BARE_COLUMN = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 """The names of columns that need no quotation marks in an expression."""
 
 

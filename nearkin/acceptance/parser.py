@@ -57,7 +57,7 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-COLUMN = re.compile(r"\w+")
+COLUMN = re.compile(r"\w+(?:\.\w+)*")
 SPACE = re.compile(r"\s*")
 
 

@@ -23,7 +23,7 @@ from nearkin.corpus.formats.base import (
     describe_error,
 )
 from nearkin.corpus.formats.delimited import Delimited
-from nearkin.corpus.formats.foreign_content import READABLE, find_foreign_content
+from nearkin.corpus.formats.foreign_content import READABLE, SPREADSHEET, find_foreign_content
 from nearkin.corpus.formats.json_fields import (
     FieldSample,
     contains_path,
@@ -395,10 +395,8 @@ class FileCorpus:
         if not file.remote and not (isinstance(form, Delimited) and form.is_wide(file, columns)):
             content = find_foreign_content(file, whole_text=form is TEXT)
         if content:
-            raise UsageError(
-                f"cannot read {file.shown_path}: it holds {content}. "
-                f"{READABLE}; remove the file from the inputs"
-            )
+            way = "" if content == SPREADSHEET else "; remove the file from the inputs"
+            raise UsageError(f"cannot read {file.shown_path}: it holds {content}. {READABLE}{way}")
         if form is TEXT and (columns.fingerprint or columns.fields):
             raise UsageError(
                 f"{file.shown_path} is one text without columns; fingerprints and "

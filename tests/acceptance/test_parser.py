@@ -39,6 +39,7 @@ def test_not_binds_more_tightly_than_and_which_binds_more_tightly_than_or() -> N
         ("same(lang)", "lang"),
         ("same ( 1st )", "1st"),
         ("same(größe)", "größe"),
+        ("same(meta.lang)", "meta.lang"),
         ('same("a ""b"" (c)")', 'a "b" (c)'),
     ],
 )

@@ -177,6 +177,35 @@ def test_other_contents_are_read_from_paths(tmp_path: Path) -> None:
     assert table.pairs.arrow.num_rows == 0
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keep": "meta.lang:de>en, newest:meta.key"},
+        {"same": "meta.key", "url": "meta.lang"},
+        {"source": "meta.lang", "split": "meta.lang"},
+        {"across": "meta.lang"},
+        {"max_removed": "meta.lang:1.0"},
+        {"accept": "jaccard >= 0.7 and same(meta.lang)"},
+    ],
+)
+def test_paths_are_columns_of_every_option(options: dict[str, Any], tmp_path: Path) -> None:
+    """The result is that of columns outside of others."""
+    flat = [
+        {
+            "text": "\n".join(m["content"] for m in row["messages"] if m["content"]) or None,
+            **{f"meta_{name}": value for name, value in row["meta"].items()},
+        }
+        for row in CHATS
+    ]
+    expected = nk.dedup(
+        flat, **{name: value.replace("meta.", "meta_") for name, value in options.items()}
+    )
+    for suffix in (".parquet", ".jsonl"):
+        path = write_chats(tmp_path / f"chats{suffix}")
+        result = nk.dedup(path, text="messages.content", **options)
+        assert result.kept.tolist() == expected.kept.tolist()[:3]
+
+
 def test_unknown_path_is_an_error_with_the_known_ones(tmp_path: Path) -> None:
     for suffix in (".parquet", ".jsonl"):
         corpus = FileCorpus.open([str(write_chats(tmp_path / f"chats{suffix}"))])

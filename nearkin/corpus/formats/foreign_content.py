@@ -30,6 +30,13 @@ CONTENTS = {
 """The first bytes of files that are not UTF-8 text, with the name of the format and advice."""
 
 
+SPREADSHEET = "a spreadsheet; save its sheet as CSV (UTF-8), and give that file in its place"
+"""The description of the files of Excel, LibreOffice and others."""
+SHEET_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+SHEET_PARTS = (b"xl/workbook", b"opendocument.spreadsheet")
+"""Names that occur near the beginning of the archive of a spreadsheet."""
+
+
 def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
     """Returns a description of content that is not the text it should be, or None.
 
@@ -40,6 +47,8 @@ def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
     with file.open_decompressed() as stream:
         sample = bytes(stream.read(SAMPLE))
     content = describe_foreign_content(sample)
+    if content is not None and file.suffix in SHEET_SUFFIXES:
+        return SPREADSHEET
     if content is None and whole_text and b"\0" in sample:
         return "null bytes, so it is not UTF-8 text"
     return content
@@ -54,6 +63,8 @@ def describe_foreign_content(sample: bytes) -> str | None:
     if _is_text(sample):
         # The first bytes may be text, for example a column named PAR1.
         return None
+    if any(part in sample for part in SHEET_PARTS):
+        return SPREADSHEET
     return next((content for start, content in CONTENTS.items() if sample.startswith(start)), None)
 
 

@@ -1,12 +1,15 @@
 """Tests that content of another format is recognized by its first bytes."""
 
 import gzip
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
+from nearkin.errors import UsageError
 from tests.corpus.samples import read_texts, run_command
 
 FOREIGN = {
@@ -31,6 +34,19 @@ def test_content_of_another_format_is_an_error(
         assert f"cannot read {tmp_path / name}: it holds " in message
         assert "nearkin reads .parquet" in message
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["customers.xlsx", "old.xls", "sheet.ods", "unnamed"])
+def test_spreadsheet_is_an_error_that_says_what_to_do(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "old.xls":
+        path.write_bytes(b"\xd0\xcf\x11\xe0" + bytes(100))
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("[Content_Types].xml", "<Types/>")
+            archive.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(UsageError, match=r"a spreadsheet; save its sheet as CSV \(UTF-8\)"):
+        nk.dedup(path)
 
 
 def test_text_that_begins_like_another_format_is_text(tmp_path: Path) -> None:
