@@ -1,0 +1,1 @@
+"""Generated populations of any size, whose duplicates are known."""
