@@ -1,7 +1,8 @@
 """Writes docs/reference/benchmarks.md and the figures of the README from the recorded results.
 
 The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/readings.json,
-benchmarks/reference.json, benchmarks/peers.json, benchmarks/index.json and benchmarks/quality.json.
+benchmarks/reference.json, benchmarks/peers.json, benchmarks/index.json, benchmarks/quality.json and
+benchmarks/preset_sizes.json.
 
 Run: python -m benchmarks.pages    (a test compares the pages with the records)
 """
@@ -12,12 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality.size_tables import (
+    SizesRecord,
+    precision_table,
+    sizes_section,
+    summarize_sizes,
+)
 from benchmarks.quality.tables import QualityRecord, quality_section, summarize_quality
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 READINGS = HERE / "readings.json"
 REFERENCE = HERE / "reference.json"
+PRESETS_PAGE = ROOT / "docs" / "how-to" / "choose-a-preset.md"
 TARGETS = {
     "text to signatures, 1.5 kB ASCII": "≥ 350",
     "text to signatures, 15 kB ASCII": "≥ 600",
@@ -293,9 +301,10 @@ def replace_block(page: Path, name: str, text: str) -> None:
 def readme_blocks() -> dict[str, str]:
     """Returns the blocks of the README that follow from records, by the names of their marks."""
     quality: QualityRecord = _read("quality")
+    sizes: SizesRecord = _read("preset_sizes")
     return {
         "figure": summarize_figures(_read("figures")),
-        "quality": summarize_quality(quality),
+        "quality": f"{summarize_quality(quality)}\n{summarize_sizes(sizes)}",
         "peers": summarize_peers(_read("peers")),
     }
 
@@ -310,6 +319,7 @@ def benchmarks_page() -> str:
     figures = _read("figures")
     peers = _read("peers")
     quality: QualityRecord = _read("quality")
+    sizes: SizesRecord = _read("preset_sizes")
     return (
         f"{HEADER}{describe(figures['machine'])}\n{figures_table(figures)}"
         f"{stages_section(_read('stages'))}"
@@ -321,6 +331,7 @@ def benchmarks_page() -> str:
         f"{formats_section(_read('formats'))}"
         f"{decontamination_section(_read('decontamination'))}"
         f"{quality_section(quality, describe(quality['machine']))}"
+        f"{sizes_section(sizes, describe(sizes['machine']))}"
         f"\n{(HERE / 'losses.md').read_text('utf-8')}"
     )
 
@@ -330,6 +341,7 @@ def write_pages() -> None:
     (ROOT / "docs" / "reference" / "benchmarks.md").write_text(benchmarks_page(), "utf-8")
     for name, text in readme_blocks().items():
         replace_block(ROOT / "README.md", name, text)
+    replace_block(PRESETS_PAGE, "sizes", precision_table(_read("preset_sizes")))
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def prepare_run(
         id: Column of ids, or None.
         work: Folder for temporary files, or None for that of the system.
         progress: Receives stage and row-count updates.
-        parameters: The parameters of the run, without settings and preset.
+        parameters: The parameters of the run, without settings.
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
         keep_function: Chooses the kept document of each cluster, or None.
@@ -135,7 +135,7 @@ def prepare_corpus_run(
         id: Column of ids, or None.
         work: Folder for temporary files, or None for that of the system.
         progress: Receives stage and row-count updates.
-        parameters: The parameters of the run, without settings and preset.
+        parameters: The parameters of the run, without settings.
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
         keep_function: Chooses the kept document of each cluster, or None.

@@ -101,3 +101,41 @@ def score_kept(true: np.ndarray, kept: np.ndarray) -> KeptScores:
         lost=float(np.mean(copies == 0)),
         removed=float(1 - left / redundant) if redundant else 0.0,
     )
+
+
+@dataclass(frozen=True)
+class RemovalScores:
+    """The agreement of removals with the true clusters.
+
+    Attributes:
+        precision: Share of the removed documents that are duplicates of the kept one. It is 1
+            without removals.
+        recall: Share of the redundant documents that are removed in favour of a duplicate. It is 1
+            without redundant documents.
+    """
+
+    precision: float
+    recall: float
+
+
+def score_removals(true: np.ndarray, predicted: np.ndarray, kept: np.ndarray) -> RemovalScores:
+    """Compares each removed document with the kept document of its cluster.
+
+    Args:
+        true: Number of the true cluster of each document, int64 (n,).
+        predicted: Row of the kept document in the cluster of each document, int64 (n,).
+        kept: Whether each document is kept, bool (n,).
+
+    Examples:
+        >>> kept = np.array([True, False, False, True])
+        >>> score_removals(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 3]), kept)
+        RemovalScores(precision=0.5, recall=0.5)
+    """
+    removed = ~kept
+    right = float((removed & (true[predicted] == true)).sum())
+    removals = float(removed.sum())
+    redundant = len(true) - len(np.unique(true))
+    return RemovalScores(
+        precision=right / removals if removals else 1.0,
+        recall=right / redundant if redundant else 1.0,
+    )

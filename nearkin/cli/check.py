@@ -76,7 +76,6 @@ def check(
     json: o.Json = False,
     quiet: o.Quiet = False,
     settings: o.SettingsFile = None,
-    preset: o.Preset = None,
 ) -> None:
     """Find near-duplicates between two corpora, and end with exit code 3 if there are more than allowed.
 
@@ -97,7 +96,6 @@ def check(
         json: Whether the result is printed as JSON.
         quiet: Whether no progress is shown.
         settings: Settings file whose values the options have, or None.
-        preset: Name of the preset whose values the options have, or None.
 
     Examples:
         nearkin check train.jsonl test.jsonl

@@ -112,7 +112,7 @@ def _delimiters() -> Iterable[str]:
 
 
 def _presets() -> Iterable[str]:
-    from nearkin.runs.settings_file import PRESETS
+    from nearkin.presets import PRESETS
 
     return PRESETS
 

@@ -148,7 +148,6 @@ def dedup(
     execution: DedupEngineOptions,
     plan: o.PlanFile = None,
     settings: o.SettingsFile = None,
-    preset: o.Preset = None,
     resume: o.Resume = False,
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
@@ -170,7 +169,6 @@ def dedup(
         execution: Options of the engine.
         plan: File of a plan whose settings are used, or None.
         settings: Settings file whose values the options have, or None.
-        preset: Name of the preset whose values the options have, or None.
         resume: Whether an interrupted run is resumed.
 
     Examples:
@@ -178,7 +176,7 @@ def dedup(
 
         nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/
 
-        nearkin dedup people.csv --text name,city --preset records --out out.csv
+        nearkin dedup people.csv --text name,address --preset records --out out.csv
 
         nearkin dedup - --settings settings.toml --out - < docs.jsonl > kept.jsonl
 

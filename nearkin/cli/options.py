@@ -619,8 +619,10 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="Settings for a kind of data: web, articles, records, bibliography, logs, code or "
-        "titles. Given options replace their values.",
+        help="Settings for a kind of data: web (pages), articles, records (names and addresses), "
+        "bibliography (references), logs (lines), code (functions) or titles (of papers and news). "
+        "Each was measured on 1,000 to 100,000 generated rows of its kind; a larger run says so. "
+        "Given options replace their values.",
         metavar="KIND",
         rich_help_panel=SIMILARITY,
     ),
@@ -1210,6 +1212,7 @@ class MatchOptions:
     fanout: Fanout = 100
     memory: Memory = MEMORY
     workers: Workers = None
+    preset: Preset = None
 
     def carried_columns(self, policy: "KeepPolicy", *others: str | None) -> tuple[str, ...]:
         """Returns the columns that a run reads beside documents and ids.
@@ -1278,6 +1281,7 @@ class MatchOptions:
             fanout=self.fanout,
             memory=parse_memory(self.memory),
             workers=workers_or_cores(self.workers),
+            preset=self.preset,
         )
 
 

@@ -84,7 +84,6 @@ def pairs(
         ),
     ] = False,
     settings: o.SettingsFile = None,
-    preset: o.Preset = None,
     resume: o.Resume = False,
 ) -> None:
     """Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl or .arrow.
@@ -105,7 +104,6 @@ def pairs(
         accept: Condition of the reported pairs, or `similar` if the threshold decides.
         expand_exact: Whether every member of a group of exact duplicates is listed.
         settings: Settings file whose values the options have, or None.
-        preset: Name of the preset whose values the options have, or None.
         resume: Whether an interrupted run is resumed.
 
     Examples:

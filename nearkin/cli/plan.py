@@ -23,7 +23,8 @@ from nearkin.cli.option_groups import (
     with_option_groups,
 )
 from nearkin.cli.plan_file import is_plan
-from nearkin.cli.printing import print_json
+from nearkin.cli.printing import print_json, print_warnings
+from nearkin.cli.settings_option import warn_of_preset_size
 
 if TYPE_CHECKING:
     from nearkin.plan.distribution import Distribution
@@ -395,7 +396,7 @@ def plan(
 
         nearkin plan --docs 1M --engine index --store sqlite --vector-dimensions 384
 
-        nearkin plan --docs 20M --preset records --shingles 60
+        nearkin plan --docs 100K --preset records --shingles 60
 
         nearkin plan --docs 20M --disk 200GB --time 1h --out plan.json
 
@@ -441,6 +442,7 @@ def plan(
     if calibrate:
         write_calibration()
     capacity_plan = make_plan(planned_workload, planned_spec, distribution=distribution)
+    print_warnings(warn_of_preset_size(preset, planned_workload.documents))
     if out is not None:
         from json import dumps
 

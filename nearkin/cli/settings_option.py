@@ -60,6 +60,21 @@ def apply_settings(
     return settings, GivenOptions(given.names | added)
 
 
+def warn_of_preset_size(preset: str | None, documents: int) -> list[str]:
+    """Returns a warning if a preset was not measured on as many documents as are planned.
+
+    Args:
+        preset: Name of the preset, or None.
+        documents: Number of documents.
+    """
+    if preset is None:
+        return []
+    from nearkin.presets import Preset
+
+    warning = Preset.read(preset).warn_of_size(documents)
+    return [] if warning is None else [warning]
+
+
 def _to_option(name: str, value: object) -> object:
     """Returns a value as the command line has it: a list is a text with commas.
 

@@ -86,7 +86,6 @@ def split(
     groups: GroupOptions,
     output: o.OutputOptions,
     settings: o.SettingsFile = None,
-    preset: o.Preset = None,
     resume: o.Resume = False,
 ) -> None:
     """Split documents into groups, such as training and test sets, without near-duplicates between them.
@@ -104,7 +103,6 @@ def split(
         groups: Options that describe the groups.
         output: Options of the output.
         settings: Settings file whose values the options have, or None.
-        preset: Name of the preset whose values the options have, or None.
         resume: Whether an interrupted run is resumed.
 
     Examples:

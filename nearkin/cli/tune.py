@@ -18,7 +18,8 @@ from nearkin.cli.option_groups import (
     GivenOptions,
     with_option_groups,
 )
-from nearkin.cli.printing import print_json
+from nearkin.cli.printing import print_json, print_warnings
+from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ def tune(
     request = signature.to_request(bands, rows, max(table_counts))
     of_texts = replace(sampling, vector=None) if has_both else sampling
     distribution, spec = observe_inputs(inputs, of_texts, reading, request, across)
+    corpus_size = documents if distribution is None else distribution.documents
+    print_warnings(warn_of_preset_size(preset, corpus_size))
     tuning = find_operating_points(
         threshold,
         recall,

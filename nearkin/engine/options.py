@@ -34,6 +34,7 @@ from nearkin.engine.removal_limit import RemovalLimits
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.presets import Preset
 from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
@@ -174,6 +175,7 @@ class RunOptionKeywords(TypedDict, total=False):
     fanout: int
     memory: int | str
     workers: int
+    preset: str | None
 
 
 class RecordedOptions(TypedDict):
@@ -218,9 +220,10 @@ class RecordedOptions(TypedDict):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options that decide the result of a run, and three that do not.
+    """The options that decide the result of a run, and four that do not.
 
-    The three are `memory`, `workers` and `max_removed`, which only decides if a run is complete.
+    The four are `memory`, `workers`, `max_removed`, which only decides if a run is complete, and
+    `preset`, whose values the other options have.
 
     Attributes:
         spec: Spec of the signatures.
@@ -276,6 +279,9 @@ class RunOptions:
         fanout: Number of leaders that a document of a hot bucket is compared with.
         memory: Bound on the anonymous memory of the run, in bytes.
         workers: Number of threads.
+        preset: Settings for a kind of data: `web`, `articles`, `records`, `bibliography`, `logs`,
+            `code` or `titles`. Other parameters that are given replace their values. A run over
+            more rows than the preset was measured on warns of it. Excludes `settings`.
     """
 
     spec: Spec = field(default_factory=Spec)
@@ -309,6 +315,7 @@ class RunOptions:
     fanout: int = 100
     memory: int = 4_000_000_000
     workers: int = 2
+    preset: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -329,6 +336,7 @@ class RunOptions:
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
         self.removal_limits  # noqa: B018
+        self.parsed_preset  # noqa: B018
         self._check_keep_policy()
         self._check_value_columns()
         for options in self.candidate_options:
@@ -729,6 +737,11 @@ class RunOptions:
     def has_short_texts(self) -> bool:
         """True if documents are single texts or lists of tokens, which can be short."""
         return self.spec.has_shingles and not self.fields
+
+    @cached_property
+    def parsed_preset(self) -> Preset | None:
+        """The preset whose values the options have, or None."""
+        return None if self.preset is None else Preset.read(self.preset)
 
     @cached_property
     def removal_limits(self) -> RemovalLimits:

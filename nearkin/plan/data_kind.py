@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.presets import MeasuredRecord, Preset
 from nearkin.runtime.number_format import format_percent
 from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
@@ -184,6 +185,11 @@ class DataKind(NamedTuple):
     limits: tuple[Limits, ...]
 
     @property
+    def preset(self) -> Preset:
+        """The preset to start with."""
+        return Preset.read(self.name)
+
+    @property
     def starting_point(self) -> str:
         """The setting to start with, in the form in which the reader can set it."""
         return name_setting("preset", self.name)
@@ -257,6 +263,7 @@ class DataRecord(TypedDict):
         template_share: Number of templates relative to the number of distinct texts.
         kind: Name of the nearest kind of data, or None.
         preset: Name of the preset to start with, or None.
+        measured: What this preset was measured on, or None.
         pairs: Number of pairs of a document at each similarity and above.
         crowding: Density of pairs around the threshold (see `Distribution.crowding`), or None if
             too few pairs were compared.
@@ -278,6 +285,7 @@ class DataRecord(TypedDict):
     scripts: dict[str, float]
     kind: str | None
     preset: str | None
+    measured: MeasuredRecord | None
     pairs: dict[str, float]
     crowding: float | None
     warnings: list[str]
@@ -385,6 +393,18 @@ def warn_of_unspaced_scripts(profile: DataProfile, spec: Spec) -> str | None:
     )
 
 
+def warn_of_size(profile: DataProfile, documents: int) -> str | None:
+    """Returns a warning if a corpus is larger than the preset to start with was measured on.
+
+    Args:
+        profile: Description of the texts.
+        documents: Number of documents of the corpus.
+    """
+    kind = find_kind(profile)
+    warning = None if kind is None else kind.preset.warn_of_size(documents)
+    return None if warning is None else f"{warning[0].upper()}{warning[1:]}."
+
+
 def to_record(
     profile: DataProfile, pairs: dict[str, float], crowding: float | None, warnings: Sequence[str]
 ) -> DataRecord:
@@ -413,6 +433,7 @@ def to_record(
         "scripts": dict(profile.scripts),
         "kind": None if kind is None else kind.name,
         "preset": None if kind is None else kind.name,
+        "measured": None if kind is None else kind.preset.to_record(),
         "pairs": pairs,
         "crowding": crowding,
         "warnings": list(warnings),

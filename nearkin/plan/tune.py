@@ -27,6 +27,7 @@ from nearkin.plan.data_kind import (
     DataRecord,
     find_kind,
     to_record,
+    warn_of_size,
     warn_of_unspaced_scripts,
 )
 from nearkin.plan.distribution import Distribution
@@ -225,7 +226,8 @@ class Tuning:
             if kind is not None:
                 remedy = (
                     f"Start with {kind.starting_point}, or with {shingle} {threshold} to find only "
-                    "copies with a changed word."
+                    f"copies with a changed word. The preset was measured on "
+                    f"{kind.preset.measured_rows}."
                 )
             warnings.append(
                 f"Most sampled texts are too short for shingles {self.spec.shingle} and the "
@@ -239,10 +241,14 @@ class Tuning:
                 f"most {MAX_CROWDING:g} times). The threshold separates pairs that are about "
                 "equally similar: nearkin fit chooses one from labels or answers."
             )
-        if self.distribution.profile is not None:
-            unspaced = warn_of_unspaced_scripts(self.distribution.profile, self.spec)
+        profile = self.distribution.profile
+        if profile is not None:
+            unspaced = warn_of_unspaced_scripts(profile, self.spec)
             if unspaced is not None:
                 warnings.append(unspaced)
+            size = warn_of_size(profile, self.distribution.documents)
+            if size is not None:
+                warnings.append(size)
         return warnings
 
     def curve(self, point: OperatingPoint, similarities: np.ndarray) -> np.ndarray:

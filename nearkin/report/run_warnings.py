@@ -134,6 +134,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             "of these ids"
         )
     warnings += warn_of_reference(run)
+    warnings += warn_of_preset(run)
     warnings += warn_of_short_documents(run)
     if run.compares_all_for_recall:
         documents = sketch["documents"]
@@ -229,6 +230,19 @@ def warn_of_reference(run: FinishedStages) -> list[str]:
             f"missing; raise {name_setting('pair_budget')}"
         )
     return warnings
+
+
+def warn_of_preset(run: FinishedStages) -> list[str]:
+    """Returns a warning if a run is larger than those that its preset was measured on.
+
+    Args:
+        run: The finished run.
+    """
+    preset = run.options.parsed_preset
+    if preset is None:
+        return []
+    warning = preset.warn_of_size(run.recorded("sketch").get("documents", 0))
+    return [] if warning is None else [warning]
 
 
 def warn_of_short_documents(run: FinishedStages) -> list[str]:

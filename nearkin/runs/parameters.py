@@ -99,7 +99,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
     tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, across,
     fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout,
-    memory (a number of bytes, a size such as `4GB`, or `auto`) and workers.
+    memory (a number of bytes, a size such as `4GB`, or `auto`), workers and preset.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
     hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
@@ -130,9 +130,6 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
             or `auto` for half of the memory that the process may use.
         settings: A settings file, or its values. Other parameters that are given replace its
             values.
-        preset: Settings for a kind of data: `web`, `articles`, `records`, `bibliography`, `logs`,
-            `code` or `titles`. Other parameters that are given replace their values. Excludes
-            `settings`.
     """
 
     text: str | Sequence[str] | None
@@ -148,7 +145,6 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     cut: DocumentFrequencies | None
     max_df: float | None
     settings: str | Path | Mapping[str, object] | None
-    preset: str | None
 
 
 OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}

@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
@@ -20,6 +19,8 @@ from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.engine.fields import parse_fields
 from nearkin.errors import UsageError
+from nearkin.presets import PRESETS as PRESETS
+from nearkin.presets import Preset
 from nearkin.runs.parameters import (
     OPTIONS_OF_RUN,
     OPTIONS_OF_SPEC,
@@ -47,6 +48,8 @@ SIMILARITY = "similarity"
 CONTAINMENT = "containment"
 MACHINE_OPTIONS = frozenset({"memory", "workers"})
 """Options of a run that depend on the machine and do not decide the result."""
+PRESET = "preset"
+"""The option that names other settings, so that a settings file cannot have it."""
 BLOCKLIST = "blocklist"
 """The setting that names a file, which is relative to the folder of the settings file."""
 CLUSTER_OPTIONS = frozenset(
@@ -71,13 +74,12 @@ VALID_KEYS = tuple(
     sorted(
         (OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"lines", "measure", "max_df", "relation", "text"})
         - MACHINE_OPTIONS
+        - {PRESET}
     )
 )
 """The keys that a settings file may have."""
 ALTERNATIVES = {"distance": "threshold", "threshold": "distance"}
 """Settings that replace each other. A given one replaces the other one of a file."""
-PRESETS = ("web", "articles", "records", "bibliography", "logs", "code", "titles")
-"""The names of the presets. Each is a settings file of the package."""
 MAX_SETTINGS_BYTES = 1 << 20
 """The largest settings file. A larger file is something else."""
 
@@ -176,17 +178,10 @@ class Settings:
             UsageError: If there is no such preset.
 
         Examples:
-            >>> Settings.of_preset("logs").values["threshold"]
-            0.7
+            >>> Settings.of_preset("logs").values["measure"]
+            'jaccard'
         """
-        setting = name_setting("preset", name)
-        if name not in PRESETS:
-            raise UsageError(
-                f"{setting} is not valid; choose one of {', '.join(PRESETS)}"
-                f"{did_you_mean(name, PRESETS)}"
-            )
-        content = files("nearkin.runs").joinpath("presets", f"{name}.toml").read_text("utf-8")
-        return cls(tomllib.loads(content), setting)
+        return cls(Preset.read(name).values, name_setting("preset", name))
 
     @classmethod
     def resolve(cls, settings: "SettingsSource", preset: str | None = None) -> "Settings":
@@ -284,10 +279,9 @@ class Settings:
         """Returns the parameters of a run with the settings that none of them replaces.
 
         Args:
-            parameters: The parameters, of which `settings` and `preset` are left out.
+            parameters: The parameters, of which `settings` is left out.
         """
-        sources = ("settings", "preset")
-        given = {name: value for name, value in parameters.items() if name not in sources}
+        given = {name: value for name, value in parameters.items() if name != "settings"}
         merged = self.merge_into(given)
         merged.pop("relation", None)
         return cast(RunParameters, merged)

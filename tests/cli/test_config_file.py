@@ -10,6 +10,7 @@ import pytest
 from nearkin.cli import app
 from nearkin.cli.config_file import ConfigFile
 from nearkin.errors import UsageError
+from nearkin.presets import Preset
 from tests.cli.conftest import run
 
 
@@ -63,7 +64,8 @@ def test_settings_file_can_be_a_default_that_a_given_preset_replaces(
     line = ("dedup", documents, "--quiet", "--out")
     assert run(*line, project / "a") == app.DONE
     assert run(*line, project / "b", "--preset", "logs") == app.DONE
-    assert [threshold_of(project / name) for name in "ab"] == [0.65, 0.7]
+    preset = Preset.read("logs").values["threshold"]
+    assert [threshold_of(project / name) for name in "ab"] == [0.65, preset]
 
 
 def test_environment_wins_over_defaults(

@@ -67,7 +67,7 @@ def test_given_options_win_over_a_preset(corpus: Path, tmp_path: Path) -> None:
     assert (record["parameters"]["threshold"], record["spec"]["unit"]) == (0.9, "words")
     assert record["spec"]["measure"] == "idf-jaccard"
     given_measure = nk.dedup(TEXTS, preset="records", measure="jaccard")
-    plain = nk.dedup(TEXTS, shingle="chars:2", threshold=0.42)
+    plain = nk.dedup(TEXTS, shingle="chars:3", threshold=0.68)
     assert given_measure.clusters.arrow.equals(plain.clusters.arrow)
 
 

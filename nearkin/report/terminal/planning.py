@@ -221,6 +221,7 @@ def describe_data(tuning: Tuning) -> list[tuple[str, str]]:
         *rows,
         ("nearest kind", f"{kind.name}: {kind.description}"),
         ("starting point", kind.starting_point),
+        ("measured on", kind.preset.measurement),
     ]
 
 

@@ -1,5 +1,6 @@
 """Row for row what the local engine finds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import nearkin as nk
+from nearkin import presets
 from nearkin import spark as nks
 from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins
 from nearkin.engine.spark.rereading import excerpt
@@ -223,6 +225,22 @@ def test_short_texts_cause_the_same_warning(spark: SparkSession) -> None:
         assert result.warnings == nk.dedup(table, id="id").warnings
         assert "4 of 4 documents (100%)" in result.warnings[0]
         assert result.stages["collapse"]["single"] == 3
+
+
+# the local engine and Spark take their warnings from one function
+@pytest.mark.full
+def test_a_run_larger_than_its_preset_was_measured_on_causes_the_same_warning(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = presets._read
+    monkeypatch.setattr(presets, "_read", lambda name: replace(read(name), rows=(1, 2, 3, 4)))
+    texts = [f"Anna Miller, {number} Hill Road, Springfield" for number in range(5)]
+    rows = [(f"d{number}", text) for number, text in enumerate(texts)]
+    frame = spark.createDataFrame(rows, "id string, text string")
+    table = pa.table({"id": [name for name, _ in rows], "text": texts})
+    with nks.dedup(frame, id="id", text="text", preset="records") as result:
+        assert result.warnings == nk.dedup(table, id="id", preset="records").warnings
+        assert sum("was measured on 1 to 4 rows" in warning for warning in result.warnings) == 1
 
 
 PRODUCTS = ["acme black camera mx1", "acme black camera mx2", "acme black camera mx3"]
