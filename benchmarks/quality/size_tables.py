@@ -70,6 +70,7 @@ LIMITS = """- **What grows with the size** is the number of distinct rows that c
   one template differ in as little as copies do. So do *products* in another colour. If digits tell
   rows apart, require equal ones: with `--accept "idf_jaccard >= 0.68 and numbers_equal"`, all
   removals of 20,000 *products* were right, and 49 % of the redundant rows were removed.
+- **More rows**: in one run over 1,000,000 *members*, 96.6 % of the removals were right.
 - **Fewer copies** leave a larger share of wrong removals. If one row of a hundred is a copy, there
   are as many wrong removals, but a tenth of the right ones.
 """

@@ -79,6 +79,17 @@ def test_pairs_take_a_preset(corpus: Path, tmp_path: Path) -> None:
     assert pq.read_table(out).num_rows == listed.num_rows > 0
 
 
+def test_logs_may_remove_most_lines(tmp_path: Path) -> None:
+    source = tmp_path / "lines.csv"
+    events = ("opened", "closed", "refused", "moved", "found", "lost")
+    lines = [f"user{number} {event} by host" for number in range(5) for event in events]
+    source.write_text("\n".join(["text", *lines]))
+    out = tmp_path / "out"
+    options = ["--preset", "logs", "--threshold", "0.2", "--quiet", "--out", str(out)]
+    assert run(["dedup", str(source), *options]) == 0
+    assert json.loads((out / "run.json").read_text())["counts"]["kept"] == 1
+
+
 def test_unknown_preset_and_two_settings_are_refused(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
