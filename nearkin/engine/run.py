@@ -20,6 +20,7 @@ from nearkin.engine.stats import (
     CandidateStats,
     ClusterStats,
     CollapseStats,
+    MissingPairsStats,
     ReferenceStats,
     RunStats,
     SketchStats,
@@ -43,8 +44,6 @@ class VerifiedCandidates(NamedTuple):
 
     compared: int
     passed: int
-    hot_buckets: HotBucketLoop | None
-    """The loop over the documents of hot buckets, or None if there are none."""
 
 
 class Run(ABC):
@@ -90,6 +89,14 @@ class Run(ABC):
     @abstractmethod
     def verify_candidates(self) -> VerifiedCandidates:
         """Compares the candidate pairs and keeps those that reach the threshold."""
+
+    @abstractmethod
+    def hot_bucket_loop(self) -> HotBucketLoop | None:
+        """Returns the loop over the documents of hot buckets, or None if there are none."""
+
+    @abstractmethod
+    def count_scored_pairs(self) -> int:
+        """Returns the number of scored pairs that reach the threshold."""
 
     @abstractmethod
     def elect_documents(self) -> ClusterStats:
@@ -326,9 +333,25 @@ class Run(ABC):
 
     @final
     def to_clusters(self) -> None:
-        """Runs all stages up to clusters."""
+        """Runs all stages up to clusters.
+
+        If hot buckets were not compared completely, the pairs that are missing are estimated.
+        """
         self.to_pairs()
         self.cluster()
+        verified = self.stats.verify
+        if verified is not None and verified.hot_incomplete:
+            self._run_stage(Stage.MISSING_PAIRS, self._estimate_missing)
+
+    @final
+    def _estimate_missing(self) -> MissingPairsStats:
+        verified = self.stats.verify
+        loop = self.hot_bucket_loop()
+        assert verified is not None
+        assert loop is not None
+        return loop.count_missing().estimate(
+            truncated=verified.hot_incomplete or 0, listed=self.count_scored_pairs()
+        )
 
     @final
     def _run_stage(self, stage: Stage, run: Callable[[], StageStats]) -> None:
@@ -346,11 +369,13 @@ class Run(ABC):
             self.compare_all()
             return VerifyStats(brute_force=True, threshold=self.options.scored_threshold)
         verified = self.verify_candidates()
-        loop = verified.hot_buckets
+        loop = self.hot_bucket_loop()
+        rounds = None if loop is None else loop.run()
         return VerifyStats(
             brute_force=False,
             threshold=self.options.scored_threshold,
             compared=verified.compared,
             passed=verified.passed,
-            hot_kept=[] if loop is None else loop.run(),
+            hot_kept=[] if rounds is None else rounds.kept,
+            hot_incomplete=None if rounds is None else rounds.incomplete,
         )

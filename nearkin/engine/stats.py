@@ -274,6 +274,8 @@ class VerifyStats(StageStats):
         compared: Number of candidate pairs that were compared.
         passed: Number of compared pairs that reach the threshold.
         hot_kept: Number of kept documents of hot buckets before each round of the hot-bucket loop.
+        hot_incomplete: Number of buckets of the last round whose documents were not all compared
+            with each other. Only recorded if there are hot buckets.
     """
 
     brute_force: bool
@@ -281,6 +283,7 @@ class VerifyStats(StageStats):
     compared: int | None = _optional()
     passed: int | None = _optional()
     hot_kept: Sequence[int] | None = _optional()
+    hot_incomplete: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,13 +417,16 @@ class ContainmentStats(StageStats):
 
 @dataclass(frozen=True, kw_only=True)
 class MissingPairsStats(StageStats):
-    """An estimate of the pairs that a run did not list, because buckets exceed the pair budget.
+    """An estimate of the pairs that a run did not find, because buckets have too many documents.
+
+    A run that lists pairs misses those beyond the pair budget. A run that removes duplicates misses
+    pairs of which both documents are kept.
 
     Attributes:
-        truncated: Number of buckets that exceed the pair budget. For containment, the number of
-            shingle hashes that are in too many documents.
+        truncated: Number of buckets that were not compared completely. For containment, the number
+            of shingle hashes that are in too many documents.
         sampled: Number of pairs of these buckets that were compared for the estimate. For
-            containment, the number of documents.
+            containment, and for a run that removes duplicates, the number of documents.
         pairs: Estimated number of pairs that are missing.
         low: Lower end of the 95 % interval of this number.
         high: Upper end of this interval.
@@ -437,6 +443,11 @@ class MissingPairsStats(StageStats):
     share: float
     share_low: float
     share_high: float
+
+    @property
+    def total(self) -> int:
+        """The estimated number of all pairs, found and missing."""
+        return round(self.pairs / self.share) if self.share else self.pairs
 
     @classmethod
     def from_estimate(

@@ -1,6 +1,8 @@
-"""The interval of a share that is estimated from a sample, after Wilson (1927)."""
+"""Intervals of shares and totals that are estimated from a sample."""
 
 import math
+
+import numpy as np
 
 NORMAL_QUANTILE = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
@@ -32,3 +34,27 @@ def wilson_interval(share: float, count: float) -> tuple[float, float]:
     low = max(0.0, min(share, (center - width) / scale))
     high = min(1.0, max(share, (center + width) / scale))
     return low, high
+
+
+def total_interval(counts: np.ndarray, documents: int) -> tuple[float, float]:
+    """Returns the ends of the 95 % interval of a total, from a sample of its parts.
+
+    It is the normal interval of a sample without replacement. Its upper end is raised to that of
+    the share of the documents with a count above 0 (Wilson), because a sample of zeros has no
+    variance.
+
+    Args:
+        counts: Counts of the sampled documents, (s,).
+        documents: Number of documents from which they were drawn.
+    """
+    sampled = len(counts)
+    total = float(counts.mean()) * documents
+    if sampled == documents:
+        return total, total
+    correction = math.sqrt(1 - sampled / documents)
+    deviation = float(counts.std(ddof=1)) / math.sqrt(sampled) * correction
+    half = NORMAL_QUANTILE * deviation * documents
+    positive = counts[counts > 0]
+    share_high = wilson_interval(len(positive) / sampled, sampled)[1]
+    mean_positive = float(positive.mean()) if len(positive) else 1.0
+    return max(0.0, total - half), max(total + half, share_high * mean_positive * documents)

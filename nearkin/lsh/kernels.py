@@ -715,6 +715,7 @@ def hot_bucket_pairs(
     leaders: np.ndarray,
     known: int,
     histogram: np.ndarray,
+    nearest: np.ndarray,
     out: np.ndarray,
 ) -> tuple[int, int]:
     """Clusters a hot bucket internally, by comparing each member with the leaders so far.
@@ -723,6 +724,8 @@ def hot_bucket_pairs(
     the one that it agrees with most, and with the first one in keep order, which is the most
     likely to be kept. The member becomes a leader itself unless a leader agrees in at least `join`
     slots. There are at most leaders.shape[0] leaders, so the work is bounded by members · fanout.
+    A member for which there is no place among the leaders is left over. `nearest` tells with which
+    leader it agrees most, so that those of one leader can be compared with each other.
     A bucket can be processed in portions: the first `known` leaders are those of the previous
     portions.
 
@@ -739,6 +742,8 @@ def hot_bucket_pairs(
         leaders: Leaders so far. New ones are appended, uint64.
         known: Number of leaders of previous portions.
         histogram: Counts compared pairs by the number of agreeing slots or bits, int64 (k + 1,).
+        nearest: Receives the position of the leader that each left-over member agrees with most, or
+            −1 for the other members, int64 (n,).
         out: Receives the packed pairs, uint64.
 
     Returns:
@@ -751,9 +756,11 @@ def hot_bucket_pairs(
         best_leader = 0
         first_leader = -1
         closest = -1
+        closest_leader = -1
         for l in range(known):
             same = agreements(signatures, a, leaders[l], layout)
-            closest = max(closest, same)
+            if same > closest:
+                closest, closest_leader = same, l
             if sources.shape[0] and sources[a] == sources[leaders[l]]:
                 continue
             if same > best:
@@ -769,9 +776,13 @@ def hot_bucket_pairs(
                 count += U64(1)
             if best_leader == first_leader:
                 count -= U64(1)
-        if closest < join and known < leaders.shape[0]:
-            leaders[known] = a
-            known += 1
+        nearest[m] = -1
+        if closest < join:
+            if known < leaders.shape[0]:
+                leaders[known] = a
+                known += 1
+            else:
+                nearest[m] = closest_leader
     return np.int64(count), known
 
 

@@ -17,8 +17,6 @@ from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
 from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
 from nearkin.engine.stats import (
-    NOTABLE_HOT_SHARE,
-    CandidateStats,
     MissingPairsStats,
     ReferenceStats,
     RunStats,
@@ -156,14 +154,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{lowest.recall:.3f} at the threshold, less than the requested {options.recall}; "
             f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
         )
-    hot_buckets = run.recorded("candidates").get("hot_buckets", 0)
-    is_estimated = bool(run.recorded(Stage.MISSING_PAIRS))
-    if options.distance is not None and hot_buckets and not is_estimated:
-        warnings.append(
-            f"{hot_buckets:,} buckets have more than {options.complete_bucket_size} documents and "
-            f"were clustered internally, so pairs within distance {options.distance} may be "
-            f"missing; raise {name_setting('hot_bucket_size')} to find all of them"
-        )
+    warnings += warn_of_duplicates_left(run)
     warnings += warn_of_recall(run)
     if limited := sketch.get("workers_limited"):
         requested, used = limited
@@ -289,6 +280,30 @@ def _propose_for_short_texts(options: RunOptions) -> str:
     return f"{shingle}; nearkin tune FILES proposes a {threshold} for it"
 
 
+def warn_of_duplicates_left(run: FinishedStages) -> list[str]:
+    """Returns a warning if many near-duplicates may be left in a result, because of hot buckets.
+
+    Args:
+        run: The finished run.
+    """
+    recorded = run.recorded(Stage.MISSING_PAIRS)
+    options = run.options
+    if not recorded or not run.recorded(Stage.CLUSTER):
+        return []
+    missing = MissingPairsStats.from_dict(recorded)
+    if missing.share <= 1 - options.recall:
+        return []
+    buckets = "bucket has" if missing.truncated == 1 else "buckets have"
+    return [
+        f"about {missing.pairs:,} of {missing.total:,} pairs of near-duplicates may be missed and "
+        f"left in the result (95 % interval: {missing.low:,} to {missing.high:,}), because "
+        f"{missing.truncated:,} {buckets} more than {options.complete_bucket_size:,} kept "
+        f"documents, which were not all compared with each other; raise "
+        f"{name_setting('hot_bucket_size')} or the threshold, or remove boilerplate with "
+        f"{name_setting('max_df')}"
+    ]
+
+
 def warn_of_recall(run: FinishedStages) -> list[str]:
     """Returns a warning for each reason why the recall of a run is lower than requested.
 
@@ -300,20 +315,6 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
         return []
     warnings: list[str] = []
     recorded = run.recorded(Stage.CANDIDATES)
-    share = 0.0
-    if recorded:
-        stats = CandidateStats.from_dict(recorded)
-        share = stats.share_of_hot_pairs(options.complete_bucket_size)
-    if share >= NOTABLE_HOT_SHARE and not run.recorded(Stage.MISSING_PAIRS):
-        hot_buckets = recorded["hot_buckets"]
-        warnings.append(
-            f"{hot_buckets:,} buckets have more than {options.complete_bucket_size} documents, "
-            f"which were compared with at most {options.fanout} leaders each: {share:.0%} of the "
-            f"pairs that share a bucket. The recall at the threshold "
-            f"{options.banding_threshold:g} is lower than the requested {options.recall:g}; "
-            "measure it with nearkin audit, or raise "
-            f"{name_setting('hot_bucket_size')} or the threshold"
-        )
     hot_shingles = recorded.get("hot_shingles") or 0
     if hot_shingles:
         warnings.append(

@@ -118,11 +118,13 @@ def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanou
     members = np.random.default_rng(1).permutation(50).astype(np.uint64)
     out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
     known, limits = np.empty(fanout, np.uint64), (margin, join)
+    nearest = np.full(50, -2)
     count, _ = kernels.hot_bucket_pairs(
-        members, EVERY_SOURCE, signatures, TWO.layout, *limits, known, 0, histogram, out
+        members, EVERY_SOURCE, signatures, TWO.layout, *limits, known, 0, histogram, nearest, out
     )
     leaders: list[int] = []
     want = []
+    want_nearest = []
     for a in members.tolist():
         scores = [int((signatures[a] == signatures[l]).sum()) for l in leaders]
         if scores and max(scores) >= margin:
@@ -131,13 +133,25 @@ def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanou
                 min(a, b) << 32 | max(a, b)
                 for b in dict.fromkeys([leaders[scores.index(max(scores))], first])
             ]
+        is_left_over = bool(scores) and max(scores) < join and len(leaders) == fanout
+        want_nearest.append(scores.index(max(scores)) if is_left_over else -1)
         if (not scores or max(scores) < join) and len(leaders) < fanout:
             leaders.append(a)
     assert out[:count].tolist() == want
+    assert nearest.tolist() == want_nearest
     # Processing the bucket in two portions gives the same result.
     again, counted = np.empty(100, np.uint64), np.zeros(17, np.int64)
     first, kept = kernels.hot_bucket_pairs(
-        members[:20], EVERY_SOURCE, signatures, TWO.layout, *limits, known, 0, counted, again
+        members[:20],
+        EVERY_SOURCE,
+        signatures,
+        TWO.layout,
+        *limits,
+        known,
+        0,
+        counted,
+        nearest[:20],
+        again,
     )
     rest, kept = kernels.hot_bucket_pairs(
         members[20:],
@@ -148,8 +162,10 @@ def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanou
         known,
         kept,
         counted,
+        nearest[20:],
         again[first:],
     )
+    assert nearest.tolist() == want_nearest
     assert again[: first + rest].tolist() == want
     assert known[:kept].tolist() == leaders
     assert counted.tolist() == histogram.tolist()
@@ -242,6 +258,7 @@ def test_member_of_hot_bucket_is_paired_with_leaders_of_other_sources(fanout: in
         np.empty(fanout, np.uint64),
         0,
         np.zeros(17, np.int64),
+        np.empty(50, np.int64),
         out,
     )
     leaders: list[int] = []

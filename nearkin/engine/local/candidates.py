@@ -5,12 +5,19 @@ each bucket are compared by their signatures.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
+from nearkin.engine.hot_buckets import (
+    GROUPING_LEVELS,
+    JOINS_NO_LEADER,
+    shuffle_keys,
+    split_left_over,
+)
 from nearkin.engine.local.documents import Documents, signatures_file
 from nearkin.engine.local.exact_groups import load_pair_scope
 from nearkin.engine.local.pair_files import BucketWriter, PairSpool
@@ -29,13 +36,15 @@ from nearkin.lsh.buckets import Buckets, find_buckets
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import band_layout_of
-from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique
+from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs, sorted_unique
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
 
 BYTES_PER_KEY = 52
 """Anonymous memory of a key while its partition is sorted and cut, in bytes: packed words, bounds,
 and their copies, and 4 bytes for the bitmaps of keys that occur again."""
+ROWS_AT_ONCE = 1 << 16
+"""Number of signatures that are read at a time."""
 
 
 @dataclass
@@ -46,11 +55,13 @@ class CandidateCounts:
         histogram: Candidate pairs by the number of agreeing slots, int64 (k + 1,).
         sizes: Number of buckets by their size. Buckets of one document are included.
         hot: Hot buckets.
+        incomplete: Number of hot buckets whose documents were not all compared with each other.
     """
 
     histogram: np.ndarray
     sizes: Counter[int]
     hot: list[ClusteredBucket]
+    incomplete: int = 0
 
     @classmethod
     def empty(cls, k: int) -> "CandidateCounts":
@@ -155,6 +166,7 @@ class CandidateFinder:
         options: Options of the run.
         active: Which documents are compared, bool (n,).
         comparison: Bands and layout of the signatures.
+        round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
     """
 
     def __init__(
@@ -164,6 +176,7 @@ class CandidateFinder:
         options: RunOptions,
         active: np.ndarray,
         comparison: SignatureComparison,
+        round_number: int = 0,
     ) -> None:
         self.hot = np.zeros(len(documents), bool)
         """Which documents were in a hot bucket, bool (n,)."""
@@ -173,6 +186,7 @@ class CandidateFinder:
         self._options = options
         self.comparison = comparison
         """The bands and the layout of the signatures."""
+        self._round_number = round_number
         self._keys_per_document = 1 + comparison.banding.probes
         self.active = active
         """Which documents are compared, bool (n,)."""
@@ -186,13 +200,16 @@ class CandidateFinder:
         keys_in_memory = max(1, options.memory // 4 // BYTES_PER_KEY)
         self._partition_bits = max(0, (entries - 1) // keys_in_memory).bit_length()
 
-    def among(self, active: np.ndarray) -> "CandidateFinder":
-        """Returns a new search among other documents.
+    def among(self, active: np.ndarray, round_number: int) -> "CandidateFinder":
+        """Returns a new search among other documents, for a round of the hot-bucket loop.
 
         Args:
             active: Which documents are compared, bool (n,).
+            round_number: Number of the round, from 1.
         """
-        return CandidateFinder(self._documents, self._work, self._options, active, self.comparison)
+        return CandidateFinder(
+            self._documents, self._work, self._options, active, self.comparison, round_number
+        )
 
     def find_pairs(
         self, spool: PairSpool, progress: Progress, hot_members: BucketWriter | None = None
@@ -205,27 +222,69 @@ class CandidateFinder:
             hot_members: Receives the documents of each hot bucket.
         """
         self._hot_members = hot_members
-        folder = self._work.path / self.comparison.keys_folder
         for band in range(self.comparison.banding.bands):
-            keys = map_file(folder / f"{band:04d}", np.uint64)
-            for partition in range(1 << self._partition_bits):
-                self._search_partition(band, keys, partition, spool)
+            for buckets in self._partitions(band):
+                self._search_partition(band, buckets, spool)
             progress.advance(1)
         return self._counts
 
-    def _search_partition(
-        self, band: int, keys: np.ndarray, partition: int, spool: PairSpool
-    ) -> None:
-        buckets = self._find_buckets(keys, partition)
+    def find_pairs_with(self, sampled: np.ndarray, spool: PairSpool) -> None:
+        """Searches the hot buckets for all pairs of sampled documents and others.
+
+        Args:
+            sampled: Which documents were sampled, bool (n,).
+            spool: Receives the pairs that pass the prefilter.
+        """
+        for band in range(self.comparison.banding.bands):
+            for buckets in self._partitions(band):
+                sizes, _ = self._measure_buckets(buckets)
+                hot = sizes > self._options.complete_bucket_size
+                for start, end in zip(buckets.starts[hot], buckets.ends[hot], strict=True):
+                    members = sorted_unique(buckets.ordinals[start:end])
+                    for document in members[sampled[members]]:
+                        spool.add(self._pair_with(document, members[members != document]))
+
+    def _pair_with(self, document: np.uint64, others: np.ndarray) -> np.ndarray:
+        """Returns the packed pairs of a document and others that pass the prefilter.
+
+        Args:
+            document: Number of the document.
+            others: Numbers of the others, uint64 (m,).
+        """
+        pairs = pack_pairs(np.full(len(others), document), others)
+        if len(self._sources):
+            pairs = pairs[self._sources[others] != self._sources[document]]
+        agreeing = np.empty(len(pairs), np.int64)
+        kernels.pair_agreements(
+            pairs, self.comparison.signatures, self.comparison.band_layout.layout, agreeing
+        )
+        return pairs[agreeing >= self.comparison.limits.margin]
+
+    def _partitions(self, band: int) -> Iterator[Buckets]:
+        """Yields the buckets of the partitions of a band, with the numbers of documents."""
+        path = self._work.path / self.comparison.keys_folder / f"{band:04d}"
+        keys = map_file(path, np.uint64)
+        for partition in range(1 << self._partition_bits):
+            yield self._find_buckets(keys, partition)
+
+    def _measure_buckets(self, buckets: Buckets) -> tuple[np.ndarray, SourceBuckets | None]:
+        """Returns the sizes that decide which buckets are hot, int64 (m,), and those by source.
+
+        With the option `across`, the documents of each bucket are sorted by source, in place.
+        """
+        if not len(self._sources):
+            return buckets.ends - buckets.starts, None
+        by_source = SourceBuckets.order(
+            buckets.ordinals, buckets.starts, buckets.ends, self._sources
+        )
+        return by_source.sizes, by_source
+
+    def _search_partition(self, band: int, buckets: Buckets, spool: PairSpool) -> None:
         ordinals = buckets.ordinals
         starts = buckets.starts
         ends = buckets.ends
-        sizes = ends - starts
-        in_buckets = int(sizes.sum())
-        source_buckets = None
-        if len(self._sources):
-            source_buckets = SourceBuckets.order(ordinals, starts, ends, self._sources)
-            sizes = source_buckets.sizes
+        in_buckets = int((ends - starts).sum())
+        sizes, source_buckets = self._measure_buckets(buckets)
         values, times = np.unique(sizes, return_counts=True)
         self._counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
         self._counts.sizes[1] += buckets.keys - in_buckets
@@ -285,24 +344,60 @@ class CandidateFinder:
         """Clusters a hot bucket internally, and returns the pairs of members and leaders."""
         if self._keys_per_document > 1 or len(self._sources):
             members = sorted_unique(members)
-        ordered = members[np.argsort(self._rank[members])]
+        ordered = members[self.order(members)]
+        pairs: list[np.ndarray] = []
+        groups = [ordered]
+        for level in range(GROUPING_LEVELS):
+            groups = [part for group in groups for part in self._compare_with_leaders(group, pairs)]
+            if not level and groups:
+                self._counts.incomplete += 1
+        self.hot[members] = True
+        if self._hot_members is not None:
+            self._hot_members.add(members)
+        first = members[np.argmin(self._rank[members])]
+        self._counts.hot.append(ClusteredBucket(band, len(members), int(first)))
+        return np.concatenate(pairs)
+
+    def order(self, members: np.ndarray) -> np.ndarray:
+        """Returns the positions of documents in the order in which they become leaders, int64 (m,).
+
+        Args:
+            members: Numbers of the documents, uint64 (m,).
+        """
+        rank = self._rank[members]
+        if not self._round_number:
+            return np.argsort(rank)
+        keys = [
+            shuffle_keys(self.comparison.signatures[portion], self._round_number)
+            for portion in np.split(members, range(ROWS_AT_ONCE, len(members), ROWS_AT_ONCE))
+        ]
+        return np.lexsort((rank, np.concatenate(keys)))
+
+    def _compare_with_leaders(
+        self, members: np.ndarray, pairs: list[np.ndarray]
+    ) -> Iterator[np.ndarray]:
+        """Compares documents with leaders among them, and yields groups of those left over.
+
+        Args:
+            members: Documents in the order in which they become leaders, uint64 (m,).
+            pairs: Receives the packed pairs of members and leaders.
+        """
         leaders = np.empty(self._options.fanout, np.uint64)
+        nearest = np.empty(len(members), np.int64)
         out = np.empty(2 * len(members), np.uint64)
         limits = self.comparison.limits
         count, _ = kernels.hot_bucket_pairs(
-            ordered,
+            members,
             self._sources,
             self.comparison.signatures,
             self.comparison.band_layout.layout,
             limits.margin,
-            limits.join,
+            JOINS_NO_LEADER if self._round_number else limits.join,
             leaders,
             0,
             self._counts.histogram,
+            nearest,
             out,
         )
-        self.hot[members] = True
-        if self._hot_members is not None:
-            self._hot_members.add(members)
-        self._counts.hot.append(ClusteredBucket(band, len(members), int(ordered[0])))
-        return out[:count]
+        pairs.append(out[:count].copy())
+        return split_left_over(members, nearest)

@@ -9,7 +9,6 @@ A condition on a pair takes the place of the threshold, with the contained docum
 would be removed.
 """
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.verification import Payloads, documents_in_pairs, split_pairs
 from nearkin.engine.local.work_folder import map_file
 from nearkin.engine.stats import ContainmentStats, MissingPairsStats, Stage
-from nearkin.engine.wilson import NORMAL_QUANTILE, wilson_interval
+from nearkin.engine.wilson import total_interval
 from nearkin.errors import UsageError
 from nearkin.packed_pairs import (
     isin_sorted,
@@ -181,7 +180,7 @@ class _ContainmentRun:
         affected = np.flatnonzero(count_inside(self.smallest, self.smallest.crowded))
         drawn = np.random.default_rng(SEED).permutation(affected)[:SAMPLED_DOCUMENTS]
         counts = self._count_missing(np.sort(drawn))[drawn]
-        low, high = _total_interval(counts, len(affected))
+        low, high = total_interval(counts, len(affected))
         return MissingPairsStats.from_estimate(
             truncated=len(self.smallest.crowded),
             sampled=len(drawn),
@@ -276,27 +275,3 @@ def _rank_by_size(sizes: np.ndarray) -> np.ndarray:
     rank = np.empty(len(sizes), np.int64)
     rank[np.lexsort((-numbers, -sizes))] = numbers
     return rank
-
-
-def _total_interval(counts: np.ndarray, documents: int) -> tuple[float, float]:
-    """Returns the ends of the 95 % interval of a total, from a sample of its parts.
-
-    It is the normal interval of a sample without replacement. Its upper end is raised to that of
-    the share of the documents with a count above 0 (Wilson), because a sample of zeros has no
-    variance.
-
-    Args:
-        counts: Counts of the sampled documents, int64 (s,).
-        documents: Number of documents from which they were drawn.
-    """
-    sampled = len(counts)
-    total = float(counts.mean()) * documents
-    if sampled == documents:
-        return total, total
-    correction = math.sqrt(1 - sampled / documents)
-    deviation = float(counts.std(ddof=1)) / math.sqrt(sampled) * correction
-    half = NORMAL_QUANTILE * deviation * documents
-    positive = counts[counts > 0]
-    share_high = wilson_interval(len(positive) / sampled, sampled)[1]
-    mean_positive = float(positive.mean()) if len(positive) else 1.0
-    return max(0.0, total - half), max(total + half, share_high * mean_positive * documents)

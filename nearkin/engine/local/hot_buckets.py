@@ -5,13 +5,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from nearkin.cluster.election import elect_leaders
-from nearkin.engine.hot_buckets import HotBucketLoop
+from nearkin.engine.hot_buckets import (
+    SAMPLE_ROUND,
+    SAMPLED_DOCUMENTS,
+    HotBucketLoop,
+    HotBucketRound,
+    MissingCounts,
+)
 from nearkin.engine.local.candidates import CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
-from nearkin.engine.local.verification import RELATED_PAIRS, SCORED, Scorer
+from nearkin.engine.local.verification import RELATED_PAIRS, SCORED, Scorer, split_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
-from nearkin.packed_pairs import ScoredPairs
+from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.progress import Silent
 
 
@@ -56,16 +62,44 @@ class LocalHotBucketLoop(HotBucketLoop):
         self._selected = np.asarray(is_kept & self._hot)
         return int(np.count_nonzero(self._selected))
 
-    def compare_selected(self) -> bool:
-        """Bands the selected documents again, and adds the pairs that reach the threshold."""
+    def compare_selected(self, round_number: int) -> HotBucketRound:
+        """Bands the selected documents again, and adds the pairs that reach the threshold.
+
+        Args:
+            round_number: Number of the round, from 1.
+        """
         documents = len(self._selected)
         spool = PairSpool(self._work.folder("spool"), documents, self._pairs_in_memory)
+        incomplete = 0
         for finder in self._finders:
-            finder.among(self._selected & finder.active).find_pairs(spool, Silent())
+            search = finder.among(self._selected & finder.active, round_number)
+            incomplete += search.find_pairs(spool, Silent()).incomplete
         judged = [self._score(pairs) for pairs in spool.sorted()]
         added = 0
         if self._options.related is not None:
             related = ScoredPairs.concatenate([part.related for part in judged])
             added = merge_scored(self._work.path / RELATED_PAIRS, related)
         duplicates = ScoredPairs.concatenate([part.duplicates for part in judged])
-        return merge_scored(self._work.path / SCORED, duplicates) + added > 0
+        added += merge_scored(self._work.path / SCORED, duplicates)
+        return HotBucketRound(added > 0, incomplete)
+
+    def count_missing(self) -> MissingCounts:
+        """Counts the pairs of a sample of the kept documents that no round found."""
+        self.select_kept()
+        first = self._finders[0].among(self._selected & self._finders[0].active, SAMPLE_ROUND)
+        documents = np.flatnonzero(first.active).astype(np.uint64)
+        sample = documents[first.order(documents)[:SAMPLED_DOCUMENTS]]
+        sampled = np.zeros(len(self._selected), bool)
+        sampled[sample] = True
+        spool = PairSpool(self._work.folder("spool"), len(sampled), self._pairs_in_memory)
+        for finder in self._finders:
+            search = finder.among(self._selected & finder.active, SAMPLE_ROUND)
+            search.find_pairs_with(sampled, spool)
+        counts = np.zeros(len(sampled), np.int64)
+        scored = read_scored(self._work.path / SCORED).pairs
+        for pairs in spool.sorted():
+            for portion in split_pairs(pairs):
+                similar = self._score(portion).duplicates.pairs
+                for ends in unpack_pairs(similar[~isin_sorted(similar, scored)]):
+                    counts += np.bincount(ends, minlength=len(counts))
+        return MissingCounts(counts[sample], len(documents))

@@ -587,17 +587,25 @@ class LocalRun(Run):
             if self._compares_candidates_exactly:
                 self.progress.stage(str(Stage.VERIFY), len(pairs))
             write_scored_pairs(pairs, score, self.options.workers, writer, self.progress)
-        loop = None
-        if hot.any():
-            loop = LocalHotBucketLoop(
-                self._candidate_finders(),
-                self.work,
-                hot,
-                score,
-                self.options,
-                self.pairs_in_memory,
-            )
-        return VerifiedCandidates(len(pairs), writer.pairs, loop)
+        return VerifiedCandidates(len(pairs), writer.pairs)
+
+    def hot_bucket_loop(self) -> LocalHotBucketLoop | None:
+        """Returns the loop over the documents of hot buckets, or None if there are none."""
+        hot = np.asarray(self.work.load("hot"))
+        if not hot.any():
+            return None
+        return LocalHotBucketLoop(
+            self._candidate_finders(),
+            self.work,
+            hot,
+            self.scorer(),
+            self.options,
+            self.pairs_in_memory,
+        )
+
+    def count_scored_pairs(self) -> int:
+        """Returns the number of scored pairs that reach the threshold."""
+        return len(self.scored().pairs)
 
     def _scorer(self, pairs: np.ndarray, hot: np.ndarray) -> Scorer:
         """Returns what scores pairs of the documents in candidate pairs or in hot buckets."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
+from nearkin.engine.hot_buckets import JOINS_NO_LEADER, shuffle_keys
 from nearkin.engine.spark.arrow_columns import (
     from_binary_rows,
     make_batch,
@@ -24,6 +25,7 @@ from nearkin.engine.spark.arrow_columns import (
     to_unsigned,
 )
 from nearkin.engine.spark.sketching import ACROSS, TaskRequest
+from nearkin.engine.spark.verification import HistogramFacts
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import SourceBuckets
 from nearkin.lsh.slot_bands import Banding
@@ -38,8 +40,12 @@ The band is part // slices. The sources are empty unless the run has the option 
 """
 BUCKETS = "a long,b long,band int,key long,doc long,facts string"
 """Rows of three kinds: pairs of ordinary buckets (a < b), members of hot buckets, and facts."""
-HOT = "a long,b long,agree int,facts string"
-"""Pairs of hot buckets, with the number of agreeing slots; and facts."""
+HOT = "a long,b long,agree int,band int,key long,doc long,facts string"
+"""Rows of three kinds: pairs of hot buckets, with the number of agreeing slots; documents that are
+left over, with the key of their group; and facts."""
+
+
+SHUFFLED = "doc long,shuffled long"
 
 
 class BucketFacts(TypedDict):
@@ -51,6 +57,15 @@ class BucketFacts(TypedDict):
     """The number of hot buckets."""
     members: int
     """The number of documents in hot buckets."""
+
+
+class HotBucketFacts(HistogramFacts):
+    """The facts that a task records that clusters hot buckets."""
+
+    hottest: list[tuple[int, int, int]]
+    """The largest hot buckets of the task, each as band, members and first member."""
+    incomplete: int
+    """The number of buckets with documents that are left over."""
 
 
 @dataclass(frozen=True)
@@ -173,14 +188,34 @@ class BandingTasks:
         ]
         return pa.Table.from_batches([*rows, make_batch(BUCKETS, facts=[json.dumps(facts)])])
 
-    def hot(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def hot(
+        self, batches: Iterable[pa.RecordBatch], *, joins_leaders: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Yields HOT of the members of hot buckets.
 
         Args:
             batches: Members (band, key, doc, signature), and `across` if the run has it, sorted by
-                bucket and keep order.
+                bucket and by the order in which they become leaders.
+            joins_leaders: Whether members that agree with a leader in enough slots join it.
         """
-        yield from _HotBuckets(self).pairs(batches)
+        yield from _HotBuckets(self, joins_leaders=joins_leaders).pairs(batches)
+
+    def shuffled(
+        self, batches: Iterable[pa.RecordBatch], round_number: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields (doc, shuffled): documents with their place in the order of a round.
+
+        Args:
+            batches: Documents (doc, signature).
+            round_number: Number of the round of the hot-bucket loop.
+        """
+        spec = self.request.options.spec
+        for batch in batches:
+            signatures = from_binary_rows(
+                batch["signature"], spec.signature_type, spec.signature_width
+            )
+            keys = shuffle_keys(signatures, round_number)
+            yield make_batch(SHUFFLED, doc=to_numbers(batch["doc"]), shuffled=keys)
 
 
 def _cold_pairs(
@@ -228,6 +263,25 @@ class _OpenBucket(NamedTuple):
     """The sources of the leaders so far, or an empty array without `across`."""
     members: int
     first: int
+    is_incomplete: bool = False
+    """Whether there are documents for which there was no place among the leaders."""
+
+
+def _group_left_over(
+    bucket: tuple[int, int], docs: np.ndarray, leaders: np.ndarray
+) -> pa.RecordBatch:
+    """Returns HOT of documents that are left over, with the key of the group of their leader.
+
+    Args:
+        bucket: Band and key of the bucket.
+        docs: Documents, int64 (n,).
+        leaders: Leader nearest to each of them, int64 (n,).
+    """
+    band, key = bucket
+    salts = np.full(len(docs), key, np.int64).view(np.uint64)
+    groups = np.empty((1, len(docs)), np.uint64)
+    kernels.salt_keys(leaders.view(np.uint64).reshape(-1, 1), salts, groups)
+    return make_batch(HOT, band=np.full(len(docs), band), key=groups[0].view(np.int64), doc=docs)
 
 
 class _HotBuckets:
@@ -236,20 +290,22 @@ class _HotBuckets:
     A batch can end inside a bucket. Only the leaders are kept for the next batch.
     """
 
-    def __init__(self, banded: BandingTasks) -> None:
+    def __init__(self, banded: BandingTasks, *, joins_leaders: bool) -> None:
         options = banded.request.options
         spec = options.spec
         self._spec = spec
         self._banded = banded
         self._fanout = options.fanout
-        self._limits = banded.limits
+        self._margin = banded.limits.margin
+        self._join = banded.limits.join if joins_leaders else JOINS_NO_LEADER
         no_keys = np.empty((0, banded.banding.bands), np.uint64)
         self._layout = band_layout_of(banded.request.measure.spec, banded.banding, no_keys).layout
         self._histogram = np.zeros(spec.k + 1, np.int64)
         self._sizes: Counter[tuple[int, int, int]] = Counter()
+        self._incomplete = 0
+        self._open: _OpenBucket | None = None
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        open_: _OpenBucket | None = None
         for batch in batches:
             bands, keys = to_numbers(batch["band"]), to_numbers(batch["key"])
             docs = to_numbers(batch["doc"])
@@ -263,17 +319,16 @@ class _HotBuckets:
                 if high == low:
                     continue
                 bucket = (int(bands[low]), int(keys[low]))
-                if open_ is None or open_.bucket != bucket:
-                    self._close(open_)
-                    open_ = _OpenBucket(
+                if self._open is None or self._open.bucket != bucket:
+                    self._close()
+                    self._open = _OpenBucket(
                         bucket, docs[:0], signatures[:0], sources[:0], 0, int(docs[low])
                     )
                 rows = slice(low, high)
-                pairs, open_ = self._cluster_members(
-                    open_, docs[rows], signatures[rows], sources[rows]
+                yield from self._cluster_members(
+                    self._open, docs[rows], signatures[rows], sources[rows]
                 )
-                yield pairs
-        self._close(open_)
+        self._close()
         yield make_batch(HOT, facts=[json.dumps(self._facts())])
 
     def _cluster_members(
@@ -282,8 +337,8 @@ class _HotBuckets:
         docs: np.ndarray,
         signatures: np.ndarray,
         sources: np.ndarray,
-    ) -> tuple[pa.RecordBatch, _OpenBucket]:
-        """Returns HOT of further members of a bucket, and the state of the bucket after them."""
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields HOT of further members of a bucket, and stores the state of the bucket."""
         known = len(bucket.docs)
         added = len(docs)
         all_docs = np.concatenate([bucket.docs, docs])
@@ -291,6 +346,7 @@ class _HotBuckets:
         all_sources = np.concatenate([bucket.sources, sources])
         leaders = np.zeros(self._fanout, np.uint64)
         leaders[:known] = np.arange(known)
+        nearest = np.empty(added, np.int64)
         out = np.empty(2 * added, np.uint64)
         members = np.arange(known, known + added, dtype=np.uint64)
         count, kept = kernels.hot_bucket_pairs(
@@ -298,11 +354,12 @@ class _HotBuckets:
             all_sources,
             all_signatures,
             self._layout,
-            self._limits.margin,
-            self._limits.join,
+            self._margin,
+            self._join,
             leaders,
             known,
             self._histogram,
+            nearest,
             out,
         )
         pairs = out[:count]
@@ -311,18 +368,29 @@ class _HotBuckets:
         first, second = unpack_pairs(pairs)
         a, b = all_docs[first], all_docs[second]
         places = leaders[:kept].astype(np.int64)
-        state = bucket._replace(
+        self._open = bucket._replace(
             docs=all_docs[places],
             signatures=all_signatures[places],
             sources=all_sources[places] if len(all_sources) else all_sources,
             members=bucket.members + added,
+            is_incomplete=bucket.is_incomplete or bool((nearest >= 0).any()),
         )
-        return make_batch(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), state
+        yield make_batch(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing)
+        left_over = np.flatnonzero(nearest >= 0)
+        if len(left_over):
+            leaders_of_groups = all_docs[places[nearest[left_over]]]
+            yield _group_left_over(bucket.bucket, docs[left_over], leaders_of_groups)
 
-    def _close(self, bucket: _OpenBucket | None) -> None:
-        if bucket is not None:
-            self._sizes[(bucket.bucket[0], bucket.members, bucket.first)] += 1
+    def _close(self) -> None:
+        if self._open is not None:
+            band, _ = self._open.bucket
+            self._sizes[(band, self._open.members, self._open.first)] += 1
+            self._incomplete += self._open.is_incomplete
 
-    def _facts(self) -> dict[str, object]:
+    def _facts(self) -> HotBucketFacts:
         hottest = sorted(self._sizes, key=lambda bucket: (-bucket[1], bucket[0], bucket[2]))[:100]
-        return {"histogram": self._histogram.tolist(), "hottest": hottest}
+        return {
+            "histogram": self._histogram.tolist(),
+            "hottest": hottest,
+            "incomplete": self._incomplete,
+        }

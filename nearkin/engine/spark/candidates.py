@@ -2,14 +2,23 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Protocol
 
 import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, BandingTasks, BucketFacts
+from nearkin.engine.hot_buckets import GROUPING_LEVELS
+from nearkin.engine.spark.banding import (
+    BUCKETS,
+    HOT,
+    KEYS,
+    SHUFFLED,
+    BandingTasks,
+    BucketFacts,
+    HotBucketFacts,
+)
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
 from nearkin.engine.spark.saved import DealtRows, Saved
@@ -30,6 +39,8 @@ class CandidateTables:
     hot: DataFrame | None
     """(doc): documents of hot buckets, or None if there are none."""
     stats: CandidateStats
+    incomplete: int = 0
+    """The number of hot buckets whose documents were not all compared with each other."""
 
 
 class PairSearch(Protocol):
@@ -39,11 +50,28 @@ class PairSearch(Protocol):
     def tables(self) -> IntermediateTables:
         """The intermediate tables."""
 
-    def find_pairs(self, active: DataFrame) -> CandidateTables:
+    def find_pairs(self, active: DataFrame, round_number: int = 0) -> CandidateTables:
         """Finds the candidate pairs of some documents.
 
         Args:
             active: Documents that are banded.
+            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
+        """
+
+    def find_pairs_with(self, sampled: DataFrame, active: DataFrame) -> DataFrame:
+        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets.
+
+        Args:
+            sampled: (doc) of the sampled documents.
+            active: Documents that are banded.
+        """
+
+    def shuffle(self, documents: DataFrame, round_number: int) -> DataFrame:
+        """Returns (doc, shuffled): documents with their place in the order of a round.
+
+        Args:
+            documents: Documents, with signatures.
+            round_number: Number of the round of the hot-bucket loop.
         """
 
 
@@ -62,14 +90,15 @@ class FieldsSearch:
         """The intermediate tables."""
         return self.searches[0].tables
 
-    def find_pairs(self, active: DataFrame) -> CandidateTables:
+    def find_pairs(self, active: DataFrame, round_number: int = 0) -> CandidateTables:
         """Finds the candidate pairs of some documents, each once.
 
         Args:
             active: Documents that are banded, with the signatures of all fields.
+            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
         """
         found = [
-            search.find_pairs(with_signatures_of_field(active, number))
+            search.find_pairs(with_signatures_of_field(active, number), round_number)
             for number, search in enumerate(self.searches)
         ]
         pairs = reduce(DataFrame.unionByName, [tables.pairs.select("a", "b") for tables in found])
@@ -84,7 +113,32 @@ class FieldsSearch:
             count=counts["rows"],
             hot=reduce(DataFrame.unionByName, hot).distinct() if hot else None,
             stats=replace(stats, survivors=counts["rows"]),
+            incomplete=sum(tables.incomplete for tables in found),
         )
+
+    def find_pairs_with(self, sampled: DataFrame, active: DataFrame) -> DataFrame:
+        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets.
+
+        Args:
+            sampled: (doc) of the sampled documents.
+            active: Documents that are banded, with the signatures of all fields.
+        """
+        found = [
+            search.find_pairs_with(sampled, with_signatures_of_field(active, number))
+            for number, search in enumerate(self.searches)
+        ]
+        pairs = reduce(DataFrame.unionByName, [pairs.select("a", "b") for pairs in found])
+        return pairs.distinct().withColumn("agree", f.lit(NO_AGREEMENT).cast("int"))
+
+    def shuffle(self, documents: DataFrame, round_number: int) -> DataFrame:
+        """Returns (doc, shuffled): documents with their place in the order of a round.
+
+        Args:
+            documents: Documents, with the signatures of all fields.
+            round_number: Number of the round of the hot-bucket loop.
+        """
+        first = with_signatures_of_field(documents, 0)
+        return self.searches[0].shuffle(first, round_number)
 
 
 def with_signatures_of_field(documents: DataFrame, number: int) -> DataFrame:
@@ -123,15 +177,14 @@ class CandidateSearch:
         """The request that tasks receive."""
         return self.banded.request
 
-    def find_pairs(self, active: DataFrame) -> CandidateTables:
+    def find_pairs(self, active: DataFrame, round_number: int = 0) -> CandidateTables:
         """Finds the candidate pairs of some documents.
 
         Args:
             active: Documents that are banded.
+            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
         """
-        keys = self._band_keys(active)
-        grouped = keys.groupBy("part").applyInArrow(apply_to_groups(self.banded.buckets), BUCKETS)
-        buckets = self.tables.keep(grouped, "buckets")
+        buckets = self._find_buckets(active)
         parts = collect_facts(buckets, BucketFacts)
         sizes: Counter[int] = Counter()
         for part in parts:
@@ -144,35 +197,81 @@ class CandidateSearch:
         agreed, counts = self.tables.counted(
             self._prefilter_pairs(cold, most_pairs), "agreed", pairs=f.count("a")
         )
-        tasks = collect_facts(agreed, HistogramFacts)
+        histograms = [facts["histogram"] for facts in collect_facts(agreed, HistogramFacts)]
         count = counts["pairs"]
         pairs = agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
         hot = None
+        facts_of_levels: list[list[HotBucketFacts]] = [[]]
         hot_buckets = sum(part["hot"] for part in parts)
         if hot_buckets:
-            members = buckets.where(f.col("doc").isNotNull()).select("band", "key", "doc")
+            members = self._list_hot_members(buckets)
             hot = members.select("doc").distinct()
-            clustered = self.tables.keep(self._cluster_hot_buckets(members), "hot-pairs")
-            tasks += collect_facts(clustered, HistogramFacts)
-            inside = clustered.where(f.col("a").isNotNull()).select("a", "b", "agree")
-            all_pairs = pairs.unionByName(inside).dropDuplicates(["a", "b"])
+            inside, facts_of_levels = self._cluster_hot_buckets(members, round_number)
+            histograms += [facts["histogram"] for level in facts_of_levels for facts in level]
+            all_pairs = reduce(DataFrame.unionByName, inside, pairs).dropDuplicates(["a", "b"])
             pairs, counts = self.tables.counted(all_pairs, "survivors")
             count = counts["rows"]
         no_pairs = [0] * (self.request.options.spec.k + 1)
         stats = CandidateStats.summarize(
-            histogram=np.sum([task["histogram"] for task in tasks] or [no_pairs], axis=0),
+            histogram=np.sum(histograms or [no_pairs], axis=0),
             bucket_sizes=sizes,
             hot=[
                 ClusteredBucket(band, members, first)
-                for task in tasks
-                for band, members, first in task.get("hottest", ())
+                for facts in facts_of_levels[0]
+                for band, members, first in facts["hottest"]
             ],
             hot_buckets=hot_buckets,
             hot_members=sum(part["members"] for part in parts),
             survivors=count,
             key_bytes=self.key_bytes,
         )
-        return CandidateTables(pairs, count, hot, stats)
+        incomplete = sum(facts["incomplete"] for facts in facts_of_levels[0])
+        return CandidateTables(pairs, count, hot, stats, incomplete)
+
+    def find_pairs_with(self, sampled: DataFrame, active: DataFrame) -> DataFrame:
+        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets.
+
+        Args:
+            sampled: (doc) of the sampled documents.
+            active: Documents that are banded.
+        """
+        across = self.request.across_columns
+        members = self._list_hot_members(self._find_buckets(active))
+        if across:
+            members = members.join(self.documents.select("doc", *across), "doc")
+        of_sample = members.join(sampled.select("doc"), "doc").withColumnRenamed("doc", "other")
+        is_pair = f.col("doc") != f.col("other")
+        for column in across:
+            of_sample = of_sample.withColumnRenamed(column, f"other_{column}")
+            is_pair &= f.col(column) != f.col(f"other_{column}")
+        pairs = members.join(of_sample, ["band", "key"]).where(is_pair)
+        distinct = pairs.select(
+            f.least("doc", "other").alias("a"), f.greatest("doc", "other").alias("b")
+        ).distinct()
+        stored, counts = self.tables.counted(distinct, "sampled-pairs")
+        agreed = self.tables.keep(self._prefilter_pairs(stored, counts["rows"]), "agreed")
+        return agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
+
+    def shuffle(self, documents: DataFrame, round_number: int) -> DataFrame:
+        """Returns (doc, shuffled): documents with their place in the order of a round.
+
+        Args:
+            documents: Documents, with signatures.
+            round_number: Number of the round of the hot-bucket loop.
+        """
+        shuffled = partial(self.banded.shuffled, round_number=round_number)
+        return documents.select("doc", "signature").mapInArrow(shuffled, SHUFFLED)
+
+    def _find_buckets(self, active: DataFrame) -> DataFrame:
+        """BUCKETS of some documents."""
+        keys = self._band_keys(active)
+        grouped = keys.groupBy("part").applyInArrow(apply_to_groups(self.banded.buckets), BUCKETS)
+        return self.tables.keep(grouped, "buckets")
+
+    @staticmethod
+    def _list_hot_members(buckets: DataFrame) -> DataFrame:
+        """(band, key, doc) of the documents of hot buckets, from BUCKETS or HOT."""
+        return buckets.where(f.col("doc").isNotNull()).select("band", "key", "doc")
 
     def _band_keys(self, active: DataFrame) -> DataFrame:
         """KEYS. The keys of documents of the saved run are read, not computed."""
@@ -200,10 +299,37 @@ class CandidateSearch:
         )
         return apply_to_bins(in_bins, documents, self.scoring.estimated, AGREED)
 
-    def _cluster_hot_buckets(self, members: DataFrame) -> DataFrame:
-        """HOT. A task clusters one bucket after the other and holds the leaders of one bucket."""
-        across = self.request.across_columns
-        documents = self.documents.select("doc", "sort", "signature", *across)
-        grouped = members.join(documents, "doc").repartition("band", "key")
-        ordered = grouped.sortWithinPartitions("band", "key", "sort")
-        return ordered.mapInArrow(self.banded.hot, HOT)
+    def _cluster_hot_buckets(
+        self, members: DataFrame, round_number: int
+    ) -> tuple[list[DataFrame], list[list[HotBucketFacts]]]:
+        """Clusters hot buckets internally, and the groups of documents that are left over.
+
+        A task clusters one bucket after the other and holds the leaders of one bucket.
+
+        Args:
+            members: (band, key, doc) of the documents of hot buckets.
+            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
+
+        Returns:
+            The pairs (a, b, agree) and the facts of the tasks, for each level of grouping.
+        """
+        order = ["band", "key", "sort"]
+        documents = self.documents.select("doc", "sort", "signature", *self.request.across_columns)
+        if round_number:
+            documents = documents.join(members.select("doc").distinct(), "doc")
+            shuffled = self.shuffle(documents, round_number)
+            documents = documents.join(shuffled, "doc")
+            order.insert(2, "shuffled")
+        cluster = partial(self.banded.hot, joins_leaders=not round_number)
+        pairs = []
+        facts = []
+        for _ in range(GROUPING_LEVELS):
+            grouped = members.join(documents, "doc").repartition("band", "key")
+            ordered = grouped.sortWithinPartitions(*order)
+            clustered = self.tables.keep(ordered.mapInArrow(cluster, HOT), "hot-pairs")
+            pairs.append(clustered.where(f.col("a").isNotNull()).select("a", "b", "agree"))
+            facts.append(collect_facts(clustered, HotBucketFacts))
+            if not any(task["incomplete"] for task in facts[-1]):
+                break
+            members = self._list_hot_members(clustered)
+        return pairs, facts

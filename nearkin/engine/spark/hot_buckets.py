@@ -1,8 +1,16 @@
 """The rounds over kept documents of hot buckets, in the Spark engine."""
 
+import numpy as np
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
-from nearkin.engine.hot_buckets import HotBucketLoop
+from nearkin.engine.hot_buckets import (
+    SAMPLE_ROUND,
+    SAMPLED_DOCUMENTS,
+    HotBucketLoop,
+    HotBucketRound,
+    MissingCounts,
+)
 from nearkin.engine.spark.candidates import PairSearch
 from nearkin.engine.spark.cluster_tables import ClusterBuilder
 
@@ -30,10 +38,14 @@ class SparkHotBucketLoop(HotBucketLoop):
         self._selected, counts = self._tables.counted(kept, "active")
         return counts["rows"]
 
-    def compare_selected(self) -> bool:
-        """Bands the selected documents again, and adds the pairs that reach the threshold."""
+    def compare_selected(self, round_number: int) -> HotBucketRound:
+        """Bands the selected documents again, and adds the pairs that reach the threshold.
+
+        Args:
+            round_number: Number of the round, from 1.
+        """
         scorer = self._builder.scorer
-        candidates = self._search.find_pairs(self._selected)
+        candidates = self._search.find_pairs(self._selected, round_number)
         before = scorer.scored_tables
         compared = candidates.pairs
         if before.compared is not None:
@@ -43,7 +55,29 @@ class SparkHotBucketLoop(HotBucketLoop):
         new_scored = scorer.score_pairs(new_pairs, candidates.count)
         fresh, counts = self._tables.counted(new_scored, "fresh")
         scorer.store_compared(compared)
-        if not counts["rows"]:
-            return False
-        scorer.store_scored(compared, before.scored.unionByName(fresh))
-        return True
+        has_new_pairs = counts["rows"] > 0
+        if has_new_pairs:
+            scorer.store_scored(compared, before.scored.unionByName(fresh))
+        return HotBucketRound(has_new_pairs, candidates.incomplete)
+
+    def count_missing(self) -> MissingCounts:
+        """Counts the pairs of a sample of the kept documents that no round found."""
+        self.select_kept()
+        shuffled = self._search.shuffle(self._selected, SAMPLE_ROUND)
+        placed = self._selected.select("doc", "sort").join(shuffled, "doc")
+        ordered, documents = self._tables.counted(placed, "shuffled")
+        sample = ordered.orderBy("shuffled", "sort").limit(SAMPLED_DOCUMENTS).select("doc")
+        sampled, sample_counts = self._tables.counted(sample, "sampled")
+        scorer = self._builder.scorer
+        pairs = self._search.find_pairs_with(sampled, self._selected)
+        known = scorer.scored.select("a", "b")
+        unknown, counts = self._tables.counted(
+            pairs.join(known, ["a", "b"], "left_anti"), "unknown"
+        )
+        missing = scorer.score_pairs(unknown, counts["rows"]).where("accepted")
+        missing = self._tables.keep(missing.select("a", "b"), "missing")
+        ends = missing.select(f.explode(f.array("a", "b")).alias("doc")).join(sampled, "doc")
+        found = [row["count"] for row in ends.groupBy("doc").count().collect()]
+        counted = np.zeros(sample_counts["rows"], np.int64)
+        counted[: len(found)] = found
+        return MissingCounts(counted, documents["rows"])

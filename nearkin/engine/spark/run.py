@@ -77,6 +77,7 @@ STEPS = {
     Stage.CANDIDATES: 2,
     Stage.VERIFY: 1,
     Stage.CLUSTER: 3,
+    Stage.MISSING_PAIRS: 8,
     Stage.CUT: 4,
     Stage.WRITE: 4,
 }
@@ -437,11 +438,18 @@ class SparkRun(Run):
         candidates = self.candidate_tables
         scored = self.scorer.score_pairs(candidates.pairs, candidates.count)
         stored = self.scorer.store_scored(candidates.pairs, scored)
-        loop = None
-        if candidates.hot is not None:
-            hot = self.active.join(candidates.hot, "doc", "left_semi")
-            loop = SparkHotBucketLoop(self.pair_search, self.cluster_builder, hot)
-        return VerifiedCandidates(candidates.count, stored.count, loop)
+        return VerifiedCandidates(candidates.count, stored.count)
+
+    def hot_bucket_loop(self) -> SparkHotBucketLoop | None:
+        """Returns the loop over the documents of hot buckets, or None if there are none."""
+        if self.candidate_tables.hot is None:
+            return None
+        hot = self.active.join(self.candidate_tables.hot, "doc", "left_semi")
+        return SparkHotBucketLoop(self.pair_search, self.cluster_builder, hot)
+
+    def count_scored_pairs(self) -> int:
+        """Returns the number of scored pairs that reach the threshold."""
+        return self.scorer.scored_tables.count
 
     @property
     def scored(self) -> DataFrame:

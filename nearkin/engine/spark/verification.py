@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -56,8 +56,6 @@ class HistogramFacts(TypedDict):
 
     histogram: list[int]
     """The number of compared pairs by the number of agreeing slots, from 0 to k."""
-    hottest: NotRequired[list[tuple[int, int, int]]]
-    """The largest hot buckets of the task, each as band, members and first member."""
 
 
 class Members:

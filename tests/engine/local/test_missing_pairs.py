@@ -18,6 +18,7 @@ from nearkin.engine.local.pair_files import PairSpool, write_pairs
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import Stage
+from nearkin.engine.wilson import total_interval
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 
 CLUSTERS = (260, 170, 60, 20, 8, 3)
@@ -227,12 +228,12 @@ def test_interval_of_contained_pairs_covers_totals() -> None:
     covered = 0
     for _ in range(400):
         drawn = random.permutation(counts)[: containment.SAMPLED_DOCUMENTS]
-        low, high = containment._total_interval(drawn, len(counts))
+        low, high = total_interval(drawn, len(counts))
         covered += low <= counts.sum() <= high
     assert covered >= 0.93 * 400
-    assert containment._total_interval(counts, len(counts)) == (counts.sum(), counts.sum())
+    assert total_interval(counts, len(counts)) == (counts.sum(), counts.sum())
     zeros = np.zeros(256, np.int64)
-    assert containment._total_interval(zeros, 2000)[1] > 0, "a sample of zeros proves nothing"
+    assert total_interval(zeros, 2000)[1] > 0, "a sample of zeros proves nothing"
 
 
 @pytest.mark.parametrize("relation", ["similarity", "containment"])

@@ -14,12 +14,14 @@ from nearkin import presets
 from nearkin import spark as nks
 from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins
 from nearkin.engine.spark.rereading import excerpt
+from nearkin.engine.stats import RunStats
 from nearkin.errors import IncompatibleError
 from nearkin.report.collect import cut_excerpt
 from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
 from tests.engine.spark.conftest import ordered_pairs, rows_of
 from tests.engine.test_value_groups import table_with_values
+from tests.engine.variants import variants_of_a_text
 
 BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
 MEASURES: dict[str, dict[str, Any]] = {
@@ -311,3 +313,31 @@ def test_components_across_tasks_and_crowded_bins_are_those_of_the_local_engine(
 def test_excerpts_of_long_texts_end_where_those_of_the_local_engine_do() -> None:
     for text in ("word " * 2000, "x" * 3999 + " word", "x" * 4000 + " word", "x" * 5000):
         assert cut_excerpt(excerpt(text)) == cut_excerpt(text)
+
+
+@pytest.mark.usefixtures("three_partitions")
+def test_documents_of_hot_buckets_are_compared_as_in_the_local_engine(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of documents that are left over, the rounds, and the estimate of what is missing."""
+    table = variants_of_a_text(variants=150, copies=60, changed_of_copies=5)
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    monkeypatch.setattr("nearkin.engine.hot_buckets.MOST_ROUNDS", 2)
+    options: dict[str, Any] = {"id": "id", "hot_bucket_size": 8, "fanout": 4, **BANDED}
+    local = nk.dedup(table, **options)
+    mine = RunStats.from_stages(local.stages)
+    assert mine.verify is not None
+    assert mine.verify.hot_incomplete
+    assert mine.missing_pairs is not None
+    assert mine.missing_pairs.pairs > 10
+    with nks.dedup(spark.createDataFrame(table), **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert pair_set(result.pairs.toArrow()) == pair_set(local.pairs.arrow)
+        assert result.warnings == local.warnings
+        theirs = RunStats.from_stages(result.stages)
+    assert theirs.verify == mine.verify
+    assert theirs.missing_pairs == mine.missing_pairs
+    assert theirs.candidates is not None
+    assert mine.candidates is not None
+    assert theirs.candidates.histogram == mine.candidates.histogram
+    assert theirs.candidates.hottest == mine.candidates.hottest
