@@ -291,7 +291,9 @@ def warn_of_duplicates_left(run: FinishedStages) -> list[str]:
     if not recorded or not run.recorded(Stage.CLUSTER):
         return []
     missing = MissingPairsStats.from_dict(recorded)
-    if missing.share <= 1 - options.recall:
+    # Bands of a distance miss no pair.
+    recall = 1.0 if options.distance is not None else options.recall
+    if missing.share <= 1 - recall:
         return []
     buckets = "bucket has" if missing.truncated == 1 else "buckets have"
     return [

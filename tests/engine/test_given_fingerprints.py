@@ -161,17 +161,23 @@ def test_a_finished_run_is_a_reference_for_fingerprints_of_as_many_bits(
     assert command("review", old) == 2
 
 
-def test_a_run_warns_of_groups_that_are_larger_than_the_pair_budget(
+def test_a_run_warns_of_fingerprints_that_it_did_not_compare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
     crowd = [(1 << a) ^ (1 << b) for a, b in combinations(range(12), 2)]
     table = table_of([*clumps(17, 100, 64, 6), *crowd], 64)
-    for budget, is_missing in ((10, True), (None, False)):
-        options = {"hot_bucket_size": 5, "pair_budget": budget}
+
+    def warns_with_budget(budget: int | None) -> bool:
+        options = {"hot_bucket_size": 5, "pair_budget": budget, "fanout": 1}
         result = nk.dedup(table, id="id", fingerprint="hash", distance=3, **options)
-        warnings = result.report_data.all_warnings
-        assert any("may be missing" in warning for warning in warnings) == is_missing
+        return any("may be missed" in text for text in result.report_data.all_warnings)
+
+    assert not warns_with_budget(10)
+    monkeypatch.setattr("nearkin.engine.hot_buckets.MOST_ROUNDS", 1)
+    monkeypatch.setattr("nearkin.engine.local.candidates.GROUPING_LEVELS", 1)
+    assert warns_with_budget(10)
+    assert not warns_with_budget(None)
 
 
 def test_splits_and_checks_take_fingerprints() -> None:
