@@ -57,8 +57,8 @@ readme: $(DEV) services  ## the examples of README and docs run, and print what 
 notebooks: $(DEV)  ## the example notebooks run, and show what is stored in them
 	$(BIN)/python scripts/run_notebooks.py
 
-readme-clone: $(RUNTIME) demo  ## the commands of the README, literally, from a clone with its own environment
-	$(BIN)/python scripts/run_readme.py --clone README.md
+readme-clone: $(RUNTIME) demo  ## the commands of the README, literally, from a clone with its own environment; then all commands, without extras
+	$(BIN)/python scripts/run_readme.py --clone --then scripts/core_commands.py README.md
 
 docs-output: $(DEV)  ## writes what the examples print into the pages
 	$(BIN)/python scripts/run_readme.py --write README.md docs

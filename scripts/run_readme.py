@@ -17,7 +17,8 @@ Run: python scripts/run_readme.py README.md docs            runs the examples an
      python scripts/run_readme.py --slow docs/tutorials     runs slow examples, too
      python scripts/run_readme.py --clone README.md         runs all blocks literally, those that
      are otherwise left out included: in one shell, in a clone of the repository, without the
-     environment that runs this script
+     environment that runs this script. --then FILE runs a Python program of the repository at the
+     end, in the environment that the page made
 """
 
 import argparse
@@ -285,7 +286,7 @@ def run_file(path: str, *, write: bool, slow: bool = False, commands: Path | Non
     return f"{path}: {count} {'example' if count == 1 else 'examples'} run"
 
 
-def run_from_clone(page: str, repository: Path = ROOT) -> str:
+def run_from_clone(page: str, repository: Path = ROOT, then: str | None = None) -> str:
     """Runs every block of a page as a reader would who has nothing but a clone.
 
     The blocks run in order, in one shell in the folder of the clone, so that a virtual environment
@@ -294,6 +295,8 @@ def run_from_clone(page: str, repository: Path = ROOT) -> str:
     Args:
         page: Path of the Markdown file in the repository.
         repository: A Git repository. Its last commit is cloned.
+        then: Path of a Python program in the repository that runs at the end, in the virtual
+            environment that the page activated, or None.
 
     Raises:
         SystemExit: If a block fails.
@@ -307,6 +310,8 @@ def run_from_clone(page: str, repository: Path = ROOT) -> str:
             _literal_command(block["kind"], block["code"], Path(folder) / f"block-{number}")
             for number, block in enumerate(blocks, 1)
         ]
+        if then is not None:
+            commands.append(f"python '{clone / then}'")
         script = "\n".join(["set -eo pipefail", *commands])
         run = PageRun(str(clone), left)
         try:
@@ -361,11 +366,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the output into the pages")
     parser.add_argument("--slow", action="store_true", help="run the slow examples, too")
     parser.add_argument("--clone", action="store_true", help="run the pages literally, in a clone")
+    parser.add_argument("--then", help="with --clone, a Python program that runs at the end")
     parser.add_argument("paths", nargs="+", help="Markdown files and folders")
     request = parser.parse_args()
     if request.clone:
         for page in request.paths:
-            print(run_from_clone(page))
+            print(run_from_clone(page, then=request.then))
         return
     failed = 0
     with (

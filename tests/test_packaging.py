@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
-from importlib.metadata import distribution, version
+from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = SETTINGS["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+USER_EXTRAS = [EXTRAS[name] for name in EXTRAS if name not in ("docs", "dev", "full")]
 DATED = r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d"
 """The heading of a release in the changelog: its version and its date."""
 
@@ -251,3 +252,42 @@ def test_image_has_what_builds_the_package() -> None:
 def test_sources_that_were_not_built_have_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nearkin._version", None)
     assert runpy.run_path(str(ROOT / "nearkin" / "version.py"))["VERSION"] == "0+unknown"
+
+
+BROUGHT_BY = {
+    "haystack": "haystack-ai",
+    "llama_index": "llama-index-core",
+    "llvmlite": "numba",
+    "markupsafe": "jinja2",
+    "prometheus_client": "opentelemetry-exporter-prometheus",
+    "py4j": "pyspark",
+    "pydantic": "typer",
+    "starlette": "fastapi",
+}
+"""Modules of distributions that are not declared, and the declared distribution that needs them.
+Some of these distributions are installed by `make test-full` only."""
+
+
+def test_imported_distributions_are_declared() -> None:
+    """A module that other packages happen to bring is missing where these are not installed."""
+    declared = {
+        canonicalize_name(Requirement(one).name)
+        for one in [*PROJECT["dependencies"], *(one for extra in USER_EXTRAS for one in extra)]
+    }
+    distributions = packages_distributions()
+    for path in (ROOT / "nearkin").rglob("*.py"):
+        for module in imported_modules(path) - {"nearkin", "IPython"} - sys.stdlib_module_names:
+            names = {canonicalize_name(name) for name in distributions.get(module, ())}
+            names.add(BROUGHT_BY.get(module, ""))
+            assert names & declared, f"{path} imports {module}, which pyproject.toml does not name"
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Returns the names of the packages that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found

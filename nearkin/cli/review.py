@@ -121,7 +121,6 @@ def _require_terminal() -> None:
 
 def _ask(queue: "ReviewQueue", file: "DecisionFile", by: str | None) -> None:
     """Asks about the pairs of a queue, and says how many were decided."""
-    from click import getchar
     from rich.console import Console
 
     from nearkin.runs.review_terminal import ReviewSession
@@ -129,7 +128,7 @@ def _ask(queue: "ReviewQueue", file: "DecisionFile", by: str | None) -> None:
 
     def read_key() -> str:
         try:
-            return getchar()
+            return str(typer.getchar())
         except EOFError:
             return ""
 

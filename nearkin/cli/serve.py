@@ -66,20 +66,12 @@ PLACEHOLDERS = {
 
 def serve(context: typer.Context) -> None:
     """Serve the index over HTTP, by default with an embedded store. nearkin serve --help lists the settings."""  # noqa: E501
-    # The options are the settings of the server, and only this command loads its libraries.
-    from nearkin.errors import MissingExtraError
-
-    try:
-        inner = typer.Typer(
-            add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False
-        )
-        inner.command(cls=Command, context_settings={"help_option_names": HELP_NAMES})(
-            _with_server_options(start)
-        )
-    except ImportError as error:
-        raise MissingExtraError.for_extra(
-            f"a server requires the package {error.name}", "server"
-        ) from error
+    inner = typer.Typer(
+        add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False
+    )
+    inner.command(cls=Command, context_settings={"help_option_names": HELP_NAMES})(
+        _with_server_options(start)
+    )
     run_typer(inner, context.args, "nearkin serve")
 
 
@@ -94,6 +86,7 @@ def start(config: Path | None, **options: Any) -> None:
 
     Raises:
         UsageError: If a setting is unknown or not valid.
+        MissingExtraError: If the libraries of a server are not installed.
 
     Examples:
         nearkin serve
@@ -102,12 +95,21 @@ def start(config: Path | None, **options: Any) -> None:
 
         nearkin serve --host 0.0.0.0 --tokens tokens.json --tls-cert chain.pem --tls-key key.pem
     """
-    from nearkin.server.processes import serve as run_server
-    from nearkin.server.settings import (
-        ServerSettings,
-        parse_decisions_setting,
-        parse_index_setting,
-    )
+    from nearkin.errors import MissingExtraError, NearkinError
+
+    try:
+        from nearkin.server.processes import serve as run_server
+        from nearkin.server.settings import (
+            ServerSettings,
+            parse_decisions_setting,
+            parse_index_setting,
+        )
+    except NearkinError:
+        raise
+    except ImportError as error:
+        raise MissingExtraError.for_extra(
+            f"a server requires the package {error.name}", "server"
+        ) from error
 
     given = {name: value for name, value in options.items() if value is not None}
     index_settings = _collect_named("index", parse_index_setting, given.pop("index", None))
@@ -147,7 +149,7 @@ def _collect_named(
 
 def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
     """Returns the command with an option for every setting of the server."""
-    from nearkin.server.settings import ServerSettings
+    from nearkin.server.setting_fields import ServerFields
 
     config = typer.Option(
         "--config",
@@ -158,7 +160,7 @@ def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     parameters = [_optional_parameter("config", Annotated[Path | None, config])]
     parameters.append(_optional_parameter("help_all", HelpAll))
-    for name, field in ServerSettings.model_fields.items():
+    for name, field in ServerFields.model_fields.items():
         kind = _without_none(field.annotation)
         flag = name.replace("_", "-")
         names = f"--{flag}/--no-{flag}" if kind is bool else f"--{flag}"

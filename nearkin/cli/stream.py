@@ -147,6 +147,9 @@ def stream(
     from threading import Event
 
     from nearkin.cli.signals import set_by_signals
+
+    # The kind of stream decides which extra is needed.
+    open_source = load_source(source)
     from nearkin.consumer.consumer import Consumer
     from nearkin.consumer.events import StreamSettings
 
@@ -172,28 +175,22 @@ def stream(
     print_facts(consumed.to_dict(), as_json=json)
 
 
-def open_source(
-    url: str, group: str, consumer: str | None, idle: float
-) -> "RedisSource | KafkaSource":
-    """Opens an event stream.
+def load_source(url: str) -> "type[RedisSource | KafkaSource]":
+    """Returns the class of the event stream of a URL, whose scheme decides the kind.
 
     Args:
-        url: URL of the stream, whose scheme decides the kind.
-        group: Name of the group whose consumers share events.
-        consumer: Name of this consumer, or None for the name of the machine.
-        idle: Time after which the events of a dead consumer are taken over, in seconds.
+        url: URL of the stream.
 
     Raises:
-        UsageError: If the URL is not valid.
         MissingExtraError: If the client of the stream is not installed.
     """
     if url.startswith("kafka:"):
         from nearkin.consumer.kafka_source import KafkaSource
 
-        return KafkaSource(url, group, consumer, idle)
+        return KafkaSource
     from nearkin.consumer.redis_source import RedisSource
 
-    return RedisSource(url, group, consumer, idle)
+    return RedisSource
 
 
 @contextmanager

@@ -107,6 +107,15 @@ def test_a_clone_needs_what_the_page_activates(tmp_path: Path) -> None:
     assert run_from_clone("README.md", tmp_path) == "README.md: 2 blocks run from a clone"
 
 
+def test_program_runs_at_the_end_with_what_the_page_activates(tmp_path: Path) -> None:
+    program = "import shutil\nraise SystemExit(shutil.which('only-here'))\n"
+    (tmp_path / "at_end.py").write_text(program)
+    activate = "export PATH=$PWD/.venv/bin:$PATH; ln -s $(command -v python3) .venv/bin/python"
+    commit_page(tmp_path, ACTIVATING.format(activate=activate))
+    with pytest.raises(SystemExit, match=r"clone/\.venv/bin/only-here"):
+        run_from_clone("README.md", tmp_path, then="at_end.py")
+
+
 def test_a_clone_without_activation_fails(tmp_path: Path) -> None:
     commit_page(tmp_path, ACTIVATING.format(activate="true"))
     with pytest.raises(SystemExit, match="only-here"):
