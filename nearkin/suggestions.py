@@ -4,6 +4,9 @@ from collections.abc import Iterable, Sequence
 
 MAX_LISTED_NAMES = 20
 """Number of names that a message lists. A wide table has thousands of columns."""
+MAX_DISTANCE = 0.45
+"""Largest share of the characters that differ in a name that is suggested. More than that, names
+of four characters would resemble half of all others."""
 MAX_NAME_LENGTH = 60
 """Number of characters of a name that a message shows. The header of a binary file is one name."""
 
@@ -21,16 +24,23 @@ def did_you_mean(name: object, valid: Iterable[object]) -> str:
     Examples:
         >>> did_you_mean("boddy", ["id", "body"])
         "; did you mean 'body'?"
-        >>> did_you_mean("price", ["id", "body"])
-        ''
+        >>> did_you_mean("price", ["id", "body"]), did_you_mean("text", ["street"])
+        ('', '')
     """
-    from difflib import get_close_matches
+    from rapidfuzz.distance import OSA
 
-    names = {str(option).casefold(): str(option) for option in valid}
-    matches = get_close_matches(str(name).casefold(), names, n=1)
-    if not matches:
+    def distance_to(option: str) -> float:
+        return OSA.normalized_distance(_comparable(str(name)), _comparable(option))
+
+    closest = min(map(str, valid), key=distance_to, default="")
+    if not closest or distance_to(closest) > MAX_DISTANCE:
         return ""
-    return f"; did you mean {names[matches[0]]!r}?"
+    return f"; did you mean {closest!r}?"
+
+
+def _comparable(name: str) -> str:
+    """Returns a name without the hyphens of an option and without differences of case."""
+    return name.lstrip("-").casefold()
 
 
 def describe_columns(names: Sequence[str]) -> str:

@@ -59,8 +59,44 @@ def test_misspelt_column_of_a_table_and_keyword_of_the_library_suggest_the_right
         nk.dedup(["one two three"], shingel="words:2")  # type: ignore[arg-type]
 
 
-def test_nothing_is_suggested_for_a_name_that_resembles_none() -> None:
-    assert did_you_mean("price", ["id", "body"]) == ""
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("price", ["id", "body"]),
+        ("text", ["id", "street", "city"]),
+        ("out", ["fanout", "recall"]),
+        ("--verbose", ["--rows", "--version", "--overwrite"]),
+        ("--text", ["--store", "--scope"]),
+        ("--from", ["--to", "--store"]),
+        ("", ["id"]),
+        ("id", []),
+        ("od", ["id"]),
+    ],
+)
+def test_nothing_is_suggested_for_a_name_that_resembles_none(name: str, valid: list[str]) -> None:
+    assert did_you_mean(name, valid) == ""
+
+
+def test_closest_name_is_suggested_whatever_its_case_and_hyphens() -> None:
+    assert did_you_mean("TEXT", ["test", "text"]) == "; did you mean 'text'?"
+    assert did_you_mean("-treshold", ["--tables", "--threshold"]) == "; did you mean '--threshold'?"
+
+
+def test_column_that_resembles_none_is_answered_by_a_list_of_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("id,street,city\n1,Elm 3,Rome\n")
+    assert run("dedup", path, "--out", tmp_path / "out") == app.USAGE
+    message = capsys.readouterr().err
+    assert "no column 'text' (it has 'id', 'street', 'city'); choose one with --text" in message
+
+
+@pytest.mark.parametrize("line", [[], ["index"], ["token"], ["--no-config"]])
+def test_missing_command_is_named(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*line) == app.USAGE
+    path = " ".join(["nearkin", *(word for word in line if not word.startswith("-"))])
+    assert capsys.readouterr().err == f"nearkin: missing command; see {path} --help\n"
 
 
 def test_a_message_lists_some_columns_of_a_wide_table() -> None:

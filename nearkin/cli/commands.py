@@ -323,7 +323,8 @@ def usage_message(error: Any) -> str:
             if expected:
                 return f"{name} {fault['input']!r} is not {expected}{see}"
         return f"{name}: {error.message.rstrip('.')}{see}"
-    message = error.format_message().strip().rstrip(".")
+    # A group without a command prints its help page, and reports no message.
+    message = error.format_message().strip().rstrip(".") or "missing command"
     extra = UNEXPECTED.fullmatch(message)
     if extra is not None:
         return f"unexpected argument {extra[1]!r}{see}"
@@ -357,10 +358,7 @@ def run_typer(run: Callable[..., Any], arguments: list[str], name: str) -> int |
     try:
         code = run(arguments, prog_name=name, standalone_mode=False)
     except PARSER_ERROR as error:
-        message = usage_message(error)
-        if not message:
-            return error.exit_code
-        raise UsageError(message) from error
+        raise UsageError(usage_message(error)) from error
     return code if isinstance(code, int) else None
 
 
