@@ -59,6 +59,7 @@ from nearkin.runs.pairs import write_pairs_file
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
+from nearkin.runtime.number_format import format_part
 from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
@@ -1062,11 +1063,16 @@ class CheckResult:
         return len(self.pairs)
 
     def __repr__(self) -> str:
-        return f"<CheckResult: {len(self):,} pairs, {self.affected[1]:,} documents affected>"
+        return f"<CheckResult: {len(self):,} pairs, {self._affected} affected>"
 
     def _repr_html_(self) -> str:
-        numbers = {"pairs": len(self), "documents affected": self.affected[1]}
+        numbers = {"pairs": len(self), "documents affected": self._affected}
         return _show_pairs("CheckResult", numbers, self.pairs.arrow, self.threshold)
+
+    @property
+    def _affected(self) -> str:
+        """The number of documents of the second corpus with a near-duplicate in the first one."""
+        return format_part(self.affected[1], self.documents[1])
 
 
 @dataclass(frozen=True, repr=False)

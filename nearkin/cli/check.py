@@ -13,7 +13,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.split import LeakOptions
-from nearkin.runtime.number_format import format_similarity
+from nearkin.runtime.number_format import format_count, format_part, format_similarity
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -160,19 +160,20 @@ def check(
         named = {"first": first, "second": second, "out": None if out is None else str(out)}
         print_json({**outcome.to_dict(most_pairs), **named})
     else:
-        print_inputs(resolved.account)
-        print_outcome(outcome, most_pairs, out)
+        if not quiet:
+            print_inputs(resolved.account)
+            print_pairs(outcome, out)
+        print_outcome(outcome, most_pairs)
     require_documents(sum(outcome.documents), outcome.rejected, "nearkin dedup lists the reasons")
     if not outcome.passes(most_pairs):
         raise typer.Exit(TOO_MANY_PAIRS)
 
 
-def print_outcome(outcome: "CheckOutcome", most_pairs: int, out: Path | None) -> None:
-    """Prints the pairs on standard error, the first ones one by one.
+def print_pairs(outcome: "CheckOutcome", out: Path | None) -> None:
+    """Prints the first pairs on standard error, one by one.
 
     Args:
         outcome: The near-duplicates.
-        most_pairs: Largest allowed number of pairs.
         out: File of all pairs, or None.
     """
     count = outcome.pairs.num_rows
@@ -182,10 +183,19 @@ def print_outcome(outcome: "CheckOutcome", most_pairs: int, out: Path | None) ->
     if count > SHOWN_PAIRS:
         place = "--out writes all of them" if out is None else f"all of them are in {out}"
         sys.stderr.write(f"… and {count - SHOWN_PAIRS:,} more; {place}\n")
-    pairs = "1 pair" if count == 1 else f"{count:,} pairs"
+
+
+def print_outcome(outcome: "CheckOutcome", most_pairs: int) -> None:
+    """Prints the number of pairs and of documents in them on standard error.
+
+    Args:
+        outcome: The near-duplicates.
+        most_pairs: Largest allowed number of pairs.
+    """
+    pairs = format_count(outcome.pairs.num_rows, "pair")
     verdict = "allowed" if outcome.passes(most_pairs) else f"more than --max {most_pairs}"
     sys.stderr.write(
-        f"{pairs} of near-duplicates ({verdict}): {outcome.affected[0]:,} of "
-        f"{outcome.documents[0]:,} documents of the first corpus and {outcome.affected[1]:,} of "
-        f"{outcome.documents[1]:,} of the second\n"
+        f"{pairs} of near-duplicates ({verdict}): "
+        f"{format_part(outcome.affected[0], outcome.documents[0])} of the first corpus and "
+        f"{format_part(outcome.affected[1], outcome.documents[1])} of the second\n"
     )

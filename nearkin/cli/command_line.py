@@ -62,8 +62,7 @@ def describe_command_line(arguments: Sequence[str]) -> str:
 def _quote_argument(argument: str) -> str:
     """Returns an argument as a shell reads it. Hidden values do not need quotes."""
     # Only commands that record their command line need it.
-    import shlex
-
     from nearkin.redaction import HIDDEN
+    from nearkin.runtime.shell_quoting import quote_argument
 
-    return argument if argument.endswith(HIDDEN) else shlex.quote(argument)
+    return argument if argument.endswith(HIDDEN) else quote_argument(argument)

@@ -20,7 +20,7 @@ from nearkin.cli.option_groups import (
     flag_of,
     with_option_groups,
 )
-from nearkin.cli.printing import print_json, require_documents
+from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.visible_text import make_visible
 
@@ -299,6 +299,10 @@ def decontaminate(
         progress.close()
     if json:
         print_json(summary.to_json())
+    elif quiet:
+        from nearkin.report.terminal.decontamination import describe_decontamination
+
+        print_brief(describe_decontamination(summary.counts), summary.warnings)
     else:
         from rich.console import Console
 

@@ -14,7 +14,13 @@ from nearkin.cli.engine_options import SPARK, EngineOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.plan_file import apply_plan
-from nearkin.cli.printing import print_inputs, print_json, read_first_reason, require_documents
+from nearkin.cli.printing import (
+    print_brief,
+    print_inputs,
+    print_json,
+    read_first_reason,
+    require_documents,
+)
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.setting_names import name_setting
@@ -302,16 +308,17 @@ def dedup(
             )
     finally:
         progress.close()
-    if not output.json:
+    if not output.json and not output.quiet:
         print_inputs(resolved.account)
     print_run(
         record,
         out,
         as_json=output.json,
+        is_brief=output.quiet,
         can_explain=not standard.reads,
         lists_files=not standard.writes,
     )
-    if kept_file is not None and not output.json:
+    if kept_file is not None and not output.json and not output.quiet:
         sys.stderr.write(f"kept documents in {standard.name_output(output.out)}\n")
     counts = record.counts
     rejected = counts["rejected"]
@@ -417,6 +424,7 @@ def print_run(
     out: Path,
     *,
     as_json: bool,
+    is_brief: bool = False,
     can_explain: bool = True,
     lists_files: bool = True,
 ) -> None:
@@ -427,16 +435,22 @@ def print_run(
         out: The output folder.
         as_json: Whether the record is written as JSON on standard output. Otherwise a short
             account is written on standard error.
+        is_brief: Whether the account is the warnings and one line.
         can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
         lists_files: Whether the output folder outlives the command, so that its files are listed.
     """
     if as_json:
         print_json(record.to_json())
         return
+    from nearkin.report.files import read_report
+
+    report = read_report(out)
+    if is_brief:
+        print_brief(report.headline, report.all_warnings)
+        return
     from rich.console import Console
 
-    from nearkin.report.files import read_report
     from nearkin.report.terminal.summary import print_summary
 
     listed = out if lists_files else None
-    print_summary(read_report(out), Console(stderr=True), listed, can_explain=can_explain)
+    print_summary(report, Console(stderr=True), listed, can_explain=can_explain)

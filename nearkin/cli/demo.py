@@ -112,9 +112,9 @@ def demo(
             command_line=describe_command_line(ARGUMENTS.get()),
         )
         record = run_dedup(job, progress)
-    if not json:
+    if not json and not quiet:
         _print_clusters(out, top)
-    print_run(record, out, as_json=json, can_explain=not source_code)
+    print_run(record, out, as_json=json, is_brief=quiet, can_explain=not source_code)
 
 
 def _print_clusters(out: Path, top: int) -> None:

@@ -89,7 +89,8 @@ def frequencies(
     if output.json:
         print_json(summary.to_json())
         return
-    print_inputs(summary.account)
+    if not output.quiet:
+        print_inputs(summary.account)
     sys.stderr.write(
         f"{summary.out} lists {format_count(summary.shingles, 'shingle')} that two or more of "
         f"{format_count(summary.documents, 'document')} contain\n"

@@ -561,7 +561,7 @@ Quiet = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Show no progress: neither bars on a terminal nor lines every 30 seconds elsewhere.",
+        help="Show no progress, and of the result only the warnings and one line.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -176,7 +176,8 @@ def pairs(
     if output.json:
         print_json(summary.to_json())
     else:
-        print_inputs(resolved.account)
+        if not output.quiet:
+            print_inputs(resolved.account)
         missing = describe_missing(summary.missing)
         shown = standard.name_output(out)
         sys.stderr.write(f"{format_count(summary.pairs, 'verified pair')} in {shown}{missing}\n")

@@ -8,7 +8,7 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import OUTPUT, SIMILARITY, with_option_groups
-from nearkin.cli.printing import print_json, require_documents
+from nearkin.cli.printing import print_brief, print_json, require_documents
 
 COMMON_OPTIONS = (
     "text",
@@ -170,6 +170,16 @@ def passages(
         progress.close()
     if output.json:
         print_json(summary.to_json())
+    elif output.quiet:
+        from nearkin.report.terminal import passages as terminal
+
+        counts = summary.counts
+        if lines is None:
+            headline = terminal.describe_passages(counts)
+        else:
+            repeated = terminal.report_lines(counts, lines)
+            headline = terminal.describe_lines(repeated, counts["documents"])
+        print_brief(headline, summary.warnings)
     elif lines is not None:
         from rich.console import Console
 

@@ -46,6 +46,17 @@ def print_warnings(warnings: Iterable[str]) -> None:
         sys.stderr.write(f"nearkin: warning: {warning}\n")
 
 
+def print_brief(headline: str, warnings: Iterable[str]) -> None:
+    """Writes the result of a command with --quiet on standard error: its warnings and one line.
+
+    Args:
+        headline: The result in one line.
+        warnings: The warnings.
+    """
+    print_warnings(warnings)
+    sys.stderr.write(f"{headline}\n")
+
+
 def print_inputs(account: str) -> None:
     """Prints what was read on standard error.
 

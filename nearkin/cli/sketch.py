@@ -125,7 +125,8 @@ def sketch(
     if output.json:
         print_json(summary.to_json())
     else:
-        print_inputs(resolved.account)
+        if not output.quiet:
+            print_inputs(resolved.account)
         shown = standard.name_output(out)
         sys.stderr.write(
             f"{format_count(summary.documents, 'signature')} in {shown} "

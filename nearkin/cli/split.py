@@ -162,14 +162,16 @@ def split(
     if output.json:
         print_json({**record, "out": str(out)})
     else:
-        print_inputs(resolved.account)
-        print_split(record["facts"], out)
+        if not output.quiet:
+            print_inputs(resolved.account)
+            print_groups(record["facts"], out)
+        print_separated(record["facts"])
     rejected = record["rejected"]
     require_documents(record["facts"]["documents"], rejected, f"see {out / 'rejected.jsonl'}")
 
 
-def print_split(facts: "SplitFacts", out: Path) -> None:
-    """Prints the numbers of a split on standard error.
+def print_groups(facts: "SplitFacts", out: Path) -> None:
+    """Prints the numbers of the groups and of the largest cluster on standard error.
 
     Args:
         facts: The numbers.
@@ -191,6 +193,10 @@ def print_split(facts: "SplitFacts", out: Path) -> None:
             f"largest cluster: {largest['documents']:,} documents, in {largest['group']} "
             f"(with {largest['id']})\n"
         )
+
+
+def print_separated(facts: "SplitFacts") -> None:
+    """Prints how many pairs are kept together, and how many a random split would separate."""
     sys.stderr.write(
         f"{format_count(facts['pairs'], 'pair')} of near-duplicates, none of them between groups; "
         f"a random split of single documents would separate about "

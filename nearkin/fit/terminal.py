@@ -1,6 +1,5 @@
 """Prints the result of a fit on a terminal of 80 columns."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
 from nearkin.report.terminal.tables import text_table
 from nearkin.runtime.number_format import format_count, format_fraction, format_similarity
+from nearkin.runtime.shell_quoting import join_command
 from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
@@ -158,4 +158,4 @@ def describe_command(
             continue
         text = ",".join(value) if isinstance(value, list) else str(value)
         options += [f"--{name}", text]
-    return shlex.join(["nearkin", "dedup", *inputs, *reading, *options, "--out", "deduped/"])
+    return join_command(["nearkin", "dedup", *inputs, *reading, *options, "--out", "deduped/"])

@@ -33,6 +33,22 @@ def format_percent(share: float) -> str:
     return {"0.0%": "<0.1%", "100.0%": ">99.9%"}.get(text, text)
 
 
+def format_part(count: int, total: int, noun: str = "document") -> str:
+    """Formats a number of things with the number of all things, and its share of them.
+
+    Args:
+        count: Number of things.
+        total: Number of all things.
+        noun: Noun whose plural ends in s.
+
+    Examples:
+        >>> format_part(234, 430), format_part(0, 0)
+        ('234 of 430 documents (54.4%)', '0 of 0 documents')
+    """
+    text = f"{count:,} of {format_count(total, noun)}"
+    return f"{text} ({format_percent(count / total)})" if total else text
+
+
 def format_similarity(similarity: float, digits: int = 3) -> str:
     """Formats a similarity, rounded down.
 

@@ -23,6 +23,7 @@ from nearkin.report.collect import collect_counts, collect_report, summary_count
 from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_run
 from nearkin.report.spark_view import SparkRunView
+from nearkin.runtime.number_format import format_part
 from nearkin.setting_names import name_setting
 from nearkin.spark.document_cuts import SparkDocumentCuts
 
@@ -272,7 +273,8 @@ class SparkCheckResult:
         self._run.tables.remove()
 
     def __repr__(self) -> str:
-        return f"<SparkCheckResult: {self.affected[1]:,} documents affected>"
+        affected = format_part(self.affected[1], self.documents[1])
+        return f"<SparkCheckResult: {affected} affected>"
 
 
 @dataclass(frozen=True, repr=False)

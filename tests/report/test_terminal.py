@@ -1,6 +1,7 @@
 """Tests of the summary and the clusters that a terminal shows."""
 
 import io
+import re
 import shlex
 import subprocess
 import sys
@@ -104,6 +105,21 @@ def test_summary_ends_with_the_report_and_the_closest_call(
     console = printed()
     print_summary(replace(data, closest_call=call), console, tmp_path, can_explain=False)
     assert "explain" not in text_of(console)
+
+
+def test_command_that_is_proposed_breaks_no_id(data: ReportData, tmp_path: Path) -> None:
+    call = ClosestCall("pages/" + "a" * 60 + ".txt:12", "it's\n" + "b" * 50, 0.9)
+    for is_terminal in (True, False):
+        console = printed(is_terminal)
+        console.width = 80
+        print_summary(replace(data, closest_call=call), console, Path("out"))
+        command = text_of(console).partition("compare both texts:\n")[2]
+        lines = [re.sub("\x1b[^m]*m", "", line).strip() for line in command.splitlines()]
+        quoted = ["nearkin explain", call.kept, f"$'it\\'s\\n{'b' * 50}'", "--run out"]
+        if is_terminal:
+            assert lines == [*(f"{word} \\" for word in quoted[:-1]), quoted[-1]]
+        else:
+            assert lines == [" ".join(quoted)]
 
 
 def test_table_of_operating_points_fits_into_80_columns() -> None:

@@ -158,3 +158,10 @@ def test_command_ends_with_3_if_there_are_more_pairs_than_allowed(
     assert app.run([*command, "--out", str(paths[0]), "--overwrite"]) == 2
     assert app.run([*command, "--across", "shop"]) == 2
     assert "--across shop has no effect on a check" in capfd.readouterr().err
+
+
+def test_affected_documents_are_shown_with_their_number_and_share() -> None:
+    texts = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(4)]
+    result = nk.check(texts[:1], texts)
+    assert repr(result) == "<CheckResult: 1 pairs, 1 of 4 documents (25.0%) affected>"
+    assert "1 of 4 documents (25.0%)" in result._repr_html_()

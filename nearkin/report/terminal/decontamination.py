@@ -26,6 +26,19 @@ OUTPUT_FILES = (
 """The names and the paths of the files of an output, in the order in which they are listed."""
 
 
+def describe_decontamination(counts: Mapping[str, int]) -> str:
+    """Returns how many items are in documents, in one line.
+
+    Args:
+        counts: Counts of the run.
+    """
+    verb = "is" if 1 in (counts["contaminated_items"], counts["items"]) else "are"
+    return (
+        f"{counts['contaminated_items']:,} of {format_count(counts['items'], 'item')} {verb} in "
+        f"{counts['contaminated_documents']:,} of {format_count(counts['documents'], 'document')}"
+    )
+
+
 def print_decontamination(
     counts: Mapping[str, int],
     suites: Sequence[Mapping[str, object]],
@@ -43,12 +56,7 @@ def print_decontamination(
         console: Console to print to, usually standard error.
     """
     console.print()
-    verb = "is" if 1 in (counts["contaminated_items"], counts["items"]) else "are"
-    headline = (
-        f"{counts['contaminated_items']:,} of {format_count(counts['items'], 'item')} {verb} in "
-        f"{counts['contaminated_documents']:,} of {format_count(counts['documents'], 'document')}"
-    )
-    console.print(Text(headline, style="bold"))
+    console.print(Text(describe_decontamination(counts), style="bold"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("suite", overflow="fold")
     for name in ("items", "contaminated", "share", "documents"):

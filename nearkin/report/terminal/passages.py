@@ -58,13 +58,8 @@ def print_passages(
         output: Output folder.
         console: Console to print to, usually standard error.
     """
-    share = counts["repeated_bytes"] / max(counts["text_bytes"], 1)
     console.print()
-    headline = (
-        f"{format_percent(share)} of the text ({format_bytes(counts['repeated_bytes'])} of "
-        f"{format_bytes(counts['text_bytes'])}) occurs more than once"
-    )
-    console.print(Text(headline, style="bold"))
+    console.print(Text(describe_passages(counts), style="bold"))
     console.print(
         f"{format_count(counts['passages'], 'passage')} of at least {least} {token}s "
         f"({counts['different_passages']:,} different) in "
@@ -77,6 +72,19 @@ def print_passages(
         names = [item.name for item in fields(CutCounts)]
         print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, token, console)
     print_end(counts, warnings, output, OUTPUT_FILES, console)
+
+
+def describe_passages(counts: Mapping[str, int]) -> str:
+    """Returns how much of a corpus is repeated, in one line.
+
+    Args:
+        counts: Counts of the run.
+    """
+    share = counts["repeated_bytes"] / max(counts["text_bytes"], 1)
+    return (
+        f"{format_percent(share)} of the text ({format_bytes(counts['repeated_bytes'])} of "
+        f"{format_bytes(counts['text_bytes'])}) occurs more than once"
+    )
 
 
 def print_repeated_lines(
@@ -96,10 +104,21 @@ def print_repeated_lines(
         console: Console to print to, usually standard error.
     """
     console.print()
+    print_lines_report(report_lines(counts, request), counts["documents"], console)
+    print_end(counts, warnings, output, OUTPUT_FILES, console)
+
+
+def report_lines(counts: Mapping[str, int], request: LinesRequest) -> LinesReport:
+    """Returns what a run found and cut of repeated lines.
+
+    Args:
+        counts: Counts of the run.
+        request: What was found.
+    """
     cuts = None
     if request.is_cut:
         cuts = CutCounts(**{item.name: counts[item.name] for item in fields(CutCounts)})
-    lines = LinesReport(
+    return LinesReport(
         unit=str(request.unit),
         least=request.least,
         counted=str(request.counted),
@@ -108,8 +127,6 @@ def print_repeated_lines(
         repeated_places=counts["repeated_places"],
         counts=cuts,
     )
-    print_lines_report(lines, counts["documents"], console)
-    print_end(counts, warnings, output, OUTPUT_FILES, console)
 
 
 def print_lines_report(lines: LinesReport, documents: int, console: Console) -> None:
@@ -120,18 +137,27 @@ def print_lines_report(lines: LinesReport, documents: int, console: Console) -> 
         documents: Number of documents in which they were looked for.
         console: Console to print to.
     """
+    console.print(describe_lines(lines, documents), highlight=False)
+    if lines.counts is not None:
+        counts = lines.counts
+        _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
+
+
+def describe_lines(lines: LinesReport, documents: int) -> str:
+    """Returns how many lines are repeated, in one line.
+
+    Args:
+        lines: The repeated lines.
+        documents: Number of documents in which they were looked for.
+    """
     verb = "occurs" if lines.repeated_lines == 1 else "occur"
     where = f"in at least {lines.least:,} of"
     if lines.counted == Counted.PLACES:
         where = f"at least {lines.least:,} times in"
-    console.print(
+    return (
         f"{format_count(lines.repeated_lines, f'different {lines.unit}')} {verb} {where} "
-        f"{format_count(documents, 'document')}, at {format_count(lines.repeated_places, 'place')}",
-        highlight=False,
+        f"{format_count(documents, 'document')}, at {format_count(lines.repeated_places, 'place')}"
     )
-    if lines.counts is not None:
-        counts = lines.counts
-        _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
 
 
 def print_end(

@@ -1,7 +1,7 @@
 """Prints the summary of a finished run on a terminal."""
 
-import shlex
 from pathlib import Path
+from textwrap import indent
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,7 @@ from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
 from nearkin.report.terminal.passages import print_cuts, print_lines_report
 from nearkin.runtime.number_format import format_percent, format_similarity
+from nearkin.runtime.shell_quoting import join_command
 from nearkin.runtime.visible_text import make_visible
 from nearkin.spec import HAMMING
 from nearkin.winnowing import TOKEN_NAMES
@@ -94,8 +95,9 @@ def _print_next_steps(
     if any(id.startswith("-") for id in ids):
         # It would be taken for an option.
         arguments = ["--run", str(output), "--", *ids]
-    command = shlex.join(["nearkin", "explain", *arguments])
-    console.print(Text(f"  {make_visible(command)}", style="bold"), soft_wrap=True)
+    width = console.width - 2 if console.is_terminal else None
+    command = join_command(["nearkin", "explain", *arguments], width)
+    console.print(Text(indent(command, "  "), style="bold"), soft_wrap=True)
 
 
 def _category_table(data: ReportData) -> Table:
