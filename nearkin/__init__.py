@@ -365,3 +365,6 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+if "pandas" in sys.modules or "polars" in sys.modules:
+    import_module("nearkin.frame_accessors").register_loaded_libraries()

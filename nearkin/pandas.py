@@ -1,6 +1,6 @@
 """Methods of pandas frames: `import nearkin.pandas` adds `frame.nearkin`.
 
-It needs the extra `pandas`.
+`import nearkin` does so, too, if pandas was imported before. It needs the extra `pandas`.
 
 Examples:
     >>> import pandas
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from nearkin.errors import MissingExtraError
+from nearkin.frame_accessors import register_pandas
 from nearkin.frame_methods import FrameMethods
 from nearkin.results import ResultTable
 
@@ -26,7 +27,6 @@ except ImportError as error:
     raise MissingExtraError.for_extra("nearkin.pandas requires pandas", "pandas") from error
 
 
-@pandas.api.extensions.register_dataframe_accessor("nearkin")
 class PandasMethods(FrameMethods[Any, Any]):
     """The methods of a pandas frame, whose rows keep their index."""
 
@@ -35,3 +35,6 @@ class PandasMethods(FrameMethods[Any, Any]):
 
     def _to_series(self, column: pa.ChunkedArray) -> Any:
         return pandas.Series(column.to_pandas().to_numpy(), self._frame.index, name="cluster")
+
+
+register_pandas(pandas)

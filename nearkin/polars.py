@@ -1,6 +1,7 @@
 """Methods and expressions for Polars: `import nearkin.polars` adds `frame.nearkin`.
 
-It needs the extra `polars`.
+`import nearkin` adds the methods of frames, too, if Polars was imported before. It needs the extra
+`polars`.
 
 Examples:
     >>> import polars
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.errors import MissingExtraError, UsageError
+from nearkin.frame_accessors import register_polars
 from nearkin.frame_methods import FrameMethods
 from nearkin.results import ResultTable
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from polars import Expr, Series
 
 
-@polars.api.register_dataframe_namespace("nearkin")
 class PolarsMethods(FrameMethods[Any, Any]):
     """The methods of a Polars frame."""
 
@@ -43,6 +44,9 @@ class PolarsMethods(FrameMethods[Any, Any]):
 
     def _to_series(self, column: pa.ChunkedArray) -> Any:
         return polars.Series("cluster", column)
+
+
+register_polars(polars)
 
 
 @check_arguments

@@ -1,5 +1,7 @@
 """Tests of the methods of data frames of pandas and Polars."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pandas as pd
@@ -28,6 +30,29 @@ def test_methods_of_frames_return_what_the_library_returns(frame: Any) -> None:
     assert pa.table(pairs).select(["id_a", "id_b"]).to_pylist() == [
         {"id_a": "one", "id_b": "three"}
     ]
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import pandas, polars, nearkin",
+        "import nearkin, pandas, polars, nearkin.pandas, nearkin.polars",
+        "import pandas, polars, nearkin, nearkin.pandas, nearkin.polars",
+        "import nearkin.pandas, nearkin.polars, pandas, polars",
+    ],
+)
+def test_frames_have_methods_after_any_order_of_imports(imports: str) -> None:
+    code = (
+        "import sys, warnings\nwarnings.simplefilter('error', UserWarning)\n"
+        f"{imports}\nwarnings.simplefilter('ignore')\n"
+        "assert ('nearkin.api' in sys.modules) == ('nearkin.pandas' in sys.modules)\n"
+        "rows = {'text': ['one two three four', 'One two three four!', 'five']}\n"
+        "for library in (pandas, polars):\n"
+        "    assert len(library.DataFrame(rows).nearkin.dedup()) == 2\n"
+    )
+    line = [sys.executable, "-c", code]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_cluster_ids_have_a_value_for_each_row() -> None:
