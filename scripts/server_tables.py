@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 from nearkin.index.opening import DEFAULT_VECTOR_THRESHOLD
-from nearkin.index.settings import SERVER_TIMES, IndexSettings, VectorEvidence
+from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.server.console.mount import MAX_PAGE_VALUES
 from nearkin.server.http.connections import MAX_PIPELINED_REQUESTS
 from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL_BODY
@@ -73,8 +73,7 @@ def index_settings() -> str:
         if field.name == "vector":
             rows += vector_settings()
         elif field.name != "spec":
-            own_default = None if field.default is MISSING else field.default
-            default = SERVER_TIMES.get(field.name, own_default)
+            default = None if field.default is MISSING else field.default
             rows.append((f"`{field.name}`", shown_default(default), meanings[field.name]))
     return table(("name", "default", "meaning"), rows)
 

@@ -50,6 +50,8 @@ class IndexStats(TypedDict):
     vector_rows: NotRequired[int]
     combine: NotRequired[str]
     spec_fingerprint: str
+    retention: str
+    """A sentence about how long this process lets the index keep documents."""
     url: str
     """The URL of the store, without a password."""
 
@@ -183,6 +185,7 @@ class IndexDescription:
             bands=session.banding.bands,
             rows=session.banding.rows,
             spec_fingerprint=session.spec.fingerprint,
+            retention=session.settings.retention,
             url=searcher.store.url,
         )
         if session.settings.distance is not None:

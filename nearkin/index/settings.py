@@ -11,6 +11,7 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
+from nearkin.runtime.number_format import format_count
 from nearkin.setting_names import name_setting
 from nearkin.spec import FINGERPRINT, Spec
 from nearkin.suggestions import did_you_mean
@@ -40,8 +41,8 @@ LEAST_MAX_MEMORY = 1 << 20
 CACHE_SHARE = 8
 """The part of `max_memory` that cached resolutions may take is one divided by this number."""
 DAY = 86400.0
-SERVER_TIMES = {"record_ttl": 90 * DAY, "bucket_ttl": 14 * DAY}
-"""The default times to live of a server, in seconds. An embedded index keeps everything."""
+LIFETIMES = ("record_ttl", "bucket_ttl", "window")
+"""The settings after which documents are forgotten. By default, nothing is."""
 SIZES = ("cache_bytes", "max_document", "max_memory")
 """The settings that are sizes: a number of bytes, or a text such as `2GB`."""
 MINIMUMS = {
@@ -208,7 +209,7 @@ class IndexSettings:
             self._require_texts()
         if self.spec is not None:
             require_probeable(self.spec, self.probes, self.lookup_probes)
-        for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):
+        for name in (*LIFETIMES, "max_memory"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(
@@ -290,6 +291,27 @@ class IndexSettings:
         """The shortest time to live or window, in seconds; infinite if there are none."""
         times = (self.record_ttl, self.bucket_ttl, self.window)
         return min((float(ttl) for ttl in times if ttl is not None), default=math.inf)
+
+    @property
+    def retention(self) -> str:
+        """A sentence about how long documents are kept, for people.
+
+        Examples:
+            >>> IndexSettings().retention
+            'documents are kept until somebody deletes them'
+            >>> IndexSettings(record_ttl=90 * DAY, window=3600).retention
+            'documents are deleted 90 days, and are not matched 1 hour, after they were last seen'
+        """
+        effects = {
+            "are deleted": self.record_ttl,
+            "leave their buckets": self.bucket_ttl,
+            "are not matched": self.window,
+        }
+        parts = [f"{effect} {_describe_time(ttl)}" for effect, ttl in effects.items() if ttl]
+        if not parts:
+            return "documents are kept until somebody deletes them"
+        joined = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, and {parts[-1]},"
+        return f"documents {joined} after they were last seen"
 
     @property
     def _memory_bound(self) -> int | None:
@@ -378,6 +400,14 @@ def _require_threshold(threshold: float | None) -> None:
     """Verifies a threshold of similarities."""
     if threshold is not None and not 0 < threshold <= 1:
         raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
+
+
+def _describe_time(seconds: float) -> str:
+    """Returns a time in the largest unit in which it is a whole number."""
+    for unit, length in (("day", DAY), ("hour", 3600), ("minute", 60)):
+        if seconds % length == 0:
+            return format_count(int(seconds // length), unit)
+    return f"{seconds:g} seconds"
 
 
 def _require_both_or_none(bands: int | None, rows: int | None) -> None:

@@ -8,7 +8,7 @@ from nearkin.server.settings import ServerSettings
 def format_banner(
     settings: ServerSettings, port: int, tokens: TokenFile, *, is_open: bool, has_console: bool
 ) -> str:
-    """Returns the addresses, the store and the access rules of a server, one a line.
+    """Returns the addresses, the store, the retention and the access rules of a server.
 
     Args:
         settings: Settings of the server.
@@ -34,6 +34,7 @@ def format_banner(
         ("console", f"{address}/console/" if has_console else "not served"),
         ("API docs", f"{address}/docs"),
         ("store", stores),
+        ("retention", settings.index_settings().retention),
         ("access", access),
     ]
     lines = [f"  {name:<9} {value}" for name, value in rows]

@@ -20,7 +20,7 @@ from pydantic_settings import (
 )
 
 from nearkin.errors import UsageError
-from nearkin.index.settings import SERVER_TIMES, IndexSettings
+from nearkin.index.settings import LIFETIMES, IndexSettings
 from nearkin.server.http.rates import RateLimiter, parse_rate
 from nearkin.server.setting_fields import ServerFields
 
@@ -225,22 +225,19 @@ class ServerSettings(ServerFields, BaseSettings):
     def index_settings(self, environment: dict[str, str] | None = None) -> IndexSettings:
         """Returns the settings of the index.
 
-        Flags override variables, which override the file (see `read`). Unlike elsewhere, documents
-        of a server have times to live by default; a `record_ttl` or `bucket_ttl` of 0 turns them
-        off.
+        Flags override variables, which override the file (see `read`). A time to live of 0 in one
+        of them turns off the one that another sets.
 
         Args:
             environment: Environment variables; those of the process by default.
         """
         prefix = self._index_prefix
         variables = dict(os.environ if environment is None else environment)
-        defaults = {prefix + name.upper(): str(value) for name, value in SERVER_TIMES.items()}
-        merged = dict(defaults)
-        merged |= {name: value for name, value in variables.items() if name.startswith(prefix)}
+        merged = {name: value for name, value in variables.items() if name.startswith(prefix)}
         merged |= {prefix + name.upper(): value for name, value in self.index.items()}
-        for name in defaults:
-            if merged[name] in ("0", "0.0", ""):
-                del merged[name]
+        for name in LIFETIMES:
+            if merged.get(prefix + name.upper()) in ("0", "0.0"):
+                del merged[prefix + name.upper()]
         return IndexSettings.from_env(prefix, merged)
 
     def as_environment(self) -> dict[str, str]:

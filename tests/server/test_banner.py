@@ -28,6 +28,8 @@ def test_banner_names_addresses_store_and_access(tmp_path: Path) -> None:
     ("settings", "part"),
     [
         ({"host": "::1"}, "http://[::1]:8080"),
+        ({}, "retention documents are kept until somebody deletes them"),
+        ({"index": {"record_ttl": "7776000"}}, "retention documents are deleted 90 days after"),
         ({"store": "memory://"}, "documents are lost when the server stops"),
         ({"host": "0.0.0.0", "allow_anonymous": True}, "everybody who reaches the address"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearkin.errors import UsageError
-from nearkin.index.settings import SERVER_TIMES
+from nearkin.index.settings import IndexSettings
 from nearkin.server.settings import ServerSettings
 
 
@@ -83,16 +83,20 @@ def test_invalid_settings_files_are_reported(tmp_path: Path) -> None:
         ServerSettings.read(tmp_path / "other.toml")
 
 
-def test_documents_of_a_server_expire_by_default() -> None:
-    plain = ServerSettings.read().index_settings({})
-    assert {name: getattr(plain, name) for name in SERVER_TIMES} == SERVER_TIMES
+def test_documents_of_a_server_are_kept_as_those_of_an_embedded_index() -> None:
+    assert ServerSettings.read().index_settings({}).retention == IndexSettings().retention
+    assert IndexSettings().retention == "documents are kept until somebody deletes them"
+
+
+def test_time_to_live_of_zero_turns_it_off() -> None:
     given = {
-        "NEARKIN_TEXT_RECORD_TTL": "0",
+        "NEARKIN_TEXT_RECORD_TTL": "100",
         "NEARKIN_TEXT_BANDS": "20",
         "NEARKIN_TEXT_ROWS": "6",
         "NEARKIN_VECTOR_BANDS": "9",
     }
-    index_settings = ServerSettings.read(index={"bands": "13", "rows": "7"}).index_settings(given)
+    fields = {"bands": "13", "rows": "7", "record_ttl": "0", "window": "0"}
+    index_settings = ServerSettings.read(index=fields).index_settings(given)
     assert (index_settings.record_ttl, index_settings.bands, index_settings.rows) == (None, 13, 7)
 
 
