@@ -13,7 +13,7 @@ import nearkin as nk
 from nearkin import presets
 from nearkin import spark as nks
 from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins
-from nearkin.engine.spark.rereading import excerpt
+from nearkin.engine.spark.rereading import to_excerpts
 from nearkin.engine.stats import RunStats
 from nearkin.errors import IncompatibleError
 from nearkin.report.collect import cut_excerpt
@@ -312,7 +312,7 @@ def test_components_across_tasks_and_crowded_bins_are_those_of_the_local_engine(
 
 def test_excerpts_of_long_texts_end_where_those_of_the_local_engine_do() -> None:
     for text in ("word " * 2000, "x" * 3999 + " word", "x" * 4000 + " word", "x" * 5000):
-        assert cut_excerpt(excerpt(text)) == cut_excerpt(text)
+        assert cut_excerpt(to_excerpts(pa.array([text]))[0].as_py()) == cut_excerpt(text)
 
 
 @pytest.mark.usefixtures("three_partitions")
