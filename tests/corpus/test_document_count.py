@@ -63,6 +63,7 @@ def as_parquet() -> bytes:
         ("a.arrows", as_arrow(stream=True)),
         ("a.parquet", as_parquet()),
     ],
+    ids=lambda value: value if isinstance(value, str) else "content",
 )
 def test_estimate_is_within_two_percent_of_what_is_read(
     name: str, content: bytes, tmp_path: Path
