@@ -17,6 +17,7 @@ OPTIONS = {
     "cut_unit": "--cut",
     "cuts_over": "--cut-over",
     "hash_seed": "--seed",
+    "version": "--spec-version",
     "min_tokens": "--min",
     "most_pairs": "--max",
 }

@@ -15,12 +15,15 @@ from nearkin.keys import HashKey
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The version of the format that new Specs of texts have."""
+FORMAT_VERSIONS = (1, FORMAT_VERSION)
+"""The versions that can be read and compared."""
 UNICODE_VERSION = "15.1.0"
 MASK_STEPS = ("email", "uuid", "ip", "date", "path", "hex", "number")
 """The normalization steps that replace values, in the order in which they are applied."""
 NORMALISATIONS = (
-    *("nfkc", "lower", "digits", "punctuation", "marks", "markup", "comments"),
+    *("nfkc", "lower", "digits", "punctuation", "symbols", "marks", "markup", "comments"),
     *MASK_STEPS,
 )
 FINGERPRINT = "fingerprint"
@@ -178,8 +181,10 @@ class Spec:
             `fingerprint` for `hamming`.
         n: Number of units of a shingle, of components of a vector, or of bits of a fingerprint.
         normalise: Normalization steps, in any order: `nfkc` and `lower` (both by default), `digits`
-            (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `marks`
-            (are removed), `markup` (tags are removed), `comments` (those of source code are
+            (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `symbols`
+            (become tokens: those of mathematics, currencies and others, `#%&*@`, a minus before a
+            number, and the signs of superscripts and the like), `marks` (are removed where they
+            are optional), `markup` (tags are removed), `comments` (those of source code are
             removed), and the masks `email`, `uuid`, `ip`, `date`, `path`, `hex` and `number`
             (values become the name of their kind, and numbers become 0).
         stem: Snowball language whose stems replace the tokens, or None.
@@ -208,7 +213,9 @@ class Spec:
         slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1 (b-bit MinHash).
         seed: Seed of the hash functions of the scheme.
         unicode: Unicode version of the committed tables.
-        version: Version of the signature format.
+        version: Version of the format: 2 by default for texts and tokens, or 1 for what older
+            releases made. Vectors and fingerprints have version 1. Signatures of different
+            versions can be read, and not be compared.
 
     Raises:
         UsageError: If a field is not valid, or two fields contradict each other.
@@ -242,7 +249,7 @@ class Spec:
     slot_bits: int = None  # type: ignore[assignment]
     seed: int = 1
     unicode: str = UNICODE_VERSION
-    version: int = FORMAT_VERSION
+    version: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -264,6 +271,7 @@ class Spec:
             "scheme": self.signature_limits.schemes[0],
             "k": self.signature_limits.default_k,
             "slot_bits": self.signature_limits.slot_bits[0],
+            "version": self._versions[-1],
         }
         if self.measure == "simhash":
             usual["weights"] = "tf"
@@ -281,6 +289,11 @@ class Spec:
         self._check_together()
 
     @property
+    def _versions(self) -> tuple[int, ...]:
+        """The versions that a Spec of this unit can have. Only that of texts has changed."""
+        return FORMAT_VERSIONS if self.has_shingles else FORMAT_VERSIONS[:1]
+
+    @property
     def signature_limits(self) -> SignatureLimits:
         """The schemes and sizes that the signatures of the measure can have."""
         return MEASURES[self.measure]
@@ -293,7 +306,7 @@ class Spec:
             "slot_bits": self.signature_limits.slot_bits,
             "weights": WEIGHTS if self.measure == "simhash" else (None,),
             "unicode": (UNICODE_VERSION,),
-            "version": (FORMAT_VERSION,),
+            "version": self._versions,
         }
         for name, allowed in choices.items():
             value = getattr(self, name)
@@ -310,6 +323,11 @@ class Spec:
                 )
 
     def _check_together(self) -> None:
+        if "symbols" in self.normalise and self.version == 1:
+            raise UsageError(
+                "normalise step 'symbols' needs version 2 of the format, not version 1; leave out "
+                "the version, or use 'punctuation'"
+            )
         if "marks" in self.normalise and "nfkc" not in self.normalise:
             raise UsageError(
                 "normalise step 'marks' needs 'nfkc', which takes letters and marks apart"
@@ -560,8 +578,22 @@ class Spec:
             raise IncompatibleError(
                 f"{what} was made with {name}={theirs!r}, this with {mine!r}; signatures "
                 f"of different Specs "
-                "are not comparable: sketch one of them again"
+                f"are not comparable: sketch one of them again{advise_on_version(name)}"
             )
+
+
+def advise_on_version(field: str) -> str:
+    """Returns what an error about two Specs adds if they differ in the version, or nothing.
+
+    Args:
+        field: Name of the first field in which the Specs differ.
+    """
+    if field != "version":
+        return ""
+    return (
+        f". Version {FORMAT_VERSION} reads texts in another way than version 1 of older releases; "
+        f"{name_setting('version', 1)} keeps version 1"
+    )
 
 
 def find_spec_difference(spec: Spec, other: Spec) -> tuple[str, object, object] | None:

@@ -1,7 +1,8 @@
-"""Writes nearkin/shingle/unicode-15.1.0.npz from the module unicodedata.
+"""Writes nearkin/shingle/unicode-15.1.0-v1.npz and -v2.npz from the module unicodedata.
 
-The tables are committed, so that signatures do not change with the Unicode version of a library.
-Run the script with Python 3.13, which has Unicode 15.1.0.
+There is a file for each version of the contract of texts. The tables are committed, so that
+signatures do not change with the Unicode version of a library. Run the script with Python 3.13,
+which has Unicode 15.1.0.
 """
 
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 VERSION = "15.1.0"
+CONTRACTS = (1, 2)
 CODE_POINTS = 0x110000
 BLOCK = 128
 OTHER, WORD, SINGLE, SKIP, SPACE = range(5)
@@ -19,6 +21,9 @@ DIGIT = 1 << 4
 VISIBLE = 1 << 5
 UNSTABLE = 1 << 6
 CLASS_SHIFT = 8
+BASE = 1 << 16
+SYMBOL = 1 << 17
+SIGN = 1 << 18
 IGNORABLE = (
     "AD 34F 61C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF "
     "FFA0 FFF0-FFF8 "
@@ -42,6 +47,52 @@ UNSPACED = (
     "KHMER ",
     "MYANMAR ",
 )
+"""The beginnings of the names of letters and marks that are tokens in version 1."""
+MORE_UNSPACED = (
+    "AHOM ",
+    "BALINESE ",
+    "BATAK ",
+    "BOPOMOFO ",
+    "BRAHMI ",
+    "BUGINESE ",
+    "CHAM ",
+    "CUNEIFORM ",
+    "EGYPTIAN HIEROGLYPH",
+    "JAVANESE ",
+    "KAWI ",
+    "KHITAN SMALL SCRIPT ",
+    "MAKASAR ",
+    "MARCHEN ",
+    "NEW TAI LUE ",
+    "NUSHU ",
+    "PHAGS-PA ",
+    "REJANG ",
+    "SUNDANESE ",
+    "TAI LE ",
+    "TAI THAM ",
+    "TAI VIET ",
+    "TANGUT ",
+    "TIBETAN ",
+    "VAI ",
+    "YI ",
+)
+"""The further scripts without spaces between words of version 2."""
+BASES = ("LATIN ", "GREEK ", "CYRILLIC ", "HEBREW ", "ARABIC ")
+"""The beginnings of the names of letters whose marks are optional."""
+SIGNS = ("super", "sub", "fraction", "circle", "square", "compat")
+"""The kinds of compatibility mappings that signs record. `compat` does so if it gives digits."""
+FIRST_SIGN = CODE_POINTS
+"""The first of the code points of signs, which are behind those of Unicode."""
+STAND_IN = 0xFDD0
+"""The first of the noncharacters that stand for signs in a Python text, which cannot have them."""
+SYMBOLS = "23 25-26 2A 40 609-60A 66A 2030-2031"
+"""The symbols that have a category of punctuation: # % & * @ and the signs of per cent."""
+FOLDS = {0x130: 0x69, 0x131: 0x69, 0x643: 0x6A9, 0x64A: 0x6CC}
+"""The folds of version 2 that are not those of Unicode: i, kaf and ya."""
+VOICED_MARKS = {0x309B: 0x3099, 0x309C: 0x309A}
+"""The voiced sound marks with a space, which become combining ones in version 2."""
+YPOGEGRAMMENI = 0x345
+DOT_ABOVE = 0x307
 
 
 def code_points(text: str) -> set[int]:
@@ -70,43 +121,55 @@ def compositions() -> dict[tuple[int, int], int]:
     return out
 
 
-def properties(seconds: set[int]) -> np.ndarray:
-    """Returns class, flags and canonical combining class of each code point, uint32."""
+def properties(seconds: set[int], contract: int) -> np.ndarray:
+    """Returns class, flags and canonical combining class of each code point, uint32.
+
+    Args:
+        seconds: Code points that compose with one before them.
+        contract: Version of the contract.
+    """
     ignorable, space = code_points(IGNORABLE), code_points(WHITE_SPACE)
+    unspaced = UNSPACED if contract == 1 else UNSPACED + MORE_UNSPACED
+    symbols = code_points(SYMBOLS) if contract > 1 else set()
     out = np.zeros(CODE_POINTS, np.uint32)
     for c in range(CODE_POINTS):
         char = chr(c)
         category = u.category(char)
         if category in ("Cn", "Cs", "Co") and c not in ignorable:
             continue
-        kind = class_of(c, char, category, ignorable, space)
+        kind = class_of(c, category, ignorable, space, unspaced)
         flags = (
             MARK * category.startswith("M")
             | DIGIT * (category == "Nd")
             | VISIBLE * (category[0] in "LMNPS")
         )
+        if contract > 1:
+            flags |= BASE * (category[0] == "L" and u.name(char, "").startswith(BASES))
+            flags |= SYMBOL * (category[0] == "S" or c in symbols)
         unstable = u.normalize("NFKC", char) != char or c in seconds
         out[c] = kind | flags | UNSTABLE * unstable | u.combining(char) << CLASS_SHIFT
     return out
 
 
-def class_of(c: int, char: str, category: str, ignorable: set[int], space: set[int]) -> int:
+def class_of(
+    c: int, category: str, ignorable: set[int], space: set[int], unspaced: tuple[str, ...]
+) -> int:
     """Returns the class of a code point for the tokenizer.
 
     Args:
         c: Code point.
-        char: Character of the code point.
         category: General category of the code point, for example `Lu`.
         ignorable: Code points that are skipped.
         space: Code points that are white space.
+        unspaced: Beginnings of the names of letters and marks that are tokens.
     """
     if c in ignorable:
         return SKIP
     if c in space:
         return SPACE
-    if (category[0] in "LM" or category == "Nl") and u.name(char, "").startswith(UNSPACED):
+    if (category[0] in "LM" or category == "Nl") and u.name(chr(c), "").startswith(unspaced):
         return SINGLE
-    if category[0] in "LM" or category == "Nd" or char == "_":
+    if category[0] in "LM" or category == "Nd" or chr(c) == "_":
         return WORD
     return OTHER
 
@@ -122,18 +185,122 @@ def lower_cases() -> np.ndarray:
     return out
 
 
-def decompositions() -> tuple[np.ndarray, np.ndarray]:
-    """Returns the position of each code point's NFKD form, and the code points of these forms.
+def case_folds() -> tuple[np.ndarray, dict[int, str]]:
+    """Returns the case folds to one code point, uint32, and those to several.
 
-    A position is start << 5 | length, or 0 if there is no form, uint32.
+    A fold that only decomposes the code point is left out.
+    """
+    out = np.arange(CODE_POINTS, dtype=np.uint32)
+    several = {}
+    for c in range(CODE_POINTS):
+        fold = chr(FOLDS[c]) if c in FOLDS else chr(c).casefold()
+        if len(fold) == 1:
+            out[c] = ord(fold)
+        elif u.normalize("NFC", fold) != u.normalize("NFC", chr(c)):
+            several[c] = fold
+    return out, several
+
+
+def decomposition(c: int, contract: int) -> str:
+    """Returns the compatibility decomposition of a code point.
+
+    Args:
+        c: Code point.
+        contract: Version of the contract. In version 2, a sign comes before the result of a
+            mapping that loses where a digit or a letter stands.
+    """
+    if contract == 1:
+        return u.normalize("NFKD", chr(c))
+    if c in VOICED_MARKS:
+        return chr(VOICED_MARKS[c])
+    kind, _, mapping = u.decomposition(chr(c)).rpartition(">")
+    parts = [decomposition(int(part, 16), contract) for part in mapping.split()]
+    full = "".join(parts)
+    if not parts:
+        return chr(c)
+    kind = kind.removeprefix("<")
+    if kind not in SIGNS or (kind == "compat" and not any(u.category(x) == "Nd" for x in full)):
+        return full
+    return chr(STAND_IN + SIGNS.index(kind)) + full
+
+
+def stored_points(text: str) -> list[int]:
+    """Returns the code points of a decomposition, with those of signs."""
+    stand_ins = range(STAND_IN, STAND_IN + len(SIGNS))
+    shift = FIRST_SIGN - STAND_IN
+    return [ord(char) + shift * (ord(char) in stand_ins) for char in text]
+
+
+def decompositions(contract: int) -> tuple[np.ndarray, list[int]]:
+    """Returns the position of each code point's decomposition, and the code points of these.
+
+    A position is start << 5 | length, or 0 if there is no decomposition, uint32.
+
+    Args:
+        contract: Version of the contract.
     """
     index, data = np.zeros(CODE_POINTS, np.uint32), []
     for c in range(CODE_POINTS):
-        full = u.normalize("NFKD", chr(c)) if not 0xD800 <= c < 0xE000 else chr(c)
+        full = decomposition(c, contract) if not 0xD800 <= c < 0xE000 else chr(c)
         if full != chr(c) and not 0xAC00 <= c < 0xD7A4:
             index[c] = len(data) << 5 | len(full)
-            data += map(ord, full)
-    return index, np.array(data, np.uint32)
+            data += stored_points(full)
+    return index, data
+
+
+def tables(contract: int) -> dict[str, np.ndarray]:
+    """Returns the arrays of a version of the contract.
+
+    Args:
+        contract: Version of the contract.
+    """
+    pairs = compositions()
+    jamo = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
+    properties_ = properties({second for _, second in pairs} | jamo, contract)
+    decomposed, data = decompositions(contract)
+    several: dict[int, str] = {}
+    if contract == 1:
+        lower = lower_cases()
+    else:
+        lower, several = case_folds()
+        # a text in lower case of str.lower has i and a dot for U+0130
+        pairs[ord("i"), DOT_ABOVE] = ord("i")
+        for c in VOICED_MARKS:
+            properties_[c] |= UNSTABLE
+    for c in range(CODE_POINTS):
+        if lower[c] != c and not properties_[c] & UNSTABLE and properties_[lower[c]] & UNSTABLE:
+            properties_[c] |= UNSTABLE
+    ordered = sorted(pairs.items())
+    arrays = {
+        "pair_keys": np.array([a << 32 | b for (a, b), _ in ordered], np.uint64),
+        "pair_values": np.array([c for _, c in ordered], np.uint32),
+    }
+    named = {
+        "properties": properties_,
+        "lower": lower - np.arange(CODE_POINTS, dtype=np.uint32),
+        "decomposed": decomposed,
+    }
+    if contract > 1:
+        folded = np.zeros(CODE_POINTS, np.uint32)
+        for c, fold in several.items():
+            folded[c] = len(data) << 5 | len(fold)
+            data += map(ord, fold)
+        named["folded"] = folded
+        # the signs are one block behind the last code point
+        named = {
+            name: np.append(values, np.zeros(BLOCK, np.uint32)) for name, values in named.items()
+        }
+        named["properties"][FIRST_SIGN : FIRST_SIGN + len(SIGNS)] = SKIP | SIGN
+    arrays["data"] = np.array(data, np.uint32)
+    # the properties of a code point share one block number
+    joint = np.stack(list(named.values()), axis=1)
+    blocks, numbers = np.unique(joint.reshape(-1, BLOCK * len(named)), axis=0, return_inverse=True)
+    arrays["stage"] = numbers.reshape(-1).astype(np.uint16)
+    for i, name in enumerate(named):
+        arrays[name] = np.ascontiguousarray(blocks.reshape(-1, BLOCK, len(named))[:, :, i]).reshape(
+            -1
+        )
+    return arrays
 
 
 def main() -> None:
@@ -143,31 +310,11 @@ def main() -> None:
             f"this Python has Unicode {u.unidata_version}; run the script with one that has "
             f"{VERSION}"
         )
-    pairs = compositions()
-    jamo = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
-    lower = lower_cases()
-    properties_ = properties({second for _, second in pairs} | jamo)
-    for c in range(CODE_POINTS):
-        if lower[c] != c and not properties_[c] & UNSTABLE and properties_[lower[c]] & UNSTABLE:
-            properties_[c] |= UNSTABLE
-    decomposed, data = decompositions()
-    ordered = sorted(pairs.items())
-    arrays = {
-        "data": data,
-        "pair_keys": np.array([a << 32 | b for (a, b), _ in ordered], np.uint64),
-    }
-    arrays["pair_values"] = np.array([c for _, c in ordered], np.uint32)
-    # the three properties of a code point share one block number
-    joint = np.stack(
-        [properties_, lower - np.arange(CODE_POINTS, dtype=np.uint32), decomposed], axis=1
-    )
-    blocks, numbers = np.unique(joint.reshape(-1, BLOCK * 3), axis=0, return_inverse=True)
-    arrays["stage"] = numbers.reshape(-1).astype(np.uint16)
-    for i, name in enumerate(("properties", "lower", "decomposed")):
-        arrays[name] = np.ascontiguousarray(blocks.reshape(-1, BLOCK, 3)[:, :, i]).reshape(-1)
-    path = Path(__file__).parent.parent / "nearkin" / "shingle" / f"unicode-{VERSION}.npz"
-    np.savez_compressed(path, **arrays)
-    sys.stdout.write(f"{path.name}: {path.stat().st_size} bytes\n")
+    folder = Path(__file__).parent.parent / "nearkin" / "shingle"
+    for contract in CONTRACTS:
+        path = folder / f"unicode-{VERSION}-v{contract}.npz"
+        np.savez_compressed(path, **tables(contract))
+        sys.stdout.write(f"{path.name}: {path.stat().st_size} bytes\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from nearkin.measures.hamming import Hamming
 from nearkin.runtime.files import PRIVATE_FILE, disk_errors, replacing_durably, require_file_path
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
-from nearkin.spec import Spec, find_spec_difference
+from nearkin.spec import Spec, advise_on_version, find_spec_difference
 
 ROWS_AT_ONCE = 8192
 """The number of documents that are sketched at a time."""
@@ -293,7 +293,7 @@ class Blocklist:
             name, own, others = difference
             raise IncompatibleError(
                 f"the blocklist has the Spec {self.spec.fingerprint} whose {name} is {own!r}, "
-                f"and that of {subject} is {others!r}; {advice}"
+                f"and that of {subject} is {others!r}; {advice}{advise_on_version(name)}"
             )
 
     @check_arguments

@@ -1069,6 +1069,15 @@ def rebuild(
             rich_help_panel=ADVANCED,
         ),
     ] = None,
+    spec_version: Annotated[
+        int | None,
+        typer.Option(
+            "--spec-version",
+            help="Version of the format, by which texts are read: 2, or 1 for that of older "
+            f"releases.  [default: {OF_THE_INDEX}]",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = None,
     new_key_file: Annotated[
         str | None,
         typer.Option(
@@ -1095,6 +1104,7 @@ def rebuild(
         shingle: Unit and length of a shingle in the new index, or None for the current ones.
         k: Number of slots or bits of a signature of the new index, or None for the current one.
         slot_bits: Number of bits that are kept of a slot, or None for the current one.
+        spec_version: Version of the Spec of the new index, or None for the current one.
         new_key_file: File or variable that holds another key for the new index, or None.
         decisions: File of decisions about pairs of documents of the scope, or None.
         scope: Scope of the decisions.
@@ -1121,6 +1131,8 @@ def rebuild(
         changes["k"] = k
     if slot_bits is not None:
         changes["slot_bits"] = slot_bits
+    if spec_version is not None:
+        changes["version"] = spec_version
     secret = o.read_key(resources.key_file)
     folder = resources.spec_resources
     if cut_back:

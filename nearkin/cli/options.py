@@ -354,6 +354,15 @@ Seed = Annotated[
         rich_help_panel=ADVANCED,
     ),
 ]
+SpecVersion = Annotated[
+    int | None,
+    typer.Option(
+        "--spec-version",
+        help="Version of the format: 2, or 1 to read texts as older releases did and to compare "
+        "them with what these made.  [default: 2]",
+        rich_help_panel=ADVANCED,
+    ),
+]
 BaseHash = Annotated[
     str | None,
     typer.Option(
@@ -1020,6 +1029,7 @@ class SpecOptions:
     slot_bits: SlotBits = None
     seed: Seed = 1
     base_hash: BaseHash = None
+    spec_version: SpecVersion = None
     key_file: KeyFile = None
     weights: Weights = None
     frequencies: Frequencies = None
@@ -1053,6 +1063,7 @@ class SpecOptions:
             "seed": self.seed,
             "slot_bits": self.slot_bits,
             "base_hash": self.base_hash,
+            "version": self.spec_version,
         }
         if self.key_file is not None and self.base_hash is not None:
             raise UsageError(

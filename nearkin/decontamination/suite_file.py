@@ -217,7 +217,8 @@ def _parse(table: pa.Table, facts: dict[str, Any]) -> Suites:
         schema=ITEM_COLUMNS,
     )
     spec = Spec.from_json(json.dumps(facts["spec"]))
-    if spec != replace(spec_of_words(spec.key_id), unicode=spec.unicode):
+    spec_of_same_key = spec_of_words(spec.key_id)
+    if spec != replace(spec_of_same_key, unicode=spec.unicode, version=spec.version):
         raise ValueError("the Spec is not one of single words")
     if width is not None and spec.key_id is None:
         raise ValueError("its fingerprints have no key, so anybody could test words against them")

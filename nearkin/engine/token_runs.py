@@ -59,6 +59,7 @@ def token_shingler(spec: Spec, resources: SpecResources) -> Shingler:
         base_hash=spec.base_hash,
         hash_seed=spec.hash_seed,
         key_id=spec.key_id,
+        version=spec.version,
     )
     return Shingler(single, resources.secret)
 

@@ -473,7 +473,9 @@ class PrefixScan(CorpusScan):
         shingler = self.run.resources.shingler(self.run.settings.spec)
         for start, stream in iterate_streams(shingler, documents):
             end = start + len(stream.offsets) - 1
-            sketch_kernels.stream_fingerprints(stream.hashes, stream.offsets, out[start:end])
+            sketch_kernels.stream_fingerprints(
+                stream.hashes, stream.offsets, stream.content_symbols, out[start:end]
+            )
         return out
 
 

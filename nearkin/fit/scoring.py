@@ -234,7 +234,9 @@ class DocumentScorer:
         """
         spec = definition.to_spec()
         if spec.unit != "vector":
-            spec = Spec(unit=spec.unit, n=spec.n, normalise=spec.normalise, k=slots)
+            spec = Spec(
+                unit=spec.unit, n=spec.n, normalise=spec.normalise, k=slots, version=spec.version
+            )
         sketchers = ObjectPool(measure_of(spec).sketcher)
 
         def sketch_slice(documents: pa.Array) -> Sketches:

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from nearkin.runtime.jit import inlined, kernel
+from nearkin.runtime.jit import kernel
 
 U64 = np.uint64
 U32 = np.uint32
@@ -21,6 +21,8 @@ PRIME64_2 = U64(0xC2B2AE3D27D4EB4F)
 PRIME64_3 = U64(0x165667B19E3779F9)
 PRIME64_4, PRIME64_5 = U64(0x85EBCA77C2B2AE63), U64(0x27D4EB2F165667C5)
 AVALANCHE, RRMXMX = U64(0x165667919E3779F9), U64(0x9FB21C651E98DF25)
+LISTED_TOKENS = 256
+"""The number of tokens that are listed by their length at a time."""
 SECRET_SIZE = 192
 MURMUR_1, MURMUR_2 = U64(0x87C37B91114253D5), U64(0x4CF5AD432745937F)
 FNV_PRIME = U64(0x100000001B3)
@@ -328,29 +330,6 @@ def xxh3_9_to_16(
     low = load_u64(data, start) ^ flips[2]
     high = load_u64(data, start + size - U64(8)) ^ flips[3]
     return xxh3_avalanche(size + swap_bytes(low) + high + multiply_fold(low, high))
-
-
-@kernel
-def xxh3_up_to_16(
-    data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
-) -> np.uint64:
-    """Returns the XXH3-64 of 1 to 16 bytes without a branch on the length.
-
-    Processors cannot predict the lengths of words. All three formulas are computed. 7 bytes before
-    `start` and 8 bytes after it must be readable; their values do not matter.
-
-    Args:
-        data: Bytes that contain the input, uint8.
-        start: Position of the first byte of the input.
-        size: Number of bytes of the input, 1 to 16.
-        flips: Words that are combined with short inputs, uint64 (6,). See
-            `nearkin.hashing.xxh3.key`.
-    """
-    short = xxh3_1_to_3(data, start, size, flips)
-    medium = xxh3_4_to_8(data, start, size, flips)
-    long = xxh3_9_to_16(data, start, size, flips)
-    h = short if size < U64(4) else medium
-    return h if size < U64(9) else long
 
 
 @kernel
@@ -756,38 +735,6 @@ def _hash_bytes(data: Any, start: Any, size: Any, key: Any) -> Callable[..., Any
     return lambda data, start, size, key: function(data, start, size, key)
 
 
-@inlined
-def xxh3_range(
-    text: np.ndarray,
-    edges: np.ndarray,
-    first: np.uint64,
-    end: np.uint64,
-    flips: np.ndarray,
-    secrets: np.ndarray,
-    out: np.ndarray,
-    at: np.uint64,
-) -> None:
-    """Computes the XXH3-64 of a range of tokens.
-
-    Args:
-        text: Bytes of the tokens, uint8.
-        edges: First byte and end of each token, alternating, uint32.
-        first: Number of the first token.
-        end: Number after the last token.
-        flips: Words that are combined with short inputs, uint64 (6,).
-        secrets: Secrets for inputs of 17 to 240 and of more than 240 bytes, uint8 (2, 192).
-        out: Array for the hashes, uint64.
-        at: Position in `out` of the hash of token 0.
-    """
-    for t in range(first, end):
-        start = U64(edges[t + t])
-        size = U64(edges[t + t + U64(1)]) - start
-        if size <= U64(16):
-            out[at + t] = xxh3_up_to_16(text, start, size, flips)
-        else:
-            out[at + t] = xxh3_over_16(text, start, size, flips, secrets)
-
-
 @kernel
 def xxh3_tokens(
     text: np.ndarray,
@@ -797,10 +744,12 @@ def xxh3_tokens(
     out: np.ndarray,
     at: np.uint64,
 ) -> None:
-    """Implements `hash_tokens` for XXH3. Short tokens are hashed after a predictable branch.
+    """Implements `hash_tokens` for XXH3.
 
-    In text of scripts without spaces, nearly all tokens have three bytes. There, eight tokens are
-    tested at a time, and only one of the three formulas for short inputs is computed.
+    XXH3 has a formula for each class of lengths, and processors cannot predict the lengths of
+    words. So some tokens at a time are listed by their class, without a branch. Then each class is
+    hashed in a loop of its own. In text of scripts without spaces, nearly all tokens have three
+    bytes. There, eight tokens are tested at a time, and need no list.
 
     Args:
         text: Bytes of the tokens, uint8.
@@ -813,21 +762,57 @@ def xxh3_tokens(
     flips, secrets = key.flips, key.secrets
     if count == U64(0):
         return
+    listed = np.empty((4, LISTED_TOKENS), np.uint32)
     size_of_text = U64(edges[count + count - U64(1)]) - U64(edges[0])
-    blocks = count >> U64(3) if size_of_text < U64(4) * count else U64(0)
-    for block in range(blocks):
-        first = block << U64(3)
-        longest = U64(0)
-        for t in range(first, first + U64(8)):
-            longest = max(longest, U64(edges[t + t + U64(1)]) - U64(edges[t + t]))
-        if longest <= U64(3):
-            for t in range(first, first + U64(8)):
-                start = U64(edges[t + t])
-                size = U64(edges[t + t + U64(1)]) - start
-                out[at + t] = xxh3_1_to_3(text, start, size, flips)
-        else:
-            xxh3_range(text, edges, first, first + U64(8), flips, secrets, out, at)
-    xxh3_range(text, edges, blocks << U64(3), count, flips, secrets, out, at)
+    at_once = U64(8) if size_of_text < U64(4) * count else U64(LISTED_TOKENS)
+    first = U64(0)
+    while first < count:
+        end = min(first + U64(LISTED_TOKENS), count)
+        tiny, short = U64(0), U64(0)
+        medium, long = U64(0), U64(0)
+        group = first
+        while group < end:
+            after = min(group + at_once, end)
+            longest = U64(4)
+            if at_once == U64(8):
+                longest = U64(0)
+                for t in range(group, after):
+                    longest = max(longest, U64(edges[t + t + U64(1)]) - U64(edges[t + t]))
+            if longest < U64(4):
+                for t in range(group, after):
+                    start = U64(edges[t + t])
+                    size = U64(edges[t + t + U64(1)]) - start
+                    out[at + t] = xxh3_1_to_3(text, start, size, flips)
+            else:
+                for t in range(group, after):
+                    size = U64(edges[t + t + U64(1)]) - U64(edges[t + t])
+                    listed[U64(0), tiny] = t
+                    listed[U64(1), short] = t
+                    listed[U64(2), medium] = t
+                    listed[U64(3), long] = t
+                    tiny += U64(size < U64(4))
+                    short += U64(size - U64(4) < U64(5))
+                    medium += U64(size - U64(9) < U64(8))
+                    long += U64(size > U64(16))
+            group = after
+        for i in range(tiny):
+            t = U64(listed[U64(0), i])
+            start = U64(edges[t + t])
+            out[at + t] = xxh3_1_to_3(text, start, U64(edges[t + t + U64(1)]) - start, flips)
+        for i in range(short):
+            t = U64(listed[U64(1), i])
+            start = U64(edges[t + t])
+            out[at + t] = xxh3_4_to_8(text, start, U64(edges[t + t + U64(1)]) - start, flips)
+        for i in range(medium):
+            t = U64(listed[U64(2), i])
+            start = U64(edges[t + t])
+            out[at + t] = xxh3_9_to_16(text, start, U64(edges[t + t + U64(1)]) - start, flips)
+        for i in range(long):
+            t = U64(listed[U64(3), i])
+            start = U64(edges[t + t])
+            size_of_long = U64(edges[t + t + U64(1)]) - start
+            out[at + t] = xxh3_over_16(text, start, size_of_long, flips, secrets)
+        first = end
 
 
 @kernel

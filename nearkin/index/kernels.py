@@ -31,6 +31,7 @@ def prepare_words(
     rows: int,
     stream: np.ndarray,
     stream_offsets: np.ndarray,
+    symbols: np.ndarray,
     bucket_ends: np.ndarray,
     slots: np.ndarray,
     keys: np.ndarray,
@@ -54,6 +55,7 @@ def prepare_words(
         stream: Buffer for the hashes of the shingles, uint64.
         stream_offsets: Buffer for the first hash of each document, and the end, int64 (documents +
             1,).
+        symbols: Buffer for the sums over the symbols of each document, uint64 (documents, 3).
         bucket_ends: Buffer of the bucket sort, int64 (a power of two,).
         slots: Receives the signatures, uint32 (documents, k).
         keys: Receives the band keys, uint64 (documents, b).
@@ -64,7 +66,7 @@ def prepare_words(
     Returns:
         The number of hashes of all sets.
     """
-    word_shingles(data, offsets, n, fast, tables, scratch, key, stream, stream_offsets)
+    word_shingles(data, offsets, n, fast, tables, scratch, key, stream, stream_offsets, symbols)
     binned_minhash(stream, stream_offsets, rounds, completion, slots)
     for d in range(keys.shape[0]):
         for band in range(keys.shape[1]):

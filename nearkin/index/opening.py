@@ -385,7 +385,11 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
         )
     spec = Spec.from_json(json.dumps(header["spec"]))
     if requested.spec is not None:
-        requested.spec.require(spec, f"the index {url}")
+        # the index prepares all texts itself, so that it keeps the version it was created with
+        wanted = requested.spec
+        if wanted.has_shingles and spec.has_shingles and "symbols" not in wanted.normalise:
+            wanted = replace(wanted, version=spec.version)
+        wanted.require(spec, f"the index {url}")
     # what depends on the Spec and the vectors is verified when they are set
     recorded = replace(
         requested,

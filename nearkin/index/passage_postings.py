@@ -36,6 +36,7 @@ def passage_spec(spec: Spec) -> Spec:
         base_hash=spec.base_hash,
         hash_seed=spec.hash_seed,
         key_id=spec.key_id,
+        version=spec.version,
     )
     require_located_tokens(words)
     return words

@@ -299,7 +299,8 @@ class Preparer:
         sets: list[ShingleSets] = []
         sketches = self._sketchers.use(
             lambda sketcher: sketch(
-                sketcher, lambda shingles: sets.append(distinct_sets(*shingles))
+                sketcher,
+                lambda shingles: sets.append(distinct_sets(shingles.hashes, shingles.offsets)),
             )
         )
         if len(sets) == 1:

@@ -6,6 +6,7 @@ import numpy as np
 
 from nearkin.index import kernels
 from nearkin.lsh.slot_bands import Banding
+from nearkin.shingle.shingler import SYMBOL_WORDS
 from nearkin.sketch.minhash import Binned
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
@@ -87,6 +88,7 @@ class WordPreparer:
             self._banding.rows,
             stream,
             np.empty(n + 1, np.int64),
+            np.empty((n, SYMBOL_WORDS), np.uint64),
             self._bucket_ends,
             slots,
             keys,

@@ -31,7 +31,7 @@ from nearkin.runtime.files import disk_errors
 from nearkin.runtime.threads import ordered_map
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
-from nearkin.spec import find_spec_difference
+from nearkin.spec import advise_on_version, find_spec_difference
 
 MOST_MATCHES = 1 << 20
 """The largest number of documents of an index that one document is compared with by a condition."""
@@ -182,7 +182,7 @@ class IndexReference:
                 f"{value_of_index!r}, and the run has the Spec {options.spec.fingerprint}, whose "
                 f"{field} is {own_value!r}; run with the options of the index, or give the files "
                 f"of its documents with "
-                f"{name_setting('against')}"
+                f"{name_setting('against')}{advise_on_version(field)}"
             )
         distance = index.settings.distance
         if (distance is None) != (options.distance is None):

@@ -203,8 +203,12 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
     saved.with_recorded_fields(job.columns)
     _require_same_columns(job.columns, columns, saved.folder)
-    if job.settings.spec not in (Spec(), saved.spec):
-        requested = json.loads(job.settings.spec.to_json())
+    wanted = job.settings.spec
+    if wanted.has_shingles and saved.spec.has_shingles and "symbols" not in wanted.normalise:
+        # a saved run keeps the version of its signatures
+        wanted = replace(wanted, version=saved.spec.version)
+    if wanted not in (Spec(version=wanted.version), saved.spec):
+        requested = json.loads(wanted.to_json())
         kept = json.loads(saved.spec.to_json())
         raise UsageError(
             f"the request contradicts the saved run {saved.folder}: "

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import borrow, find_sorted, hash_tokens
+from nearkin.hashing.kernels import borrow, find_sorted, hash_tokens, mix64
 from nearkin.runtime.jit import inlined, kernel
 from nearkin.shingle.normalization.kernels import (
     KIND,
+    SIGN,
     SKIP,
     SPACE,
     CodePointTables,
@@ -16,8 +17,12 @@ from nearkin.shingle.normalization.kernels import (
     place,
 )
 from nearkin.shingle.tokens.kernels import (
+    HIGH,
+    LOW,
     SEGMENT,
+    SYMBOLS,
     Scratch,
+    add_symbol,
     is_separator,
     point_size,
     segment_end,
@@ -31,6 +36,7 @@ U64 = np.uint64
 SHINGLE = U64(0xC2B2AE3D27D4EB4F)
 WINDOWS = U64(4096)
 ASCII_PATH: bool = np.bool_(1)
+WITHOUT_SYMBOLS: bool = np.bool_(0)
 
 
 @kernel
@@ -39,33 +45,41 @@ def fold_spaces(
     count: np.uint64,
     stage: np.ndarray,
     properties: np.ndarray,
+    covers: bool,
     text: np.ndarray,
     at: np.uint64,
+    sums: np.ndarray,
 ) -> np.uint64:
     """Appends code points to text as UTF-8.
 
-    A run of white space becomes one space, and white space at the start is removed.
+    A run of white space becomes one space, and white space at the start is removed. Signs are not
+    appended.
 
     Args:
         points: Normalized code points, uint32.
         count: Number of code points.
         stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
         properties: Properties of the code points in each block, uint32. See `CodePointTables`.
+        covers: Whether signs are added to the sums.
         text: Array for the bytes, uint8.
         at: Position of the first new byte in `text`.
+        sums: Sums over the symbols of the text, uint64 (4,). They are changed.
 
     Returns:
         The position after the last byte.
     """
     for i in range(count):
         c = points[i]
-        kind = properties[place(stage, c)] & KIND
+        p = properties[place(stage, c)]
+        kind = p & KIND
         if kind == SPACE:
             if at > U64(0) and text[at - U64(1)] != U8(32):
                 text[at] = 32
                 at += U64(1)
         elif kind != SKIP:
             at = encode(c, text, at)
+        elif covers and p & SIGN:
+            add_symbol(c, U64(0), at, sums)
     return at
 
 
@@ -210,24 +224,79 @@ def combine(
     return combine_tokens(hashes, first, count, n, out, at)
 
 
+@inlined
+def combine_text(
+    hashes: np.ndarray,
+    first: np.uint64,
+    count: np.uint64,
+    n: int,
+    symbols: np.ndarray,
+    d: int,
+    out: np.ndarray,
+    at: np.uint64,
+) -> np.uint64:
+    """Computes `combine` for a text, which has a shingle of its symbols if it has no tokens.
+
+    Args:
+        hashes: Token hashes, uint64.
+        first: Position of the first token of the document.
+        count: Number of tokens of the document.
+        n: Number of tokens of a shingle.
+        symbols: Sums over the symbols of each document, and their number, uint64 (documents, 3).
+        d: Number of the document.
+        out: Array for the hashes of the shingles, uint64.
+        at: Position of the first shingle in `out`.
+
+    Returns:
+        The end of out.
+    """
+    if count == U64(0) and symbols[d, 2] > U64(0):
+        out[at] = mix64(symbols[d, 0] ^ symbols[d, 2])
+        return at + U64(1)
+    return combine(hashes, first, count, n, out, at)
+
+
 @kernel
 def combine_all(
-    hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray, out_offsets: np.ndarray
+    hashes: np.ndarray,
+    offsets: np.ndarray,
+    n: int,
+    symbols: np.ndarray,
+    out: np.ndarray,
+    out_offsets: np.ndarray,
 ) -> None:
-    """Computes the word shingles of the token hashes of each document; out can be `hashes`.
+    """Computes the word shingles of the token hashes of each document.
+
+    Without symbols, `out` can be `hashes`.
 
     Args:
         hashes: Token hashes, uint64.
         offsets: First token of each document, and the end, int64 (documents + 1,).
         n: Number of tokens of a shingle.
+        symbols: Sums over the symbols of each document, and their number, uint64 (documents, 3).
         out: Array for the hashes of the shingles, uint64.
         out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
     """
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
-        at = combine(hashes, U64(offsets[d]), U64(offsets[d + 1] - offsets[d]), n, out, at)
+        count = U64(offsets[d + 1] - offsets[d])
+        at = combine_text(hashes, U64(offsets[d]), count, n, symbols, d, out, at)
         out_offsets[d + 1] = at
+
+
+@inlined
+def write_symbols(sums: np.ndarray, symbols: np.ndarray, d: int) -> None:
+    """Writes what the symbols of a text add to its content hash, and their number.
+
+    Args:
+        sums: Sums over the symbols of the text, uint64 (4,).
+        symbols: Array for the two sums and the number of each document, uint64 (documents, 3).
+        d: Number of the document.
+    """
+    symbols[d, 0] = sums[LOW]
+    symbols[d, 1] = sums[HIGH]
+    symbols[d, 2] = sums[SYMBOLS]
 
 
 @kernel
@@ -241,8 +310,11 @@ def word_shingles(
     key: NamedTuple,
     out: np.ndarray,
     out_offsets: np.ndarray,
+    symbols: np.ndarray,
 ) -> None:
     """Computes the hashes of the word shingles of each text data[offsets[d] : offsets[d + 1]].
+
+    If the content hash covers symbols, a text without tokens has a shingle of its symbols.
 
     Args:
         data: UTF-8 bytes of the texts, uint8.
@@ -254,23 +326,28 @@ def word_shingles(
         key: Key of the base hash. See `nearkin.hashing.families.key_of`.
         out: Array for the hashes of the shingles, uint64.
         out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
+        symbols: Array for the two sums over the symbols of each document, and their number, uint64
+            (documents, 3).
     """
     data, out = borrow(data), borrow(out)
     tables, scratch = borrow(tables), borrow(scratch)
     key = borrow(key)
+    covers = tables.covers_symbols
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
         first = at
         i = U64(offsets[d])
         end = U64(offsets[d + 1])
+        scratch.sums[:] = 0
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
-            count = segment_tokens(data, i, stop, fast, tables, scratch)
+            count = segment_tokens(data, i, stop, fast, covers, tables, scratch)
             hash_tokens(scratch.text, scratch.edges, count, key, out, at)
             at += count
             i = stop
-        at = combine(out, first, at - first, n, out, first)
+        write_symbols(scratch.sums, symbols, d)
+        at = combine_text(out, first, at - first, n, symbols, d, out, first)
         out_offsets[d + 1] = at
 
 
@@ -284,6 +361,7 @@ def collect_tokens(
     text: np.ndarray,
     token_offsets: np.ndarray,
     out_offsets: np.ndarray,
+    symbols: np.ndarray,
 ) -> np.uint64:
     """Writes the bytes of all tokens into text, one after the other; returns their number.
 
@@ -297,22 +375,27 @@ def collect_tokens(
         token_offsets: Array for the first byte of each token, and the end, int64.
         out_offsets: Array for the first token of each document, and the end, int64 (documents +
             1,).
+        symbols: Array for the two sums over the symbols of each document, and their number, uint64
+            (documents, 3).
     """
     data = borrow(data)
     tables, scratch = borrow(tables), borrow(scratch)
+    covers = tables.covers_symbols
     tokens, at = U64(0), U64(0)
     out_offsets[0], token_offsets[0] = 0, 0
     for d in range(offsets.shape[0] - 1):
         i, end = U64(offsets[d]), U64(offsets[d + 1])
+        scratch.sums[:] = 0
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
-            for t in range(segment_tokens(data, i, stop, fast, tables, scratch)):
+            for t in range(segment_tokens(data, i, stop, fast, covers, tables, scratch)):
                 for q in range(U64(scratch.edges[t + t]), U64(scratch.edges[t + t + U64(1)])):
                     text[at] = scratch.text[q]
                     at += U64(1)
                 tokens += U64(1)
                 token_offsets[tokens] = at
             i = stop
+        write_symbols(scratch.sums, symbols, d)
         out_offsets[d + 1] = tokens
     return tokens
 
@@ -380,7 +463,7 @@ def locate_tokens(
         end = U64(offsets[d + 1])
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
-            count = segment_tokens(data, i, stop, ASCII_PATH, tables, scratch)
+            count = segment_tokens(data, i, stop, ASCII_PATH, WITHOUT_SYMBOLS, tables, scratch)
             hash_tokens(scratch.text, scratch.edges, count, key, hashes, at)
             size = stop - i
             base = i - first
@@ -440,7 +523,7 @@ def locate_characters(
         end = U64(offsets[d + 1])
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
-            count = segment_tokens(data, i, stop, ASCII_PATH, tables, scratch)
+            count = segment_tokens(data, i, stop, ASCII_PATH, WITHOUT_SYMBOLS, tables, scratch)
             size = stop - i
             base = i - first
             found = U64(0)
@@ -478,6 +561,7 @@ def character_shingles(
     text: np.ndarray,
     out: np.ndarray,
     out_offsets: np.ndarray,
+    symbols: np.ndarray,
 ) -> None:
     """Computes the hashes of windows of n code points of each normalized text.
 
@@ -493,21 +577,35 @@ def character_shingles(
         text: Buffer for the UTF-8 of one normalized text, uint8.
         out: Array for the hashes of the shingles, uint64.
         out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
+        symbols: Array for the two sums over the signs of each document, and their number, uint64
+            (documents, 3).
     """
     data, out = borrow(data), borrow(out)
     tables, scratch = borrow(tables), borrow(scratch)
     key = borrow(key)
+    covers = tables.covers_symbols
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
         size = U64(0)
+        scratch.sums[:] = 0
         i = U64(offsets[d])
         end = U64(offsets[d + 1])
         while i < end:
             stop = segment_end(data, i, end, SEGMENT)
             count = normalise(data, i, stop, tables, scratch.points, scratch.spare)
-            size = fold_spaces(scratch.points, count, tables.stage, tables.properties, text, size)
+            size = fold_spaces(
+                scratch.points,
+                count,
+                tables.stage,
+                tables.properties,
+                covers,
+                text,
+                size,
+                scratch.sums,
+            )
             i = stop
+        write_symbols(scratch.sums, symbols, d)
         if size > U64(0) and text[size - U64(1)] == U8(32):
             size -= U64(1)
         at = character_windows(text, size, n, key, scratch.edges, out, at)

@@ -24,6 +24,8 @@ from nearkin.spec import Spec
 
 STEPS_BEFORE_KERNELS = ("comments", "markup", *MASKS)
 """The normalization steps that make new texts, before the kernels read them."""
+STEPS_OF_SLOW_PATH = {"digits", "punctuation", "symbols"}
+"""The normalization steps with which no text is treated in place."""
 LOCATABLE_STEPS = ("nfkc", "lower", "marks")
 """The normalization steps after which the bytes of a token in the original text are known."""
 PADDING, FRONT = 256, 16
@@ -44,6 +46,10 @@ WHOLE_TEXT = 1 << 40
 """More code points than a text has, so that its only window is the whole text."""
 
 
+SYMBOL_WORDS = 3
+"""The number of words about the symbols of a document: two sums of hashes, and their number."""
+
+
 class Shingles(NamedTuple):
     """The shingle hashes of documents, in the order of their texts, with repetitions."""
 
@@ -51,6 +57,16 @@ class Shingles(NamedTuple):
     """uint64 (total,): The hashes, one document after the other."""
     offsets: np.ndarray
     """int64 (n + 1,): The first hash of each document, and the end."""
+    symbols: np.ndarray | None = None
+    """uint64 (n, SYMBOL_WORDS): What the symbols of each document add to the two sums of its
+    content hash, and their number. None if documents are not texts."""
+
+    @property
+    def content_symbols(self) -> np.ndarray:
+        """The symbols as `stream_fingerprints` reads them, uint64 (n, SYMBOL_WORDS)."""
+        if self.symbols is not None:
+            return self.symbols
+        return np.zeros((len(self.offsets) - 1, SYMBOL_WORDS), np.uint64)
 
 
 class LocatedTokens(NamedTuple):
@@ -145,10 +161,8 @@ class Shingler:
         self._cut = cut
         steps = tuple(step for step in spec.normalise if step not in STEPS_BEFORE_KERNELS)
         self._masks = tuple(step for step in spec.normalise if step in MASKS)
-        self.tables = tables_for(steps)
-        self.fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(
-            spec.normalise
-        )
+        self.tables = tables_for(steps, spec.version)
+        self.fast = "lower" in spec.normalise and not STEPS_OF_SLOW_PATH & set(spec.normalise)
         self.key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
         self._stems = Stems(spec, self.key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
@@ -177,7 +191,7 @@ class Shingler:
         if "comments" in self.spec.normalise:
             data, offsets = strip_comments(data, offsets)
         if "markup" in self.spec.normalise:
-            data, offsets = text_buffers(strip_markup(data, offsets))
+            data, offsets = text_buffers(strip_markup(data, offsets, self.spec.version))
         if self._masks:
             data, offsets = text_buffers(mask_texts(to_texts(data, offsets), self._masks))
         if self.spec.unit == "chars":
@@ -204,7 +218,11 @@ class Shingler:
         first, last = int(list_offsets[0]), int(list_offsets[-1])
         out = self._buffer("hashes", np.uint64, last - first)
         hashing.hash_each(data, token_offsets[first : last + 1], self.key, out[: last - first])
-        return self._combined(out, list_offsets - first)
+        lists = list_offsets - first
+        ends = np.empty(len(lists), np.int64)
+        without_symbols = np.zeros((len(lists) - 1, SYMBOL_WORDS), np.uint64)
+        kernels.combine_all(out, lists, self.spec.n, without_symbols, out, ends)
+        return Shingles(out[: ends[-1]], ends)
 
     def locate_tokens(self, data: np.ndarray, offsets: np.ndarray) -> LocatedTokens:
         """Returns the tokens of texts, with the bytes of the original texts that they come from.
@@ -269,9 +287,11 @@ class Shingler:
             UsageError: If the Spec has steps that change whole documents.
         """
         require_located_tokens(self.spec)
-        hashes = self._characters(data, offsets, WHOLE_TEXT)
+        hashes, ends, symbols = self._characters(data, offsets, WHOLE_TEXT)
+        assert symbols is not None
+        hashes = hashes + symbols[ends[1:] > ends[:-1], 0]
         self.release_large_buffers()
-        return hashes
+        return Shingles(hashes, ends)
 
     @property
     def has_plain_words(self) -> bool:
@@ -300,10 +320,20 @@ class Shingler:
     def _words(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
         scratch, out = self.word_buffers(data, offsets)
         ends = np.empty(len(offsets), np.int64)
+        symbols = self._symbols(offsets)
         kernels.word_shingles(
-            data, offsets, self.spec.n, self.fast, self.tables, scratch, self.key, out, ends
+            data,
+            offsets,
+            self.spec.n,
+            self.fast,
+            self.tables,
+            scratch,
+            self.key,
+            out,
+            ends,
+            symbols,
         )
-        return Shingles(out[: ends[-1]], ends)
+        return Shingles(out[: ends[-1]], ends, symbols)
 
     def _characters(self, data: np.ndarray, offsets: np.ndarray, n: int) -> Shingles:
         scratch, growth = self._scratch(data, offsets)
@@ -311,10 +341,11 @@ class Shingler:
         text = self._buffer("document", np.uint8, longest * min(growth, TEXT_PER_BYTE))[FRONT:]
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, POINTS_PER_BYTE))
         ends = np.empty(len(offsets), np.int64)
+        symbols = self._symbols(offsets)
         kernels.character_shingles(
-            data, offsets, n, self.tables, scratch, self.key, text, out, ends
+            data, offsets, n, self.tables, scratch, self.key, text, out, ends, symbols
         )
-        return Shingles(out[: ends[-1]], ends)
+        return Shingles(out[: ends[-1]], ends, symbols)
 
     def _stemmed(self, data: np.ndarray, offsets: np.ndarray, stems: Stems) -> Shingles:
         scratch, growth = self._scratch(data, offsets)
@@ -323,19 +354,24 @@ class Shingler:
             "tokens", np.int64, _total(offsets) * min(growth, TOKENS_PER_BYTE) + 1
         )
         lists = np.empty(len(offsets), np.int64)
+        symbols = self._symbols(offsets)
         count = int(
             kernels.collect_tokens(
-                data, offsets, self.fast, self.tables, scratch, text, token_offsets, lists
+                data, offsets, self.fast, self.tables, scratch, text, token_offsets, lists, symbols
             )
         )
-        out = self._buffer("hashes", np.uint64, count)
-        out[:count] = stems.hashes(text, token_offsets[: count + 1])
-        return self._combined(out, lists)
-
-    def _combined(self, hashes: np.ndarray, lists: np.ndarray) -> Shingles:
+        hashes = stems.hashes(text, token_offsets[: count + 1])
+        # a text without tokens can have a shingle of its symbols
+        out = self._buffer("hashes", np.uint64, count + len(lists))
         ends = np.empty(len(lists), np.int64)
-        kernels.combine_all(hashes, lists, self.spec.n, hashes, ends)
-        return Shingles(hashes[: ends[-1]], ends)
+        kernels.combine_all(hashes, lists, self.spec.n, symbols, out, ends)
+        return Shingles(out[: ends[-1]], ends, symbols)
+
+    def _symbols(self, offsets: np.ndarray) -> np.ndarray:
+        """Returns a reused array for what the symbols of texts add, uint64 (n, SYMBOL_WORDS)."""
+        count = len(offsets) - 1
+        words = self._buffer("symbols", np.uint64, count * SYMBOL_WORDS)
+        return words[: count * SYMBOL_WORDS].reshape(count, SYMBOL_WORDS)
 
     def _scratch(self, data: np.ndarray, offsets: np.ndarray) -> tuple[Scratch, int]:
         """Returns buffers for the longest segment, and the largest growth of a byte."""
@@ -367,8 +403,10 @@ class Shingler:
             inside=self._buffer("inside", np.uint8, size),
             mask=self._buffer("mask", np.uint64, size // 64 + 2),
             cuts=self._buffer("cuts", np.uint64, size // 64 + 2),
+            symbols=self._buffer("symbol_mask", np.uint64, size // 64 + 2),
             edges=self._buffer("edges", np.uint32, 2 * tokens),
             origins=self._buffer("origins", np.uint32, 2 * tokens),
+            sums=np.zeros(4, np.uint64),
         )
 
     def _buffer(self, name: str, dtype: type, size: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The committed Unicode tables, changed for the normalization steps of a Spec.
 
-Kernels take tables instead of options.
+Kernels take tables instead of options. There is a file for each version of the contract of texts,
+which `scripts/make_unicode_tables.py` writes.
 """
 
 from functools import cache
@@ -10,11 +11,16 @@ import numpy as np
 
 from nearkin.shingle.normalization import kernels
 from nearkin.shingle.normalization.kernels import CodePointTables
-from nearkin.spec import UNICODE_VERSION
+from nearkin.spec import FORMAT_VERSION, UNICODE_VERSION
 
-DIGIT, VISIBLE = np.uint32(16), np.uint32(32)
+VISIBLE = np.uint32(32)
+SYMBOL = np.uint32(1 << 17)
 CLASS = np.uint32(0xFF00)
 ZERO = np.uint32(ord("0"))
+HYPHEN = np.uint32(ord("-"))
+TATWEEL = np.uint32(0x640)
+YPOGEGRAMMENI = np.uint32(0x345)
+"""A mark that a case fold makes a letter, so that it does not compose any more."""
 JAMO = np.r_[0x1161:0x1176, 0x11A8:0x11C3].astype(np.uint32)
 """The vowels and final consonants of which Hangul syllables are composed."""
 BLOCK = 128
@@ -24,30 +30,38 @@ MAX_STEP = 255
 
 
 @cache
-def tables_for(steps: tuple[str, ...]) -> CodePointTables:
+def tables_for(steps: tuple[str, ...], version: int = FORMAT_VERSION) -> CodePointTables:
     """Returns tables with which the kernels perform exactly these normalization steps.
 
     Args:
         steps: Normalization steps.
+        version: Version of the contract of texts, which is that of the Spec.
     """
-    with (
-        files(__package__).joinpath(f"unicode-{UNICODE_VERSION}.npz").open("rb") as file,
-        np.load(file) as arrays,
-    ):
+    name = f"unicode-{UNICODE_VERSION}-v{version}.npz"
+    with files(__package__).joinpath(name).open("rb") as file, np.load(file) as arrays:
         stored = {name: np.ascontiguousarray(arrays[name]) for name in arrays}
+    folded = stored.pop("folded", None)
     tables = CodePointTables(
         **stored,
         actions=np.zeros(len(stored["properties"]), np.uint16),
         plane=np.empty(kernels.PLANE, np.uint16),
+        composes="nfkc" in steps,
+        covers_symbols=version > 1,
     )
+    if version == 1:
+        # all bases lose their marks
+        tables.properties[:] |= kernels.BASE
+    tables = _choose_compositions(tables, steps)
+    _mark_unstable(tables, steps)
     if "lower" not in steps:
         tables.lower[:] = 0
+    elif folded is not None:
+        _fold_fully(tables, folded)
     if "digits" in steps:
         _fold_digits(tables)
-    if "punctuation" in steps:
-        tables.properties[_kind(tables, kernels.OTHER) & _flag(tables, VISIBLE)] |= kernels.SINGLE
-    _mark_unstable(tables, steps)
-    _mark_seconds(tables)
+    _choose_tokens(tables, steps)
+    if "nfkc" in steps:
+        _mark_seconds(tables)
     tables.actions[:] = _actions(tables)
     tables.plane[:] = tables.actions[_places(tables, np.arange(kernels.PLANE, dtype=np.uint32))]
     return tables
@@ -91,11 +105,16 @@ def _actions(tables: CodePointTables) -> np.ndarray:
     keeps_size = _utf8_sizes(points) == _utf8_sizes(points + steps)
     is_slow = unstable | _kind(tables, kernels.SKIP) | (steps < 0) | (steps > MAX_STEP)
     is_slow |= ~keeps_size | (~is_outside & ~is_alone & ~_kind(tables, kernels.WORD))
+    is_single = is_outside & _flag(tables, kernels.UNSTABLE) & ((tables.decomposed & 31) == 1)
+    tables.lower[is_single] = tables.data[tables.decomposed[is_single] >> 5] - points[is_single]
+    is_plain = is_outside & (is_single | ~_flag(tables, kernels.UNSTABLE))
+    is_plain &= ~_kind(tables, kernels.SPACE)
     actions = np.where(is_slow, 0, steps) << int(kernels.STEP_SHIFT)
     for flag, has_flag in (
         (kernels.OUTSIDE, is_outside),
         (kernels.ALONE, is_alone),
         (kernels.CUT, is_cut),
+        (kernels.PLAIN, is_plain),
         (kernels.ORDERED, is_ordered),
         (kernels.JOINS, joins),
         (kernels.SLOW, is_slow),
@@ -148,8 +167,61 @@ def _fold_digits(tables: CodePointTables) -> None:
 
     Each block with digits occurs once, so the position of a property determines its code point.
     """
-    digits = _flag(tables, DIGIT)
+    digits = _flag(tables, kernels.DIGIT)
     tables.lower[digits] = ZERO - _points(tables)[digits]
+
+
+def _choose_compositions(tables: CodePointTables, steps: tuple[str, ...]) -> CodePointTables:
+    """Returns the tables with the decompositions and compositions of the normalization steps.
+
+    From version 2 of the contract on, a case fold undoes the compositions with a ypogegrammeni, and
+    drops the dot of i, which is the composite of both then. Version 1 has no case folds.
+    """
+    if "nfkc" not in steps:
+        tables.decomposed[:] = 0
+        remains = np.zeros(len(tables.pair_keys), bool)
+    elif not tables.covers_symbols:
+        return tables
+    elif "lower" in steps:
+        remains = _pairs(tables)[1] != YPOGEGRAMMENI
+    else:
+        remains = _pairs(tables)[0] != tables.pair_values
+    return tables._replace(
+        pair_keys=tables.pair_keys[remains], pair_values=tables.pair_values[remains]
+    )
+
+
+def _fold_fully(tables: CodePointTables, folded: np.ndarray) -> None:
+    """Adds the case folds that are more than a change of single code points.
+
+    A fold to several code points is a decomposition, unless the decomposition leads to it. Every
+    place with such a fold belongs to one code point.
+
+    Args:
+        tables: Tables of which the simple folds are complete. They are changed.
+        folded: Place of the folds to several code points in each block, like `decomposed`, uint32.
+    """
+    is_folded = folded != 0
+    tables.properties[is_folded] |= kernels.UNSTABLE
+    is_open = is_folded & (tables.decomposed == 0)
+    tables.decomposed[is_open] = folded[is_open]
+    tatweel = _places(tables, np.array([TATWEEL]))
+    tables.properties[tatweel] &= ~kernels.KIND
+    tables.properties[tatweel] |= kernels.SKIP
+
+
+def _choose_tokens(tables: CodePointTables, steps: tuple[str, ...]) -> None:
+    """Makes tokens of the code points that `punctuation` and `symbols` name."""
+    is_other = _kind(tables, kernels.OTHER)
+    if "punctuation" in steps:
+        tables.properties[is_other & _flag(tables, VISIBLE)] |= kernels.SINGLE
+    if "symbols" in steps:
+        tables.properties[is_other & _flag(tables, SYMBOL)] |= kernels.SINGLE
+        signs = _flag(tables, kernels.SIGN)
+        tables.properties[signs] ^= kernels.SKIP ^ kernels.SINGLE
+        hyphen = _places(tables, np.array([HYPHEN]))
+        if "punctuation" not in steps:
+            tables.properties[hyphen] |= kernels.MINUS
 
 
 def _mark_unstable(tables: CodePointTables, steps: tuple[str, ...]) -> None:

@@ -220,18 +220,21 @@ def compressed_minhash(
 
 
 @kernel
-def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Computes 128-bit hashes of shingle streams: sums of hashes mixed with their positions.
+def stream_fingerprints(
+    hashes: np.ndarray, offsets: np.ndarray, symbols: np.ndarray, out: np.ndarray
+) -> None:
+    """Computes 128-bit content hashes: sums of shingle hashes mixed with their positions.
 
     Args:
         hashes: Shingle hashes, uint64.
         offsets: First hash of each document, and the end, int64 (n + 1,).
+        symbols: What the symbols of each document add to the two sums, uint64 (n, 2 or more).
         out: Array for the fingerprints, uint64 (n, 2).
     """
     for d in range(out.shape[0]):
         start = offsets[d]
         size = offsets[d + 1] - start
-        low, high = U64(0), U64(0)
+        low, high = symbols[d, 0], symbols[d, 1]
         for i in range(size):
             t = (hashes[start + i] ^ (U64(i) * STREAM_A)) * STREAM_B
             t ^= t >> U64(32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearkin.errors import WireError
 from nearkin.hashing.families import hash_values, key_of
-from nearkin.spec import FORMAT_VERSION, Spec
+from nearkin.spec import FORMAT_VERSIONS, Spec
 
 MAGIC = b"NKSG"
 HEADER = struct.Struct("<4sBBBBI8sII")
@@ -94,7 +94,7 @@ def write_record(signature: np.ndarray, shingles: int, spec: Spec) -> bytes:
     fingerprint = bytes.fromhex(spec.fingerprint)
     head = HEADER.pack(
         MAGIC,
-        FORMAT_VERSION,
+        spec.version,
         family_of(spec),
         spec.slot_bits,
         0,
@@ -129,9 +129,10 @@ def read_record(data: bytes, spec: Spec) -> Record:
     )
     if magic != MAGIC:
         raise WireError(f"a record begins with {MAGIC!r}, not {magic!r}")
-    if version != FORMAT_VERSION:
+    if version not in FORMAT_VERSIONS:
         raise UnknownVersionError(
-            f"format version {version} is not {FORMAT_VERSION}; upgrade nearkin, or sketch again"
+            f"format version {version} is not {' or '.join(map(str, FORMAT_VERSIONS))}; upgrade "
+            "nearkin, or sketch again"
         )
     if size > MAX_PAYLOAD:
         raise WireError(f"a payload of {size} bytes is longer than any signature ({MAX_PAYLOAD})")
@@ -150,11 +151,12 @@ def read_record(data: bytes, spec: Spec) -> Record:
             "comparable"
         )
     kind = np.dtype(spec.signature_type)
-    fields = (family, bits, reserved, k, size)
-    if fields != (family_of(spec), spec.slot_bits, 0, spec.k, spec.signature_width * kind.itemsize):
+    fields = (version, family, bits, reserved, k, size)
+    payload_bytes = spec.signature_width * kind.itemsize
+    if fields != (spec.version, family_of(spec), spec.slot_bits, 0, spec.k, payload_bytes):
         raise WireError(
-            f"the header (family, bits, reserved, k, bytes) = {fields} does not match the Spec "
-            f"{spec.fingerprint}"
+            f"the header (version, family, bits, reserved, k, bytes) = {fields} does not match the "
+            f"Spec {spec.fingerprint}"
         )
     words = np.frombuffer(data, kind.newbyteorder("<"), spec.signature_width, HEADER.size)
     return Record(words.astype(kind), shingles)

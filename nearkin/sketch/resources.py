@@ -16,7 +16,7 @@ from nearkin.keys import HashKey
 from nearkin.setting_names import SettingForm, current_form, name_setting
 from nearkin.shingle import Cut, Shingler
 from nearkin.sketch.weight_table import WeightTable
-from nearkin.spec import IDF_JACCARD, Spec
+from nearkin.spec import FORMAT_VERSIONS, IDF_JACCARD, Spec, advise_on_version
 
 ONE = 1 << 16
 """The integer that stands for weight 1. Integer weights make sums independent of their order."""
@@ -184,10 +184,14 @@ class DocumentFrequencies:
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise damaged from error
         if facts.get(BASE) != shingle_facts(spec):
+            others = (replace(spec, version=version) for version in FORMAT_VERSIONS)
+            is_of_version = facts.get(BASE) in [shingle_facts(other) for other in others]
+            advice = advise_on_version("version" if is_of_version else "")
             raise IncompatibleError(
                 f"{str(path)!r} has frequencies of other shingles ({facts.get(SHINGLE, '')}) than "
                 f"this Spec ({spec.shingle}); use the settings with which they were counted "
                 "(shingle, normalization, stem), or count the shingles again"
+                f"{advice}"
             )
         version = facts.get(VERSION, TABLE_VERSION)
         if version != TABLE_VERSION:

@@ -21,7 +21,7 @@ from nearkin.sketch.record import (
     UnknownVersionError,
     checksum,
 )
-from nearkin.spec import FORMAT_VERSION, Spec
+from nearkin.spec import FORMAT_VERSIONS, Spec
 
 SPEC = b"nearkin.spec"
 FINGERPRINT = b"nearkin.fingerprint"
@@ -56,7 +56,7 @@ def schema_of(spec: Spec) -> pa.Schema:
         ("signature", pa.list_(words, spec.signature_width)),
         ("shingles", pa.uint32()),
     ]
-    facts = {SPEC: spec.to_json(), FINGERPRINT: spec.fingerprint, VERSION: str(FORMAT_VERSION)}
+    facts = {SPEC: spec.to_json(), FINGERPRINT: spec.fingerprint, VERSION: str(spec.version)}
     return pa.schema(fields, facts)
 
 
@@ -230,10 +230,11 @@ def _spec_of(path: Path, schema: pa.Schema) -> Spec:
         raise UsageError(
             f"{path} is an Arrow file without a Spec; signature files are written by nearkin sketch"
         )
-    if (version := metadata.get(VERSION, b"").decode()) != str(FORMAT_VERSION):
+    version = metadata.get(VERSION, b"").decode()
+    if version not in map(str, FORMAT_VERSIONS):
         raise UnknownVersionError(
-            f"{path} has format version {version!r}, not {FORMAT_VERSION}; upgrade nearkin, or "
-            "sketch it again"
+            f"{path} has format version {version!r}, not {' or '.join(map(str, FORMAT_VERSIONS))}; "
+            "upgrade nearkin, or sketch it again"
         )
     try:
         spec = Spec.from_json(metadata[SPEC])
@@ -243,6 +244,7 @@ def _spec_of(path: Path, schema: pa.Schema) -> Spec:
         ) from error
     if (
         metadata.get(FINGERPRINT, b"").decode() != spec.fingerprint
+        or version != str(spec.version)
         or schema.remove_metadata() != schema_of(spec).remove_metadata()
     ):
         raise ChecksumError(

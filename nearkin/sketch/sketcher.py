@@ -19,7 +19,7 @@ SLICE_DOCUMENTS = 512
 SLICE_BYTES = 1 << 19
 """The largest number of bytes of text of a slice of several documents."""
 EMPTY_STREAM = 0
-"""The value of both words of the fingerprint of a document without shingles."""
+"""The value of both words of the fingerprint of a document without shingles and symbols."""
 
 
 class FieldSketches(NamedTuple):
@@ -39,7 +39,8 @@ class Sketches(NamedTuple):
     shingles: np.ndarray
     """uint32 (n,): The number of compared shingles, with repetitions; 0 for an empty document."""
     fingerprints: np.ndarray
-    """uint64 (n, 2): 128-bit hashes of the shingles before the cut, equal for exact duplicates."""
+    """uint64 (n, 2): 128-bit content hashes of the shingles before the cut and of the symbols. They
+    are equal for exact duplicates."""
     keys: np.ndarray | None = None
     """uint64 (n, b): Band keys without a block, if a `BandKeyBuilder` was given."""
     fields: tuple[FieldSketches, ...] = ()
@@ -167,7 +168,9 @@ class Sketcher:
                 keys.append(self._keyed(shingles, signatures[rows]))
             else:
                 self.scheme.sketch(shingles, signatures[rows])
-            kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
+            kernels.stream_fingerprints(
+                stream.hashes, stream.offsets, stream.content_symbols, out.fingerprints[rows]
+            )
             out.shingles[rows] = shingles.offsets[1:] - shingles.offsets[:-1]
         if self.key_builder is None:
             return out

@@ -45,7 +45,9 @@ def test_prepared_texts_equal_the_stages_of_batch_runs(spec: Spec, texts: list[s
 
     sets = []
     sketches = Sketcher(spec, resources).sketch_texts(
-        data, offsets, lambda shingles: sets.append(distinct_sets(*shingles))
+        data,
+        offsets,
+        lambda shingles: sets.append(distinct_sets(shingles.hashes, shingles.offsets)),
     )
     keys = np.empty((BANDING.bands, len(texts)), np.uint64)
     salts = np.full(len(texts), salt, np.uint64)

@@ -16,8 +16,8 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.shingle import Shingler, encode_texts, text_buffers
 from nearkin.shingle.shingler import LARGE
 from nearkin.shingle.tokens.kernels import SEGMENT
-from nearkin.sketch.sketcher import iterate_shingles
-from nearkin.spec import Spec
+from nearkin.sketch.sketcher import Sketcher, iterate_shingles
+from nearkin.spec import FORMAT_VERSIONS, Spec
 
 
 def load_oracle() -> ModuleType:
@@ -41,7 +41,12 @@ STEPS = [
     ("nfkc", "lower", "punctuation"),
     ("nfkc", "lower", "marks"),
     ("nfkc", "lower", "digits", "punctuation", "marks"),
+    ("nfkc", "lower", "symbols"),
+    ("nfkc", "symbols", "punctuation"),
+    ("lower", "symbols", "digits"),
 ]
+"""Steps of version 2. Version 1 has all but `symbols`."""
+CONTRACTS = [(2, steps) for steps in STEPS] + [(1, s) for s in STEPS if "symbols" not in s]
 known = st.characters(exclude_categories=["Cs", "Cn", "Co"])
 awkward = st.sampled_from(
     list(
@@ -61,21 +66,43 @@ def shingles(values: list[str], spec: Spec) -> list[list[int]]:
     ]
 
 
-@pytest.mark.parametrize("steps", STEPS, ids="+".join)
+def content_hashes(values: list[str], spec: Spec) -> list[list[int]]:
+    hashes: list[list[int]] = Sketcher(spec).sketch(pa.array(values)).fingerprints.tolist()
+    return hashes
+
+
+def contract_id(contract: tuple[int, tuple[str, ...]]) -> str:
+    return "+".join((f"v{contract[0]}", *contract[1]))
+
+
+@pytest.mark.parametrize("contract", CONTRACTS, ids=contract_id)
 @given(st.lists(texts, max_size=4))
 @settings(max_examples=150)
-def test_word_shingles_match_oracle(steps: tuple[str, ...], values: list[str]) -> None:
-    assert shingles(values, Spec(n=2, normalise=steps)) == [
-        oracle.word_shingles(v, 2, steps) for v in values
+def test_word_shingles_match_oracle(
+    contract: tuple[int, tuple[str, ...]], values: list[str]
+) -> None:
+    version, steps = contract
+    spec = Spec(n=2, normalise=steps, version=version)
+    assert shingles(values, spec) == [oracle.word_shingles(v, 2, steps, version) for v in values]
+    assert content_hashes(values, spec) == [
+        oracle.word_content_hash(v, 2, steps, version) for v in values
     ]
 
 
-@pytest.mark.parametrize("steps", STEPS, ids="+".join)
+@pytest.mark.parametrize("contract", CONTRACTS, ids=contract_id)
 @given(st.lists(texts, max_size=4))
 @settings(max_examples=50)
-def test_character_shingles_match_oracle(steps: tuple[str, ...], values: list[str]) -> None:
-    spec = Spec(unit="chars", n=3, normalise=steps)
-    assert shingles(values, spec) == [oracle.character_shingles(v, 3, steps) for v in values]
+def test_character_shingles_match_oracle(
+    contract: tuple[int, tuple[str, ...]], values: list[str]
+) -> None:
+    version, steps = contract
+    spec = Spec(unit="chars", n=3, normalise=steps, version=version)
+    assert shingles(values, spec) == [
+        oracle.character_shingles(v, 3, steps, version) for v in values
+    ]
+    assert content_hashes(values, spec) == [
+        oracle.character_content_hash(v, 3, steps, version) for v in values
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 64])
@@ -87,7 +114,8 @@ def test_every_shingle_size_matches_oracle(n: int) -> None:
         ]
 
 
-def test_every_assigned_code_point_matches_oracle() -> None:
+@pytest.mark.parametrize("version", FORMAT_VERSIONS)
+def test_every_assigned_code_point_matches_oracle(version: int) -> None:
     """Uses unicodedata of Python as oracle: normal forms of assigned code points never change."""
     points = [
         c
@@ -95,12 +123,14 @@ def test_every_assigned_code_point_matches_oracle() -> None:
         if unicodedata.category(c) not in ("Cn", "Cs", "Co")
     ]
     values = [f"x{c}\u0323\u0301b {c}" for c in points]
-    spec = Spec(n=1)
+    spec = Spec(n=1, version=version)
     got = shingles(values, spec)
+    hashes = content_hashes(values, spec)
     wrong = [
         f"U+{ord(c):04X}"
-        for c, v, g in zip(points, values, got, strict=True)
-        if g != oracle.word_shingles(v, 1, spec.normalise)
+        for c, v, g, h in zip(points, values, got, hashes, strict=True)
+        if g != oracle.word_shingles(v, 1, spec.normalise, version)
+        or h != oracle.word_content_hash(v, 1, spec.normalise, version)
     ]
     assert not wrong
 
@@ -119,7 +149,9 @@ def test_segments_of_long_documents_do_not_change_result(filler: str, unit: str)
 
 def test_ascii_and_unicode_paths_agree() -> None:
     rng = np.random.default_rng(5)
-    values = ["".join(map(chr, rng.integers(0, 128, rng.integers(0, 400)))) for _ in range(200)]
+    values = [
+        f"a{''.join(map(chr, rng.integers(0, 128, rng.integers(0, 400))))}" for _ in range(200)
+    ]
     forced = [v + " \u00e9" for v in values]
     for quick, slow in zip(shingles(values, Spec(n=1)), shingles(forced, Spec(n=1)), strict=True):
         assert slow[:-1] == quick

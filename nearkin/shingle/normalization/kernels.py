@@ -14,16 +14,21 @@ WORD = U32(1)
 SINGLE = U32(2)
 SKIP = U32(3)
 SPACE = U32(4)
+MINUS = U32(5)
 KIND = U32(7)
 MARK = U32(8)
+DIGIT = U32(16)
 UNSTABLE = U32(64)
 SECOND = U32(128)
+BASE = U32(1 << 16)
+SIGN = U32(1 << 18)
 OUTSIDE = U32(1)
 ALONE = U32(2)
 CUT = U32(4)
-ORDERED = U32(8)
-JOINS = U32(16)
-SLOW = U32(32)
+PLAIN = U32(8)
+ORDERED = U32(16)
+JOINS = U32(32)
+SLOW = U32(64)
 STEP_SHIFT = U32(8)
 PLANE = U32(0x10000)
 CLASS_SHIFT, CLASS_MASK = U32(8), U32(255)
@@ -39,7 +44,8 @@ S_COUNT = U32(11172)
 """The flags of actions, which say what is done with a code point if a text is not copied.
 
 OUTSIDE: It belongs to no token. ALONE: It is a token. CUT: Text before it and text from it on are
-normalized and tokenized independently. ORDERED: It is a mark with a combining class. JOINS: It
+normalized and tokenized independently. PLAIN: It is a symbol, and becomes one code point, whose
+distance is in `lower`. ORDERED: It is a mark with a combining class. JOINS: It
 composes with some code points that have no case. SLOW: It cannot be treated in place. STEP_SHIFT:
 The position of the distance to the lower case.
 """
@@ -53,7 +59,7 @@ class CodePointTables(NamedTuple):
     properties: np.ndarray
     """uint32: Class, flags, canonical combining class << 8."""
     lower: np.ndarray
-    """uint32: The number to add, modulo 2³², for the simple lower case."""
+    """uint32: The number to add, modulo 2³², for the lower case or the case fold."""
     decomposed: np.ndarray
     """uint32: Start << 5 | length of the compatibility decomposition in `data`, or 0."""
     data: np.ndarray
@@ -70,6 +76,10 @@ class CodePointTables(NamedTuple):
     """
     plane: np.ndarray
     """uint16 (PLANE,): The actions of the first plane, without stages."""
+    composes: bool
+    """Whether Hangul syllables are decomposed and composed, as normal forms require."""
+    covers_symbols: bool
+    """Whether the content hash covers symbols, besides tokens."""
 
 
 @kernel
@@ -180,6 +190,7 @@ def decompose(
     stage: np.ndarray,
     decomposed: np.ndarray,
     data: np.ndarray,
+    composes: bool,
     out: np.ndarray,
 ) -> np.uint64:
     """Writes the full compatibility decomposition: NFKD before reordering.
@@ -190,6 +201,7 @@ def decompose(
         stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
         decomposed: Place of the decomposition in each block, uint32. See `CodePointTables`.
         data: Decompositions, one after the other, uint32.
+        composes: Whether Hangul syllables are decomposed.
         out: Array for the code points, uint32.
 
     Returns:
@@ -200,7 +212,7 @@ def decompose(
         c = points[i]
         entry = decomposed[place(stage, c)]
         s = c - S_BASE
-        if s < S_COUNT:
+        if s < S_COUNT and composes:
             out[n] = L_BASE + s // (V_COUNT * T_COUNT)
             out[n + U64(1)] = V_BASE + (s % (V_COUNT * T_COUNT)) // T_COUNT
             n += U64(2)
@@ -334,7 +346,9 @@ def compose(
 def drop_marks(
     points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray
 ) -> np.uint64:
-    """Removes marks (category M) in place; returns the new length.
+    """Removes marks (category M) of bases that may lose them in place; returns the new length.
+
+    The properties of U+0000 say whether marks without a base are removed.
 
     Args:
         points: Code points, uint32. They are overwritten.
@@ -343,16 +357,22 @@ def drop_marks(
         properties: Properties of the code points in each block, uint32. See `CodePointTables`.
     """
     n = U64(0)
+    base = properties[place(stage, U32(0))] & BASE
     for i in range(count):
-        if not properties[place(stage, points[i])] & MARK:
-            points[n] = points[i]
-            n += U64(1)
+        p = properties[place(stage, points[i])]
+        if p & MARK:
+            if base:
+                continue
+        elif p & KIND != SKIP:
+            base = p & BASE
+        points[n] = points[i]
+        n += U64(1)
     return n
 
 
 @kernel
 def map_lower(points: np.ndarray, count: np.uint64, stage: np.ndarray, lower: np.ndarray) -> None:
-    """Applies the simple case mapping of the table in place.
+    """Applies the case mapping to one code point of the table in place.
 
     Args:
         points: Code points, uint32. They are overwritten.
@@ -381,7 +401,7 @@ def normal_form(
     Returns:
         The number of code points that were written.
     """
-    n = decompose(points, count, tables.stage, tables.decomposed, tables.data, out)
+    n = decompose(points, count, tables.stage, tables.decomposed, tables.data, tables.composes, out)
     reorder(out, n, tables.stage, tables.properties)
     n = drop_marks(out, n, tables.stage, tables.properties)
     return compose(out, n, tables.stage, tables.properties, tables.pair_keys, tables.pair_values)
@@ -398,7 +418,8 @@ def normalise(
 ) -> np.uint64:
     """Writes the normalized code points of a text into points; returns their number.
 
-    The steps are NFKC, lower case, and NFKC again if lower case has undone it.
+    The steps are NFKC, lower case, and NFKC again if lower case has undone it. A case fold to
+    several code points is a decomposition.
 
     Args:
         data: UTF-8 bytes of the texts, uint8.

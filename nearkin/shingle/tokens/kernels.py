@@ -15,15 +15,21 @@ from nearkin.shingle.normalization.kernels import (
     CLASS_MASK,
     CLASS_SHIFT,
     CUT,
+    DIGIT,
     JOINS,
     KIND,
+    MINUS,
     ORDERED,
     OUTSIDE,
+    PLAIN,
     PLANE,
+    SIGN,
     SINGLE,
     SKIP,
     SLOW,
+    SPACE,
     STEP_SHIFT,
+    UNSTABLE,
     WORD,
     CodePointTables,
     composite,
@@ -38,6 +44,17 @@ U64 = np.uint64
 
 SEGMENT = U64(8192)
 GA = U32(0x304C)
+VISIBLE_BYTE, WORD_BYTE = U8(1), U8(2)
+"""The flags of bytes of ASCII that are symbols, and of those that belong to tokens."""
+LOW, HIGH = U64(0), U64(1)
+TOKENS, SYMBOLS = U64(2), U64(3)
+"""The places in an array of sums over the symbols of a text: two sums of hashes, the number of
+tokens before the next segment, and the number of symbols."""
+SUM_A, SUM_B = U64(0x9E3779B97F4A7C15), U64(0xC2B2AE3D27D4EB4F)
+SUM_C, SUM_D = U64(0xD6E8FEB86659FD93), U64(0xBF58476D1CE4E5B9)
+POINT_BITS = U64(21)
+AT_ONCE = U64(4)
+"""The number of symbols whose positions are written at a time."""
 
 
 class Scratch(NamedTuple):
@@ -50,16 +67,22 @@ class Scratch(NamedTuple):
     text: np.ndarray
     """uint8: The normalized UTF-8. Some bytes before its start are readable."""
     inside: np.ndarray
-    """uint8: 1 if a byte of ASCII text belongs to a token, else 0."""
+    """uint8: 2 if a byte of ASCII text belongs to a token, 0 if it is white space, else 1."""
     mask: np.ndarray
     """uint64: The bytes that belong to a token, as bits."""
     cuts: np.ndarray
     """uint64: The bytes before which a token ends although the next one belongs to a token."""
+    symbols: np.ndarray
+    """uint64: The bytes at which code points start that belong to no token, without white space of
+    ASCII."""
     edges: np.ndarray
     """uint32: The start and the end of each token in `text`, alternating."""
     origins: np.ndarray
     """uint32: The start and the end of the part of the segment that a token comes from,
-    alternating. They are written only for tokens that are not treated in place."""
+    alternating. They are written only for tokens that are not treated in place. Where nobody asks
+    for them, they are a buffer for the positions of symbols."""
+    sums: np.ndarray
+    """uint64 (4,): The sums over the symbols of a text."""
 
 
 @inlined
@@ -98,10 +121,21 @@ def is_separator(c: np.uint8) -> bool:
 
 
 @inlined
+def is_boundary(c: np.uint8) -> bool:
+    """Returns True if a segment can begin with this byte: a separator other than a hyphen.
+
+    Args:
+        c: Byte of UTF-8.
+    """
+    return is_separator(c) and c != U8(45)
+
+
+@inlined
 def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.uint64) -> np.uint64:
     """Returns where a segment of a long document ends.
 
     It ends before the last separator within `limit` bytes, else before the first one after them.
+    It does not end before a hyphen, which can be a minus, so that the code point before it counts.
 
     Args:
         data: UTF-8 bytes of the texts, uint8.
@@ -112,12 +146,12 @@ def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.ui
     if end - start <= limit:
         return end
     i = start + limit
-    while i > start and not is_separator(data[i]):
+    while i > start and not is_boundary(data[i]):
         i -= U64(1)
     if i > start:
         return i
     i = start + limit
-    while i < end and not is_separator(data[i]):
+    while i < end and not is_boundary(data[i]):
         i += U64(1)
     return i
 
@@ -162,7 +196,7 @@ def end_of_segments(
 def classify_ascii(
     source: np.ndarray, start: np.uint64, size: np.uint64, lower: np.ndarray, inside: np.ndarray
 ) -> None:
-    """Writes lower-case bytes, and 1 for bytes that belong to a token, in one vectorized pass.
+    """Writes lower-case bytes, and what each byte is, in one vectorized pass. See `Scratch.inside`.
 
     Args:
         source: Bytes of the texts, uint8. The segment is ASCII.
@@ -175,23 +209,25 @@ def classify_ascii(
         c = source[start + i]
         low = U8(c + U8(U8(U8(c - U8(65)) < U8(26)) << U8(5)))
         lower[i] = low
-        inside[i] = (U8(low - U8(97)) < U8(26)) | (U8(c - U8(48)) < U8(10)) | (c == U8(95))
+        is_word = (U8(low - U8(97)) < U8(26)) | (U8(c - U8(48)) < U8(10)) | (c == U8(95))
+        is_space = (c == U8(32)) | (U8(c - U8(9)) < U8(5))
+        inside[i] = (U8(1) ^ U8(is_space)) + U8(is_word)
 
 
 @kernel
 def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint64:
-    """Packs 64 flags (bytes 0 or 1) into each word; returns the number of words.
+    """Packs the flags of 64 bytes of tokens into each word; returns the number of words.
 
     `inside` is zero beyond its end.
 
     Args:
-        inside: Flags, uint8.
-        size: Number of flags.
+        inside: What each byte is, uint8. See `Scratch.inside`.
+        size: Number of bytes.
         mask: Array for the words, uint64.
     """
     words = (size + U64(63)) >> U64(6)
     for w in range(words):
-        mask[w] = bytes_at_least(inside, w << U64(6), U8(1))
+        mask[w] = bytes_at_least(inside, w << U64(6), WORD_BYTE)
     return words
 
 
@@ -241,8 +277,125 @@ def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uin
 
 
 @inlined
+def hash_symbol(
+    c: np.uint32, number: np.uint64, tokens: np.uint64, within: np.uint64
+) -> tuple[np.uint64, np.uint64]:
+    """Returns what a symbol adds to the two sums of hashes.
+
+    Args:
+        c: Code point of the symbol.
+        number: Number of the symbol in its text, from 1.
+        tokens: Number of tokens before it.
+        within: Number of bytes before it of a token that it does not end, for a sign.
+    """
+    e = (U64(c) | (tokens << POINT_BITS)) ^ (within * SUM_D)
+    x = (e ^ (number * SUM_A)) * SUM_B
+    x = (x ^ (x >> U64(32))) * SUM_C
+    x ^= x >> U64(29)
+    y = x * SUM_A
+    return x, y ^ (y >> U64(32))
+
+
+@inlined
+def add_symbol(c: np.uint32, tokens: np.uint64, within: np.uint64, sums: np.ndarray) -> None:
+    """Adds a symbol to the sums over the symbols of a text.
+
+    Args:
+        c: Code point of the symbol.
+        tokens: Number of tokens before it in its segment.
+        within: Number of bytes before it of a token that it does not end, for a sign.
+        sums: Sums, uint64 (4,). They are changed.
+    """
+    sums[SYMBOLS] += U64(1)
+    low, high = hash_symbol(c, sums[SYMBOLS], sums[TOKENS] + tokens, within)
+    sums[LOW] += low
+    sums[HIGH] += high
+
+
+@inlined
+def write_symbols(
+    symbols: np.uint64,
+    starts: np.uint64,
+    base: np.uint64,
+    tokens: np.uint64,
+    found: np.ndarray,
+    at: np.uint64,
+) -> None:
+    """Writes the positions of the symbols among 64 bytes, each with the number of tokens before it.
+
+    Some are written at a time, as in `write_positions`.
+
+    Args:
+        symbols: Flags of the symbols.
+        starts: Flags of the bytes at which tokens start.
+        base: Position of the first of the bytes.
+        tokens: Number of tokens before it.
+        found: Array for the positions and numbers, alternating, uint32. It has room for some
+            superfluous ones.
+        at: Index of the first position in `found`.
+    """
+    rest = count_ones(symbols)
+    while rest > U64(0):
+        for q in range(AT_ONCE):
+            bit = symbols & (U64(0) - symbols)
+            found[at + q + q] = base + trailing_zeros(symbols)
+            found[at + q + q + U64(1)] = tokens + count_ones(starts & (bit - U64(1)))
+            symbols ^= bit
+        at += AT_ONCE + AT_ONCE
+        rest -= min(rest, AT_ONCE)
+
+
+@inlined
+def add_all(symbols: np.ndarray, count: np.uint64, sums: np.ndarray) -> None:
+    """Adds symbols to the sums over the symbols of a text.
+
+    Args:
+        symbols: Code point of each symbol, and number of tokens before it, alternating, uint32.
+        count: Number of symbols.
+        sums: Sums, uint64 (4,). They are changed.
+    """
+    number = sums[SYMBOLS] + U64(1)
+    low, high = sums[LOW], sums[HIGH]
+    for i in range(count):
+        x, y = hash_symbol(symbols[i + i], number + i, U64(symbols[i + i + U64(1)]), U64(0))
+        low += x
+        high += y
+    sums[LOW] = low
+    sums[HIGH] = high
+    sums[SYMBOLS] += count
+
+
+@inlined
+def add_ascii_symbols(size: np.uint64, scratch: Scratch) -> None:
+    """Adds the symbols of a segment of ASCII to the sums of its text.
+
+    The positions of all symbols are written first, so that neither loop has a branch that depends
+    on where symbols are.
+
+    Args:
+        size: Number of bytes of the segment.
+        scratch: Buffers of one segment, with the result of `pack_mask`.
+    """
+    found = scratch.origins
+    count, carry = U64(0), U64(0)
+    tokens = scratch.sums[TOKENS]
+    for w in range((size + U64(63)) >> U64(6)):
+        base = w << U64(6)
+        m = scratch.mask[w]
+        starts = m & ~((m << U64(1)) | carry)
+        carry = m >> U64(63)
+        symbols = bytes_at_least(scratch.inside, base, VISIBLE_BYTE) & ~m
+        write_symbols(symbols, starts, base, tokens, found, count + count)
+        count += count_ones(symbols)
+        tokens += count_ones(starts)
+    for i in range(count):
+        found[i + i] = scratch.text[found[i + i]]
+    add_all(found, count, scratch.sums)
+
+
+@inlined
 def ascii_tokens(
-    data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch
+    data: np.ndarray, start: np.uint64, size: np.uint64, covers: bool, scratch: Scratch
 ) -> np.uint64:
     """Writes lower-case bytes to text and token bounds to edges; returns the number of tokens.
 
@@ -250,13 +403,15 @@ def ascii_tokens(
         data: UTF-8 bytes of the texts, uint8.
         start: Position of the first byte of the segment.
         size: Number of bytes of the segment.
+        covers: Whether symbols are added to the sums.
         scratch: Buffers of one segment. They are overwritten.
     """
     classify_ascii(data, start, size, scratch.text, scratch.inside)
     scratch.inside[size : size + U64(72)] = 0
-    return token_edges(
-        scratch.mask, pack_mask(scratch.inside, size + U64(1), scratch.mask), scratch.edges
-    )
+    words = pack_mask(scratch.inside, size + U64(1), scratch.mask)
+    if covers:
+        add_ascii_symbols(size, scratch)
+    return token_edges(scratch.mask, words, scratch.edges)
 
 
 @kernel
@@ -265,24 +420,29 @@ def split_tokens(
     count: np.uint64,
     stage: np.ndarray,
     properties: np.ndarray,
+    covers: bool,
     text: np.ndarray,
     at: np.uint64,
     edges: np.ndarray,
     tokens: np.uint64,
+    sums: np.ndarray,
 ) -> tuple[np.uint64, np.uint64]:
     """Appends the UTF-8 bytes and the bounds of tokens.
 
-    Skipped code points are removed, and single code points are separate tokens.
+    Skipped code points are removed, and single code points are separate tokens. A minus is one
+    that stands before a digit, and not in or behind a word.
 
     Args:
         points: Normalized code points, uint32.
         count: Number of code points.
         stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
         properties: Properties of the code points in each block, uint32. See `CodePointTables`.
+        covers: Whether symbols are added to the sums.
         text: Array for the bytes, uint8.
         at: Position of the first byte in `text`.
         edges: Array for the first byte and the end of each token, alternating, uint32.
         tokens: Number of tokens that `edges` has already.
+        sums: Sums over the symbols of the text, uint64 (4,). They are changed.
 
     Returns:
         The position after the last byte, and the number of tokens.
@@ -290,9 +450,18 @@ def split_tokens(
     open_token = False
     for i in range(count):
         c = points[i]
-        kind = properties[place(stage, c)] & KIND
+        p = properties[place(stage, c)]
+        kind = p & KIND
         if kind == SKIP:
+            if covers and p & SIGN:
+                within = at - U64(edges[tokens + tokens]) if open_token else U64(0)
+                add_symbol(c, tokens, within, sums)
             continue
+        if kind == MINUS:
+            following = i + U64(1)
+            is_minus = not open_token and following < count
+            if is_minus and properties[place(stage, points[following])] & DIGIT:
+                kind = SINGLE
         if open_token and kind != WORD:
             edges[tokens + tokens + U64(1)] = at
             tokens += U64(1)
@@ -307,6 +476,8 @@ def split_tokens(
             at = encode(c, text, at)
             edges[tokens + tokens + U64(1)] = at
             tokens += U64(1)
+        elif covers and kind != SPACE:
+            add_symbol(c, tokens, U64(0), sums)
     if open_token:
         edges[tokens + tokens + U64(1)] = at
         tokens += U64(1)
@@ -561,9 +732,13 @@ def mark_tokens(
             outside |= bit & (U64(0) - U64(action & OUTSIDE))
             alone |= bit & (U64(0) - U64((action & ALONE) >> U32(1)))
         first_bytes = alone
+        visible = bytes_at_least(scratch.inside, base, VISIBLE_BYTE) & ~high
+        scratch.symbols[w] = outside | visible
         outside = extend_flags(outside, outside_carry, tails)
         alone = extend_flags(alone, alone_carry, tails)
-        scratch.mask[w] = bytes_at_least(scratch.inside, base, U8(1)) | (high & ~outside)
+        m = bytes_at_least(scratch.inside, base, WORD_BYTE) | (high & ~outside)
+        scratch.mask[w] = m
+        scratch.symbols[w] &= ~m
         scratch.cuts[w] = first_bytes | (((alone << U64(1)) | alone_carry) & ~tails)
         outside_carry = outside >> U64(63)
         alone_carry = alone >> U64(63)
@@ -606,11 +781,100 @@ def append_edges(
     return written >> U64(1)
 
 
+@kernel
+def normalise_symbol(
+    c: np.uint32,
+    tokens: np.uint32,
+    tables: CodePointTables,
+    symbols: np.ndarray,
+    count: np.uint64,
+) -> np.uint64:
+    """Appends the symbols that a code point beyond ASCII becomes, which belongs to no token.
+
+    Args:
+        c: Code point.
+        tokens: Number of tokens before it in its text.
+        tables: Properties of all code points.
+        symbols: Array for code points and numbers of tokens, alternating, uint32.
+        count: Number of symbols that it has already.
+
+    Returns:
+        The number of symbols. White space is not one.
+    """
+    where = place(tables.stage, c)
+    p = tables.properties[where]
+    entry = tables.decomposed[where]
+    first = U64(entry >> U32(5))
+    parts = U64(entry & U32(31)) if p & UNSTABLE else U64(0)
+    for q in range(max(parts, U64(1))):
+        part = tables.data[first + q] if parts else c
+        if tables.properties[place(tables.stage, part)] & KIND != SPACE:
+            symbols[count + count] = part
+            symbols[count + count + U64(1)] = tokens
+            count += U64(1)
+    return count
+
+
+@inlined
+def add_symbols(
+    first: np.uint64,
+    end: np.uint64,
+    tables: CodePointTables,
+    scratch: Scratch,
+    tokens: np.uint64,
+) -> None:
+    """Adds the symbols in a range of marked text to the sums of the text.
+
+    Args:
+        first: Position of the first byte.
+        end: Position after the last byte.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment, with the result of `mark_tokens`.
+        tokens: Number of tokens before the range in the segment.
+    """
+    text, found = scratch.text, scratch.origins
+    points = scratch.points
+    valid = ~U64(0) << (first & U64(63))
+    count, carry = U64(0), U64(0)
+    tokens += scratch.sums[TOKENS]
+    for w in range(first >> U64(6), (end >> U64(6)) + U64(1)):
+        base = w << U64(6)
+        if end - base < U64(64):
+            valid &= (U64(1) << (end - base)) - U64(1)
+        m = scratch.mask[w] & valid
+        starts = m & (~((m << U64(1)) | carry) | scratch.cuts[w])
+        carry = m >> U64(63)
+        symbols = scratch.symbols[w] & valid
+        valid = ~U64(0)
+        write_symbols(symbols, starts, base, tokens, found, count + count)
+        count += count_ones(symbols)
+        tokens += count_ones(starts)
+    symbols_found = U64(0)
+    for i in range(count):
+        at = U64(found[i + i])
+        c = U32(text[at])
+        before = found[i + i + U64(1)]
+        is_plain = True
+        if c >= U32(0x80):
+            c = decode_at(text, at)
+            is_plain = action_of(c, tables) & PLAIN != U32(0)
+            if is_plain:
+                c = U32(c + tables.lower[place(tables.stage, c)])
+        if is_plain:
+            points[symbols_found + symbols_found] = c
+            points[symbols_found + symbols_found + U64(1)] = before
+            symbols_found += U64(1)
+        else:
+            symbols_found = normalise_symbol(c, before, tables, points, symbols_found)
+    add_all(points, symbols_found, scratch.sums)
+
+
 @inlined
 def mixed_tokens(
     data: np.ndarray,
     start: np.uint64,
     size: np.uint64,
+    covers: bool,
     tables: CodePointTables,
     scratch: Scratch,
 ) -> np.uint64:
@@ -624,6 +888,7 @@ def mixed_tokens(
         data: UTF-8 bytes of the texts, uint8.
         start: Position of the first byte of the segment.
         size: Number of bytes of the segment.
+        covers: Whether symbols are added to the sums.
         tables: Properties of all code points.
         scratch: Buffers of one segment. They are overwritten.
 
@@ -638,10 +903,14 @@ def mixed_tokens(
     tokens, first = U64(0), U64(0)
     while first < size:
         stop = mark_tokens(first, size, tables, scratch)
-        if stop == size:
-            return append_edges(first, size, scratch, tokens)
-        cut = cut_before(text, first, stop, tables)
+        cut = stop
+        if stop < size:
+            cut = cut_before(text, first, stop, tables)
+        if covers:
+            add_symbols(first, cut, tables, scratch, tokens)
         tokens = append_edges(first, cut, scratch, tokens)
+        if stop == size:
+            return tokens
         first = cut_after(text, stop, size, tables)
         count = normalise(data, start + cut, start + first, tables, scratch.points, scratch.spare)
         in_place = tokens
@@ -650,10 +919,12 @@ def mixed_tokens(
             count,
             tables.stage,
             tables.properties,
+            covers,
             text,
             behind,
             edges,
             tokens,
+            scratch.sums,
         )
         for t in range(in_place, tokens):
             scratch.origins[t + t] = cut
@@ -667,18 +938,20 @@ def segment_tokens(
     start: np.uint64,
     end: np.uint64,
     fast: bool,
+    covers: bool,
     tables: CodePointTables,
     scratch: Scratch,
 ) -> np.uint64:
     """Writes the tokens of one segment: bytes to scratch.text, bounds to edges.
 
-    `fast` allows the ASCII path.
+    `fast` allows the ASCII path. The symbols of the segment are added to scratch.sums.
 
     Args:
         data: UTF-8 bytes of the texts, uint8.
         start: Position of the first byte of the segment.
         end: Position after the last byte of the segment.
         fast: Whether a segment of ASCII can take the faster path.
+        covers: Whether symbols are added to the sums.
         tables: Properties of all code points.
         scratch: Buffers of one segment. They are overwritten.
 
@@ -686,18 +959,22 @@ def segment_tokens(
         The number of tokens.
     """
     if fast and is_ascii(data, start, end):
-        return ascii_tokens(data, start, end - start, scratch)
-    if fast:
-        return mixed_tokens(data, start, end - start, tables, scratch)
-    count = normalise(data, start, end, tables, scratch.points, scratch.spare)
-    _, tokens = split_tokens(
-        scratch.points,
-        count,
-        tables.stage,
-        tables.properties,
-        scratch.text,
-        U64(0),
-        scratch.edges,
-        U64(0),
-    )
+        tokens = ascii_tokens(data, start, end - start, covers, scratch)
+    elif fast:
+        tokens = mixed_tokens(data, start, end - start, covers, tables, scratch)
+    else:
+        count = normalise(data, start, end, tables, scratch.points, scratch.spare)
+        _, tokens = split_tokens(
+            scratch.points,
+            count,
+            tables.stage,
+            tables.properties,
+            covers,
+            scratch.text,
+            U64(0),
+            scratch.edges,
+            U64(0),
+            scratch.sums,
+        )
+    scratch.sums[TOKENS] += tokens
     return tokens

@@ -35,23 +35,36 @@ SCRIPTS = [
     "한국어 ",
     "กำไทย ",
 ]
-STEPS = [("nfkc", "lower"), ("lower",), ("nfkc", "lower", "marks")]
+Contract = tuple[int, tuple[str, ...]]
+CONTRACTS: list[Contract] = [
+    (2, ("nfkc", "lower")),
+    (2, ("lower",)),
+    (2, ("nfkc", "lower", "marks")),
+    (1, ("nfkc", "lower")),
+    (1, ("nfkc", "lower", "marks")),
+]
+"""Versions of the contract with steps."""
 
 
-def hash_texts(values: Sequence[str], steps: tuple[str, ...], *, in_place: bool) -> Shingles:
-    shingler = Shingler(Spec(n=1, normalise=steps))
+def hash_texts(values: Sequence[str], contract: Contract, *, in_place: bool) -> Shingles:
+    version, steps = contract
+    shingler = Shingler(Spec(n=1, normalise=steps, version=version))
     assert shingler.fast
     shingler.fast = in_place
     return shingler.texts(*text_buffers(pa.array(values, pa.large_string())))
 
 
-def assert_paths_agree(values: Sequence[str], steps: tuple[str, ...]) -> None:
-    found = hash_texts(values, steps, in_place=True)
-    want = hash_texts(values, steps, in_place=False)
+def assert_paths_agree(values: Sequence[str], contract: Contract) -> None:
+    found = hash_texts(values, contract, in_place=True)
+    want = hash_texts(values, contract, in_place=False)
     different = np.flatnonzero(np.diff(found.offsets) != np.diff(want.offsets))
     assert not len(different), ascii(values[different[0]])
     wrong = np.flatnonzero(found.hashes != want.hashes)
     assert not len(wrong), ascii(values[np.searchsorted(found.offsets, wrong[0], "right") - 1])
+    assert found.symbols is not None
+    assert want.symbols is not None
+    mixed = np.flatnonzero((found.symbols != want.symbols).any(axis=1))
+    assert not len(mixed), ascii(values[mixed[0]])
 
 
 def make_hostile_texts(seed: int, count: int) -> list[str]:
@@ -71,28 +84,32 @@ def make_hostile_texts(seed: int, count: int) -> list[str]:
     return texts
 
 
-@pytest.mark.parametrize("steps", STEPS, ids="+".join)
-def test_text_marked_in_place_has_tokens_of_copied_text(steps: tuple[str, ...], full: bool) -> None:
+def contract_id(contract: Contract) -> str:
+    return "+".join((f"v{contract[0]}", *contract[1]))
+
+
+@pytest.mark.parametrize("contract", CONTRACTS, ids=contract_id)
+def test_text_marked_in_place_has_tokens_of_copied_text(contract: Contract, full: bool) -> None:
     for seed in range(100 if full else 2):
-        assert_paths_agree(make_hostile_texts(seed, 300), steps)
+        assert_paths_agree(make_hostile_texts(seed, 300), contract)
 
 
-@pytest.mark.parametrize("steps", STEPS, ids="+".join)
-def test_each_assigned_code_point_has_tokens_of_copied_text(
-    steps: tuple[str, ...], full: bool
-) -> None:
+@pytest.mark.parametrize("contract", CONTRACTS, ids=contract_id)
+def test_each_assigned_code_point_has_tokens_of_copied_text(contract: Contract, full: bool) -> None:
     """Each one stands between letters, after a space, and before marks."""
-    every = 1 if full or steps == STEPS[0] else 13
+    every = 1 if full or contract == CONTRACTS[0] else 13
     points = [
         c
         for c in map(chr, range(0x80, sys.maxunicode + 1, every))
         if unicodedata.category(c) not in ("Cn", "Cs", "Co")
     ]
     values = [
-        "".join(f"x{c}y {c}\u0301\u0323 中{c}\u093c" for c in points[first : first + 200])
+        "".join(
+            f"x{c}y {c}\u0301\u0323 中{c}\u093c, {c}\u0338-" for c in points[first : first + 200]
+        )
         for first in range(0, len(points), 200)
     ]
-    assert_paths_agree(values, steps)
+    assert_paths_agree(values, contract)
 
 
 def test_marks_of_long_run_are_in_canonical_order() -> None:
