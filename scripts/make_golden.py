@@ -1,13 +1,15 @@
-"""Writes the golden vectors of format version 1 to conformance/.
+"""Writes the golden vectors of each format version to conformance/.
 
-The vectors are texts with their shingle hashes, signatures, band keys and records. A second file
-has the properties of code points in Unicode 15.1, for readers in languages with newer tables.
+The vectors are texts with their shingle hashes, signatures, band keys and records, and in version 2
+with their content hashes. A second file has the properties of code points in Unicode 15.1, for
+readers in languages with newer tables.
 
 The vectors change only with a new format version. Run: python scripts/make_golden.py, and check the
 diff.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +24,17 @@ from nearkin.lsh.sign_bands import masks_of
 from nearkin.measures import measure_of
 from nearkin.shingle import Shingler, text_buffers
 from nearkin.shingle.normalization import kernels
-from nearkin.shingle.unicode_tables import tables_for
+from nearkin.shingle.normalization.kernels import CodePointTables
+from nearkin.shingle.unicode_tables import SYMBOL, tables_for
 from nearkin.sketch.hyperplanes import VectorSketcher
 from nearkin.sketch.record import write_record
 from nearkin.sketch.resources import SpecResources, weighted_by
 from nearkin.sketch.sketcher import BandKeyBuilder
-from nearkin.spec import MASK_STEPS, UNICODE_VERSION, Spec
+from nearkin.spec import FORMAT_VERSIONS, MASK_STEPS, UNICODE_VERSION, Spec
 
 FOLDER = Path(__file__).parent.parent / "conformance"
 MOST_SHINGLES = 100
+CODE_POINTS = 0x110000
 SALT = 0x0123456789ABCDEF
 KINDS = {
     "word": kernels.WORD,
@@ -62,12 +66,33 @@ TEXTS = {
     "long tokens": "x" * 200 + " " + "y" * 300 + " " + "z" * 17 + " end",
     "unassigned": "left \U000e0fff alone \u0378 here",
 }
+"""The texts of version 1."""
+MORE_TEXTS = {
+    "symbols": "C++ and C#, x+1 or x-1, -5 and \u22125 or 10-5, 50 % of #tag @me & $9 _",
+    "only symbols": "!!! \u2014 \U0001f621",
+    "other symbols": "!!! \u2014 \U0001f600",
+    "signs": "10² 10₂ 2½ ① ⑴ ㎡ ™ ⁺3 ²²x xⁿ",
+    "folds to one": "ς ẞ ı İ I\u0307 i\u0307 i\u0323\u0307 Ꭰ ꭰ ᲀ",
+    "folds to several": "ß ᾀ ᾼ α\u0345\u0301 ﬃ ŉ և ΐ",
+    "ya, kaf and tatweel": "علي كتاب ئ ي\u0654 ـــک",
+    "voiced marks": "か゛ ｶﾞ ハ゜ ゛",
+    "scripts without spaces": "ꦏꦧ ᬆ བོད་ ꀀꀁ",
+    "compositions of symbols": "=\u0338 ≠ … ！ ¨ x",
+}
+"""The further texts of version 2."""
 KEY_HEX = bytes(range(16)).hex()
 KEY = HashKey(bytes.fromhex(KEY_HEX))
 """A public key, which must not be used for anything else."""
-IDF_SPEC = Spec(measure="idf-jaccard", n=1, k=16)
+IDF_SPEC = Spec(measure="idf-jaccard", n=1, k=16, version=1)
 FREQUENCIES = frequencies(list(TEXTS.values()), spec=IDF_SPEC)
 """The document frequencies of the words of the texts."""
+MORE_SPECS = [
+    Spec(k=16, normalise=("nfkc", "lower", "symbols")),
+    Spec(n=1, k=16, normalise=("nfkc", "lower", "symbols")),
+    Spec(n=2, k=16, normalise=("lower", "symbols", "punctuation")),
+    Spec(unit="chars", n=3, k=16, normalise=("nfkc", "lower", "symbols")),
+]
+"""The further Specs of version 2."""
 SPECS = [
     Spec(),
     Spec(k=16),
@@ -89,6 +114,10 @@ SPECS = [
     Spec(measure="simhash", k=128, seed=3),
     weighted_by(FREQUENCIES, IDF_SPEC),
 ]
+"""The Specs of version 1."""
+COMMON_SPECS = 6
+"""The number of the first Specs that version 2 has, too. The others differ in hashes and schemes,
+which both versions have in common."""
 
 
 STEP_TEXTS = {
@@ -113,6 +142,12 @@ STEP_SPECS = [
     Spec(unit="chars", n=3, k=16, normalise=("nfkc", "lower", "markup")),
     Spec(unit="chars", n=3, k=16, normalise=("nfkc", "lower", "comments")),
 ]
+MORE_STEP_TEXTS = {
+    "no tags": "Ann <ann@example.org>, vector<int>, a<b>c</b>, <T> and <![CDATA[<p>kept</p>]]>",
+    "optional marks": "e\u0301 בּ بَ ข่าว क\u093c が 각",
+}
+"""The further texts of steps of version 2."""
+MORE_STEP_SPECS = [Spec(n=1, k=16, normalise=("nfkc", "lower", "marks"))]
 VECTOR_SPEC = Spec(measure="cosine", unit="vector", n=3, k=128)
 VECTORS = [
     [1.0, 2.0, 3.0],
@@ -123,10 +158,33 @@ VECTORS = [
 ]
 
 
+def texts_of(version: int) -> dict[str, str]:
+    """Returns the texts of a version by their names."""
+    return TEXTS if version == 1 else TEXTS | MORE_TEXTS
+
+
+def step_texts_of(version: int) -> dict[str, str]:
+    """Returns the texts of steps of normalization of a version by their names."""
+    return STEP_TEXTS if version == 1 else STEP_TEXTS | MORE_STEP_TEXTS
+
+
+def specs_of(version: int) -> list[Spec]:
+    """Returns the Specs of a version."""
+    specs = SPECS if version == 1 else SPECS[:COMMON_SPECS] + MORE_SPECS
+    return [replace(spec, version=version) for spec in specs]
+
+
+def step_specs_of(version: int) -> list[Spec]:
+    """Returns the Specs of steps of normalization of a version."""
+    specs = STEP_SPECS if version == 1 else STEP_SPECS + MORE_STEP_SPECS
+    return [replace(spec, version=version) for spec in specs]
+
+
 def resources_of(spec: Spec) -> SpecResources:
     """Returns the key and the document frequencies for a Spec that names them."""
     return SpecResources(
-        KEY if spec.key_id else None, FREQUENCIES if spec.frequencies is not None else None
+        KEY if spec.key_id else None,
+        FREQUENCIES if spec.frequencies is not None else None,
     )
 
 
@@ -179,14 +237,15 @@ def case_of(spec: Spec) -> dict[str, Any]:
 
     Band keys are of no block. Those of the last text are also in the block SALT.
     """
-    texts = pa.array(list(TEXTS.values()), pa.large_string())
+    texts = texts_of(spec.version)
+    documents_column = pa.array(list(texts.values()), pa.large_string())
     bands, rows = shape_of(spec)
     measure = measure_of(spec, resources_of(spec))
     sketches = measure.sketcher(
         BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows))
         if spec.truncated
         else None
-    ).sketch(texts)
+    ).sketch(documents_column)
     keys, salted = (band_keys(spec, sketches.signatures, sketches.keys, salt) for salt in (0, SALT))
     documents = [
         {
@@ -197,14 +256,17 @@ def case_of(spec: Spec) -> dict[str, Any]:
             "record": write_record(signature, count, spec).hex(),
         }
         for name, hashes, signature, count, column in zip(
-            TEXTS,
-            shingles_of(spec, list(TEXTS.values())),
+            texts,
+            shingles_of(spec, list(texts.values())),
             sketches.signatures,
             sketches.shingles.tolist(),
             keys.T.tolist(),
             strict=True,
         )
     ]
+    if spec.version > 1:
+        for document, content in zip(documents, sketches.fingerprints.tolist(), strict=True):
+            document["content"] = [f"{word:016x}" for word in content]
     documents[-1]["salted_band_keys"] = [f"{key:016x}" for key in salted[:, -1].tolist()]
     case = {
         "spec": json.loads(spec.to_json()),
@@ -224,7 +286,8 @@ def case_of(spec: Spec) -> dict[str, Any]:
 
 def step_case_of(spec: Spec) -> dict[str, Any]:
     """Returns the vectors of a Spec for the texts of steps of normalization."""
-    texts = list(STEP_TEXTS.values())
+    names = step_texts_of(spec.version)
+    texts = list(names.values())
     sketches = measure_of(spec).sketcher().sketch(pa.array(texts, pa.large_string()))
     return {
         "spec": json.loads(spec.to_json()),
@@ -232,7 +295,7 @@ def step_case_of(spec: Spec) -> dict[str, Any]:
         "documents": [
             {"name": name, "shingles": hashes, "signature": signature.tolist()}
             for name, hashes, signature in zip(
-                STEP_TEXTS, shingles_of(spec, texts), sketches.signatures, strict=True
+                names, shingles_of(spec, texts), sketches.signatures, strict=True
             )
         ],
     }
@@ -255,19 +318,69 @@ def vector_case_of(spec: Spec) -> dict[str, Any]:
     return {"spec": json.loads(spec.to_json()), "vectors": VECTORS, "signatures": words}
 
 
-def unicode_ranges() -> dict[str, Any]:
-    """Returns inclusive ranges of code points by kind.
+def unicode_ranges(version: int) -> dict[str, Any]:
+    """Returns inclusive ranges of code points by kind, and the mappings of version 2.
 
     The kind `frozen` has the code points that normalization and lower case must not change,
     whatever a newer Unicode defines: unassigned ones, private ones, surrogates and controls.
+
+    Args:
+        version: Version of the format.
     """
-    tables = tables_for(("nfkc", "lower", "marks"))
-    blocks = tables.stage.astype(np.int64)[:, None] * 128 + np.arange(128)
-    properties = tables.properties[blocks.reshape(-1)]
+    tables = tables_for(("nfkc", "marks"), version)
+    properties = by_point(tables, tables.properties & ~kernels.BASE)
     kinds = {name: (properties & kernels.KIND) == kind for name, kind in KINDS.items()}
-    return {"version": UNICODE_VERSION} | {
+    found: dict[str, Any] = {"version": UNICODE_VERSION} | {
         name: ranges(which) for name, which in (kinds | {"frozen": properties == 0}).items()
     }
+    if version == 1:
+        return found
+    found["digit"] = ranges(properties & kernels.DIGIT != 0)
+    found["symbol"] = ranges(properties & SYMBOL != 0)
+    order = properties >> kernels.CLASS_SHIFT & kernels.CLASS_MASK
+    found["below_230"] = ranges((order > 0) & (order < 230))
+    return found | mappings(version)
+
+
+def by_point(tables: CodePointTables, values: np.ndarray) -> np.ndarray:
+    """Returns the value of each code point of Unicode.
+
+    Args:
+        tables: Tables of code points.
+        values: Values in the layout of the properties.
+    """
+    blocks = tables.stage[: CODE_POINTS // 128].astype(np.int64)[:, None] * 128 + np.arange(128)
+    return np.asarray(values[blocks.reshape(-1)])
+
+
+def mappings(version: int) -> dict[str, list[list[int]]]:
+    """Returns the case folds and the decompositions with signs, each as a list of code points.
+
+    Args:
+        version: Version of the format.
+    """
+    form = tables_for(("nfkc",), version)
+    folds = tables_for(("lower",), version)
+    lower = by_point(folds, folds.lower)
+    folded, signed = [], []
+    several = by_point(folds, folds.decomposed)
+    entries = by_point(form, form.decomposed)
+    for c in range(CODE_POINTS):
+        if several[c]:
+            folded.append([c, *decomposition(folds, several[c])])
+        elif lower[c]:
+            folded.append([c, (c + int(lower[c])) % 2**32])
+        parts = decomposition(form, entries[c])
+        if c in (0x309B, 0x309C) or max(parts, default=0) >= CODE_POINTS:
+            signed.append([c, *parts])
+    return {"folds": folded, "signs": signed}
+
+
+def decomposition(tables: CodePointTables, entry: np.uint32) -> list[int]:
+    """Returns the code points of an entry of `CodePointTables.decomposed`."""
+    first = int(entry) >> 5
+    parts: list[int] = tables.data[first : first + (int(entry) & 31)].tolist()
+    return parts
 
 
 def ranges(which: np.ndarray) -> list[list[int]]:
@@ -289,14 +402,31 @@ def write(name: str, value: dict[str, Any]) -> None:
     )
 
 
-def main() -> None:
-    """Writes both files."""
-    cases = [case_of(spec) for spec in SPECS]
+def vectors_of(version: int) -> dict[str, Any]:
+    """Returns the golden vectors of a version."""
+    cases = [case_of(spec) for spec in specs_of(version)]
     known = {"key": KEY_HEX, "salt": f"{SALT:016x}"}
+    # vectors have version 1 only
     vectors = {"vector_case": vector_case(), "keyed_vector_case": keyed_vector_case()}
-    steps = {"step_texts": STEP_TEXTS, "step_cases": [step_case_of(spec) for spec in STEP_SPECS]}
-    write("vectors.json", {"texts": TEXTS, **known, "cases": cases, **vectors, **steps})
-    write(f"unicode-{UNICODE_VERSION}.json", unicode_ranges())
+    steps = {
+        "step_texts": step_texts_of(version),
+        "step_cases": [step_case_of(spec) for spec in step_specs_of(version)],
+    }
+    of_vectors = vectors if version == 1 else {}
+    return {"texts": texts_of(version), **known, "cases": cases, **of_vectors, **steps}
+
+
+def suffix_of(version: int) -> str:
+    """Returns the end of the names of the files of a version."""
+    return "" if version == 1 else f"-v{version}"
+
+
+def main() -> None:
+    """Writes the files of all versions."""
+    for version in FORMAT_VERSIONS:
+        suffix = suffix_of(version)
+        write(f"vectors{suffix}.json", vectors_of(version))
+        write(f"unicode-{UNICODE_VERSION}{suffix}.json", unicode_ranges(version))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Single records: one signature by itself, as bytes. Written and read after docs/reference/wire-format.md, format version 1, family 1.
+// Single records: one signature by itself, as bytes. Written and read after docs/reference/wire-format.md, format versions 1 and 2, family 1.
 //
 // A reader checks length, magic, version, checksum, fingerprint and header in this order; each failure has its own error class.
 
@@ -8,7 +8,7 @@ const { fingerprint } = require("./sketch.js");
 const { xxh3 } = require("./xxh3.js");
 
 const MAGIC = Buffer.from("NKSG", "latin1");
-const VERSION = 1;
+const VERSIONS = [1, 2];
 const FAMILY_MINHASH = 1;
 const SLOT_BITS = 32;
 
@@ -39,7 +39,7 @@ class HeaderMismatchError extends RecordError {} // the header contradicts the S
 
 function writeHeader(record, k, shingles, spec) {
   MAGIC.copy(record, 0);
-  record.writeUInt8(VERSION, VERSION_OFFSET);
+  record.writeUInt8(spec.version, VERSION_OFFSET);
   record.writeUInt8(FAMILY_MINHASH, FAMILY_OFFSET);
   record.writeUInt8(SLOT_BITS, SLOT_BITS_OFFSET);
   record.writeUInt8(0, RESERVED_OFFSET);
@@ -82,8 +82,8 @@ function checkMagicAndVersion(record) {
   if (!record.subarray(0, MAGIC.length).equals(MAGIC)) {
     throw new BadMagicError(`the record begins with ${record.toString("hex", 0, MAGIC.length)}`);
   }
-  if (record[VERSION_OFFSET] !== VERSION) {
-    throw new UnknownVersionError(`format version ${record[VERSION_OFFSET]}, only ${VERSION} is known`);
+  if (!VERSIONS.includes(record[VERSION_OFFSET])) {
+    throw new UnknownVersionError(`format version ${record[VERSION_OFFSET]}, only ${VERSIONS.join(" and ")} are known`);
   }
 }
 
@@ -105,6 +105,7 @@ function checkFingerprint(record, spec) {
 function checkHeader(record, spec) {
   const k = Number(spec.k);
   const fields = [
+    ["version", record[VERSION_OFFSET], spec.version],
     ["family", record[FAMILY_OFFSET], FAMILY_MINHASH],
     ["slot bits", record[SLOT_BITS_OFFSET], spec.slot_bits],
     ["reserved byte", record[RESERVED_OFFSET], 0],

@@ -1,6 +1,6 @@
 // Checks this implementation against the golden vectors, or answers requests from standard input.
 //
-//   node run.js vectors.json unicode-15.1.0.json     one line per case; exit status 1 at any difference
+//   node run.js vectors.json unicode-15.1.0.json     one line per case; exit status 1 at any difference. The files of version 2 end in -v2.json
 //   node run.js --stdin unicode-15.1.0.json          JSON lines {"spec", "bands", "rows", "text"} to JSON lines
 //                                                    {"signature", "band_keys", "record"}; a line that cannot be
 //                                                    answered becomes {"error"}, and the exit status 1
@@ -18,7 +18,9 @@ const readJson = (path) => sketch.parseJson(readFileSync(path, "utf8"));
 function describe(text, spec, bands, rows, tables) {
   const shingles = sketch.shingleHashes(text, spec, tables);
   const slots = sketch.signature(shingles, spec);
+  const content = spec.version > 1 ? { content: sketch.contentHash(text, spec, tables).map(hex16) } : {};
   return {
+    ...content,
     shingles: shingles.map(hex16),
     signature: Array.from(slots),
     band_keys: sketch.bandKeys(slots, bands, rows).map(hex16),
@@ -66,6 +68,9 @@ function checkDocument(place, golden, text, context) {
   if (golden.shingles !== null) {
     compareList(place, "shingles", found.shingles, golden.shingles);
   }
+  if (golden.content !== undefined) {
+    compareList(place, "content", found.content, golden.content);
+  }
   compareList(place, "signature", found.signature, golden.signature);
   compareList(place, "band_keys", found.band_keys, golden.band_keys);
   compareRecordBytes(place, found.record, golden.record);
@@ -86,7 +91,8 @@ function damagedRecords(record) {
     ["one byte short", record.subarray(0, last), records.TruncatedRecordError],
     ["one byte long", Buffer.concat([record, Buffer.alloc(1)]), records.TruncatedRecordError],
     ["magic", changed(record, 0, 0x58), records.BadMagicError],
-    ["version", changed(record, 4, 2), records.UnknownVersionError],
+    ["version", changed(record, 4, 9), records.UnknownVersionError],
+    ["version of another Spec", records.seal(changed(record, 4, 3 - record[4])), records.HeaderMismatchError],
     ["checksum", changed(record, last, record[last] ^ 1), records.WrongChecksumError],
     ["fingerprint", records.seal(changed(record, 12, record[12] ^ 1)), records.ForeignFingerprintError],
     ["family", records.seal(changed(record, 5, 2)), records.HeaderMismatchError],
@@ -167,7 +173,7 @@ function answer(line, tables) {
   const { spec, bands, rows, text } = sketch.parseJson(line);
   sketch.checkSpec(spec);
   const found = describe(text, spec, bands, rows, tables);
-  return { signature: found.signature, band_keys: found.band_keys, record: found.record };
+  return { content: found.content, signature: found.signature, band_keys: found.band_keys, record: found.record };
 }
 
 // Writes the answer to one line; false if there is none.

@@ -1,6 +1,7 @@
 // From a text to its signature and band keys: normalisation, tokens, shingle hashes, MinHash slots, and the identity of a Spec.
 //
-// Follows docs/reference/wire-format.md, version 1, for unit words and chars, schemes binned and classic, normalise steps nfkc and lower.
+// Follows docs/reference/wire-format.md, versions 1 and 2, for unit words and chars, schemes binned and classic, and normalise steps nfkc, lower and
+// symbols. The tables of code points must be those of the version.
 // Anything else that a Spec may ask for raises UnsupportedError. 64-bit numbers are BigInt, slots are Numbers below 2^32.
 
 "use strict";
@@ -22,7 +23,11 @@ const BINNED_ROUNDS = 4;
 const ROUND_UNIT = 2 ** 29; // a slot is round << 29 | 29 bits of the hash
 const CLASSIC_MAXIMUM = 0xFFFFFFFEn;
 
-const SUPPORTED_STEPS = ["nfkc", "lower"];
+const HYPHEN = 0x2D;
+const SPACE = 0x20;
+const TATWEEL = 0x640;
+
+const SUPPORTED_STEPS = ["nfkc", "lower", "symbols"];
 const CHOICES = {
   base_hash: ["xxh3"],
   measure: ["jaccard"],
@@ -30,7 +35,7 @@ const CHOICES = {
   slot_bits: [32],
   unicode: ["15.1.0"],
   unit: ["words", "chars"],
-  version: [1],
+  version: [1, 2],
 };
 const NUMBER_FIELDS = ["hash_seed", "k", "n", "seed"];
 const KNOWN_FIELDS = new Set([...Object.keys(CHOICES), ...NUMBER_FIELDS, "normalise"]);
@@ -126,7 +131,7 @@ function checkSpec(spec) {
 
 // ---- Unicode ----------------------------------------------------------------------------------------------------------------
 
-// Code points by kind, from the ranges of conformance/unicode-15.1.0.json.
+// Code points by kind, from the ranges of conformance/unicode-15.1.0.json, or of -v2.json with folds and signs.
 class UnicodeTables {
   constructor(ranges) {
     this.word = UnicodeTables.members(ranges.word);
@@ -134,6 +139,11 @@ class UnicodeTables {
     this.ignorable = UnicodeTables.members(ranges.ignorable);
     this.space = UnicodeTables.members(ranges.space);
     this.frozen = UnicodeTables.members(ranges.frozen);
+    this.digit = UnicodeTables.members(ranges.digit ?? []);
+    this.symbol = UnicodeTables.members(ranges.symbol ?? []);
+    this.below230 = UnicodeTables.members(ranges.below_230 ?? []);
+    this.folds = UnicodeTables.mappings(ranges.folds ?? []);
+    this.signs = UnicodeTables.mappings(ranges.signs ?? []);
   }
 
   static members(ranges) {
@@ -143,104 +153,169 @@ class UnicodeTables {
     }
     return flags;
   }
+
+  static mappings(lists) {
+    return new Map(lists.map(([first, ...others]) => [first, others]));
+  }
 }
 
-// NFKC of the stretches between frozen code points, which a newer Unicode than 15.1.0 may have given a meaning.
-function nfkc(text, tables) {
-  let result = "";
-  let stretch = "";
-  for (const character of text) {
-    if (tables.frozen[character.codePointAt(0)]) {
-      result += stretch.normalize("NFKC") + character;
-      stretch = "";
+// Texts are lists of code points here, because signs are code points behind those of Unicode.
+const pointsOf = (text) => Array.from(text, (character) => character.codePointAt(0));
+const isSign = (point) => point >= CODE_POINTS;
+
+// NFKC of a stretch without signs and frozen code points. A fold makes a letter of U+0345 before it could compose.
+function nfkcOfStretch(points, folds) {
+  const text = String.fromCodePoint(...points);
+  return pointsOf(folds ? text.normalize("NFKD").replaceAll("\u0345", "\u03B9").normalize("NFC") : text.normalize("NFKC"));
+}
+
+// NFKC of the stretches between signs and between frozen code points, which a newer Unicode than 15.1.0 may have given a meaning.
+function nfkc(points, tables, folds) {
+  const result = [];
+  let stretch = [];
+  const flush = () => {
+    result.push(...nfkcOfStretch(stretch, folds));
+    stretch = [];
+  };
+  for (const point of points.flatMap((each) => tables.signs.get(each) ?? [each])) {
+    if (isSign(point) || tables.frozen[point]) {
+      flush();
+      result.push(point);
     } else {
-      stretch += character;
+      stretch.push(point);
     }
   }
-  return result + stretch.normalize("NFKC");
+  flush();
+  return result;
 }
 
-// Simple lower case of one code point; taken alone, a final sigma cannot arise, and only U+0130 would become two.
-function lowerCharacter(character) {
-  if (character === "\u0130") {
-    return "i";
+// Version 1: simple lower case of one code point; taken alone, a final sigma cannot arise, and only U+0130 would become two.
+function lowerPoint(point) {
+  if (point === 0x0130) {
+    return 0x69;
   }
-  const lowered = character.toLowerCase();
-  return String.fromCodePoint(lowered.codePointAt(0)) === lowered ? lowered : character;
+  const lowered = pointsOf(String.fromCodePoint(point).toLowerCase());
+  return lowered.length === 1 ? lowered[0] : point;
 }
 
-function lower(text, tables) {
-  let result = "";
-  for (const character of text) {
-    result += tables.frozen[character.codePointAt(0)] ? character : lowerCharacter(character);
+function lower(points, version, tables) {
+  if (version === 1) {
+    return points.map((point) => (tables.frozen[point] ? point : lowerPoint(point)));
+  }
+  return points.flatMap((point) => tables.folds.get(point) ?? [point]);
+}
+
+// Drops the dots above of an i, behind marks that do not keep them apart.
+function withoutDots(points, tables) {
+  const result = [];
+  let afterI = false;
+  for (const point of points) {
+    if (point === 0x0307 && afterI) {
+      continue;
+    }
+    afterI = point === 0x69 || (afterI && tables.below230[point] === 1);
+    result.push(point);
   }
   return result;
 }
 
-function dropIgnorable(text, tables) {
-  let result = "";
-  for (const character of text) {
-    result += tables.ignorable[character.codePointAt(0)] ? "" : character;
-  }
-  return result;
-}
-
-function normalise(text, steps, tables) {
+function normalise(text, spec, tables) {
   if (!text.isWellFormed()) {
     throw new RangeError("the text has a surrogate without its pair, which UTF-8 cannot hold");
   }
-  let result = text;
+  const { normalise: steps, version } = spec;
+  const folds = version > 1 && steps.includes("lower");
+  let points = pointsOf(text);
   if (steps.includes("nfkc")) {
-    result = nfkc(result, tables);
+    points = nfkc(points, tables, folds);
   }
   if (steps.includes("lower")) {
-    result = lower(result, tables);
+    points = lower(points, version, tables);
   }
   if (steps.includes("nfkc")) {
-    result = nfkc(result, tables);
+    points = nfkc(points, tables, folds);
+    if (folds) {
+      points = nfkc(withoutDots(points, tables), tables, folds);
+    }
   }
-  return dropIgnorable(result, tables);
+  return points.filter((point) => !(tables.ignorable[point] || (folds && point === TATWEEL)));
 }
 
 // ---- Shingles ---------------------------------------------------------------------------------------------------------------
 
-function tokenise(text, tables) {
-  const tokens = [];
-  let run = "";
-  const endRun = () => {
-    if (run !== "") {
-      tokens.push(run);
-      run = "";
-    }
-  };
-  for (const character of text) {
-    const codePoint = character.codePointAt(0);
-    if (tables.word[codePoint]) {
-      run += character;
-    } else {
-      endRun();
-      if (tables.single[codePoint]) {
-        tokens.push(character);
-      }
-    }
-  }
-  endRun();
-  return tokens;
+function utf8(points) {
+  const parts = points.map((point) =>
+    isSign(point) ? Buffer.from([0xF4, 0x90, 0x80, 0x80 + point - CODE_POINTS]) : Buffer.from(String.fromCodePoint(point), "utf8"));
+  return Buffer.concat(parts);
 }
 
-function collapseSpaces(text, tables) {
+// "word", "single", "space", "other" or "sign".
+function kindOf(point, steps, tables) {
+  if (isSign(point)) {
+    return steps.includes("symbols") ? "single" : "sign";
+  }
+  if (tables.word[point]) {
+    return "word";
+  }
+  if (tables.single[point] || (steps.includes("symbols") && tables.symbol[point])) {
+    return "single";
+  }
+  return tables.space[point] ? "space" : "other";
+}
+
+// The tokens of a text, and its symbols: code point, tokens before it, and bytes before a sign inside of a token.
+function tokenise(points, steps, tables) {
+  const tokens = [];
+  const symbols = [];
+  let run = [];
+  points.forEach((point, i) => {
+    let kind = kindOf(point, steps, tables);
+    if (kind === "sign") {
+      symbols.push([point, tokens.length, utf8(run).length]);
+      return;
+    }
+    const isHyphen = point === HYPHEN && kind === "other" && steps.includes("symbols");
+    if (isHyphen && run.length === 0 && tables.digit[points[i + 1]]) {
+      kind = "single";
+    }
+    if (kind === "word") {
+      run.push(point);
+      return;
+    }
+    if (run.length > 0) {
+      tokens.push(run);
+      run = [];
+    }
+    if (kind === "single") {
+      tokens.push([point]);
+    } else if (kind === "other") {
+      symbols.push([point, tokens.length, 0]);
+    }
+  });
+  return { tokens: run.length > 0 ? [...tokens, run] : tokens, symbols };
+}
+
+// The code points with folded white space, and the signs with the bytes before them.
+function foldSpaces(points, steps, tables) {
   const characters = [];
-  for (const character of text) {
-    const next = tables.space[character.codePointAt(0)] ? " " : character;
-    const repeats = next === " " && (characters.length === 0 || characters[characters.length - 1] === " ");
+  const symbols = [];
+  let size = 0;
+  for (const point of points) {
+    if (isSign(point) && !steps.includes("symbols")) {
+      symbols.push([point, 0, size]);
+      continue;
+    }
+    const next = tables.space[point] ? SPACE : point;
+    const repeats = next === SPACE && (characters.length === 0 || characters[characters.length - 1] === SPACE);
     if (!repeats) {
       characters.push(next);
+      size += utf8([next]).length;
     }
   }
-  if (characters[characters.length - 1] === " ") {
+  if (characters[characters.length - 1] === SPACE) {
     characters.pop();
   }
-  return characters;
+  return { characters, symbols };
 }
 
 // Every stretch of n consecutive items, or all of them if there are fewer; none of an empty list.
@@ -260,16 +335,56 @@ function combineTokenHashes(tokenHashes) {
   return hash ^ (hash >> 29n);
 }
 
-// The hashes of the shingles of a text, in the order of the text, repeats included.
-function shingleHashes(text, spec, tables) {
-  const clean = normalise(text, spec.normalise, tables);
+// What the symbols of a text add to the two sums of its content hash.
+function symbolSums(symbols) {
+  let low = 0n;
+  let high = 0n;
+  symbols.forEach(([point, tokens, within], i) => {
+    const element = (BigInt(point) | (BigInt(tokens) << 21n)) ^ u64(BigInt(within) * SPLITMIX_MULTIPLIER_1);
+    let x = u64((element ^ u64(BigInt(i + 1) * SPLITMIX_INCREMENT)) * ROLLING_MULTIPLIER);
+    x = u64((x ^ (x >> 32n)) * BAND_MULTIPLIER);
+    x ^= x >> 29n;
+    const y = u64(x * SPLITMIX_INCREMENT);
+    low = u64(low + x);
+    high = u64(high + (y ^ (y >> 32n)));
+  });
+  return [low, high];
+}
+
+// The hashes of the shingles of a text, in the order of the text, repeats included, and its symbols.
+function contentOf(text, spec, tables) {
+  const clean = normalise(text, spec, tables);
   const seed = BigInt(spec.hash_seed);
   const n = Number(spec.n);
-  const hashText = (part) => xxh3(Buffer.from(part, "utf8"), seed);
-  if (spec.unit === "words") {
-    return windows(tokenise(clean, tables).map(hashText), n).map(combineTokenHashes);
+  const hashPoints = (points) => xxh3(utf8(points), seed);
+  if (spec.unit === "chars") {
+    const { characters, symbols } = foldSpaces(clean, spec.normalise, tables);
+    return { shingles: windows(characters, n).map(hashPoints), symbols };
   }
-  return windows(collapseSpaces(clean, tables), n).map((characters) => hashText(characters.join("")));
+  const { tokens, symbols } = tokenise(clean, spec.normalise, tables);
+  if (spec.version > 1 && tokens.length === 0 && symbols.length > 0) {
+    return { shingles: [mix64(symbolSums(symbols)[0] ^ BigInt(symbols.length))], symbols };
+  }
+  return { shingles: windows(tokens.map(hashPoints), n).map(combineTokenHashes), symbols };
+}
+
+function shingleHashes(text, spec, tables) {
+  return contentOf(text, spec, tables).shingles;
+}
+
+// The two words of the content hash of version 2, which are equal for exact duplicates.
+function contentHash(text, spec, tables) {
+  const { shingles, symbols } = contentOf(text, spec, tables);
+  let [low, high] = symbolSums(symbols);
+  shingles.forEach((hash, i) => {
+    let t = u64((hash ^ u64(BigInt(i) * SPLITMIX_INCREMENT)) * ROLLING_MULTIPLIER);
+    t ^= t >> 32n;
+    const u = u64(t * SPLITMIX_INCREMENT);
+    low = u64(low + t);
+    high = u64(high + (u ^ (u >> 29n)));
+  });
+  const size = BigInt(shingles.length);
+  return [mix64(u64(low + size)), mix64(high ^ size)];
 }
 
 // ---- Signatures -------------------------------------------------------------------------------------------------------------
@@ -378,6 +493,7 @@ module.exports = {
   blockSalt,
   canonicalJson,
   checkSpec,
+  contentHash,
   fingerprint,
   normalise,
   parseJson,

@@ -16,18 +16,19 @@ import pytest
 from nearkin.lsh.band_keys import slot_layout, write_band_keys
 from nearkin.sketch.record import write_record
 from nearkin.sketch.sketcher import Sketcher
-from nearkin.spec import FAMILIES, MEASURES, NORMALISATIONS, SLOT_BITS, Spec
+from nearkin.spec import FAMILIES, FORMAT_VERSIONS, MEASURES, NORMALISATIONS, SLOT_BITS, Spec
 
 ROOT = Path(__file__).parents[2]
-VECTORS = ROOT / "conformance" / "vectors.json"
-UNICODE = ROOT / "conformance" / "unicode-15.1.0.json"
+SUFFIXES = {1: "", 2: "-v2"}
+VECTORS = {v: ROOT / "conformance" / f"vectors{end}.json" for v, end in SUFFIXES.items()}
+UNICODE = {v: ROOT / "conformance" / f"unicode-15.1.0{end}.json" for v, end in SUFFIXES.items()}
 RUN = str(ROOT / "conformance" / "node" / "run.js")
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 
-def golden() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(VECTORS.read_text("utf-8"))
+def golden(version: int = 1) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(VECTORS[version].read_text("utf-8"))
     return found
 
 
@@ -43,24 +44,29 @@ def maker() -> ModuleType:
     return module
 
 
-def test_vectors_are_unchanged() -> None:
-    make, kept = maker(), golden()
-    assert kept["texts"] == make.TEXTS
-    for spec, case in zip(make.SPECS, kept["cases"], strict=True):
+@pytest.mark.parametrize("version", FORMAT_VERSIONS)
+def test_vectors_are_unchanged(version: int) -> None:
+    make, kept = maker(), golden(version)
+    assert kept["texts"] == make.texts_of(version)
+    for spec, case in zip(make.specs_of(version), kept["cases"], strict=True):
         assert make.case_of(spec) == case, spec
-    assert make.vector_case() == kept["vector_case"]
-    assert make.keyed_vector_case() == kept["keyed_vector_case"]
-    assert json.loads(UNICODE.read_text("utf-8")) == make.unicode_ranges()
-    assert kept["step_texts"] == make.STEP_TEXTS
-    for spec, case in zip(make.STEP_SPECS, kept["step_cases"], strict=True):
+    if version == 1:
+        assert make.vector_case() == kept["vector_case"]
+        assert make.keyed_vector_case() == kept["keyed_vector_case"]
+    assert json.loads(UNICODE[version].read_text("utf-8")) == make.unicode_ranges(version)
+    assert kept["step_texts"] == make.step_texts_of(version)
+    for spec, case in zip(make.step_specs_of(version), kept["step_cases"], strict=True):
         assert make.step_case_of(spec) == case, spec
 
 
-def test_vectors_cover_every_step_of_normalization() -> None:
-    kept = golden()
+@pytest.mark.parametrize("version", FORMAT_VERSIONS)
+def test_vectors_cover_every_step_of_normalization(version: int) -> None:
+    kept = golden(version)
     cases = kept["cases"] + kept["step_cases"]
-    assert {step for case in cases for step in case["spec"]["normalise"]} == set(NORMALISATIONS)
-    plain = maker().shingles_of(Spec(n=1, k=16), list(kept["step_texts"].values()))
+    steps = set(NORMALISATIONS) - ({"symbols"} if version == 1 else set())
+    assert {step for case in cases for step in case["spec"]["normalise"]} == steps
+    texts = list(kept["step_texts"].values())
+    plain = maker().shingles_of(Spec(n=1, k=16, version=version), texts)
     for case in kept["step_cases"]:
         if case["spec"]["unit"] == "words":
             hashes = [document["shingles"] for document in case["documents"]]
@@ -77,9 +83,10 @@ def test_vectors_cover_every_family_scheme_and_width() -> None:
 
 
 @needs_node
-def test_node_reader_gives_same_result() -> None:
+@pytest.mark.parametrize("version", FORMAT_VERSIONS)
+def test_node_reader_gives_same_result(version: int) -> None:
     done = subprocess.run(
-        [str(NODE), str(ROOT / "conformance/node/run.js"), str(VECTORS), str(UNICODE)],
+        [str(NODE), RUN, str(VECTORS[version]), str(UNICODE[version])],
         capture_output=True,
         text=True,
         check=False,
@@ -109,6 +116,8 @@ PIECES = [
         "한",
     ),
     *("\u1112\u1161", "x" * 40, "ǅ", "Σ", "ﷺ", "👩\u200d👩", "_", "ｱ", "\u0378", "a\u0323\u0307"),
+    *("C++", "-5", "x-1", "−1", "10²", "½", "①", "!", "…", "=\u0338", "ı", "İ", "i\u0307", "ς"),
+    *("ᾳ", "α\u0345\u0301", "ي", "ك", "\u0640", "か゛", "ꦏ", "བ", "\u0085", "\0", "\ue000"),
 ]
 
 
@@ -120,14 +129,23 @@ def test_node_gives_same_result_for_random_texts(full: bool) -> None:
         "".join(rng.choice(PIECES) + rng.choice(["", " "]) for _ in range(rng.randint(0, 60)))
         for _ in range(400 if full else 60)
     ]
-    for spec in (Spec(), Spec(unit="chars", n=4, k=32, scheme="classic", seed=5)):
+    steps = ("nfkc", "lower", "symbols")
+    specs = (
+        Spec(),
+        Spec(unit="chars", n=4, k=32, scheme="classic", seed=5),
+        Spec(n=2, k=32, normalise=steps),
+        Spec(n=2, k=32, normalise=("lower",)),
+        Spec(version=1),
+        Spec(unit="chars", n=4, k=32, version=1),
+    )
+    for spec in specs:
         sketches = Sketcher(spec).sketch(pa.array(texts, pa.large_string()))
         keys = np.empty((4, len(texts)), np.uint64)
         write_band_keys(slot_layout(7), sketches.signatures, np.zeros(len(texts), np.uint64), keys)
         parameters = {"spec": json.loads(spec.to_json()), "bands": 4, "rows": 7}
         lines = "".join(json.dumps(parameters | {"text": text}) + "\n" for text in texts)
         done = subprocess.run(
-            [str(NODE), RUN, "--stdin", str(UNICODE)],
+            [str(NODE), RUN, "--stdin", str(UNICODE[spec.version])],
             input=lines,
             capture_output=True,
             text=True,
@@ -136,6 +154,9 @@ def test_node_gives_same_result_for_random_texts(full: bool) -> None:
         for i, line in enumerate(done.stdout.splitlines()):
             got = json.loads(line)
             assert got["signature"] == sketches.signatures[i].tolist(), texts[i]
+            if spec.version > 1:
+                content = [f"{word:016x}" for word in sketches.fingerprints[i].tolist()]
+                assert got["content"] == content, texts[i]
             assert got["band_keys"] == [f"{key:016x}" for key in keys[:, i].tolist()]
             assert (
                 got["record"]

@@ -128,7 +128,9 @@ def test_different_streams_have_different_fingerprints() -> None:
     streams = [[], [1], [1, 1], [1, 2], [2, 1], [1, 2, 1], [1, 2]]
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in streams])])
     out = np.empty((len(streams), 2), np.uint64)
-    kernels.stream_fingerprints(np.array([h for s in streams for h in s], np.uint64), offsets, out)
+    hashes = np.array([h for s in streams for h in s], np.uint64)
+    symbols = np.zeros((len(streams), 3), np.uint64)
+    kernels.stream_fingerprints(hashes, offsets, symbols, out)
     rows = [tuple(row) for row in out.tolist()]
     assert rows[3] == rows[6]
     assert len(set(rows)) == len(rows) - 1

@@ -61,8 +61,8 @@ def test_each_damage_raises_its_own_error() -> None:
         read_record(good[:28], spec)
     with pytest.raises(TruncatedError, match="at least 36"):
         read_record(b"", spec)
-    with pytest.raises(UnknownVersionError, match="version 2 is not 1"):
-        read_record(good[:4] + b"\2" + good[5:], spec)
+    with pytest.raises(UnknownVersionError, match="version 3 is not 1 or 2"):
+        read_record(good[:4] + b"\3" + good[5:], spec)
     with pytest.raises(ChecksumError):
         read_record(good[:40] + bytes([good[40] ^ 1]) + good[41:], spec)
     with pytest.raises(ForeignError, match=Spec(k=16, seed=2).fingerprint):

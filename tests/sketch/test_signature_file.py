@@ -78,11 +78,11 @@ def test_each_damage_raises_its_own_error(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
     with pytest.raises(ChecksumError, match="batch 0"):
         read_signatures(path)
-    with monkeypatch.context() as newer:
-        newer.setattr(sys.modules["nearkin.sketch.signature_file"], "FORMAT_VERSION", 2)
+    with monkeypatch.context() as older:
         written(path, spec)
-    with pytest.raises(UnknownVersionError, match="'2'"):
-        read_signatures(path)
+        older.setattr(sys.modules["nearkin.sketch.signature_file"], "FORMAT_VERSIONS", (1,))
+        with pytest.raises(UnknownVersionError, match="'2', not 1"):
+            read_signatures(path)
     path.write_bytes(b"something else")
     with pytest.raises(UsageError, match="not a signature file"):
         read_signatures(path)
