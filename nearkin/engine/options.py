@@ -852,6 +852,12 @@ class RunOptions:
         return split_column_names(self.same)
 
     @property
+    def compares_sets(self) -> bool:
+        """True if a similarity of 1 means that two documents have the same compared shingles."""
+        is_by_threshold = self.distance is None and self.acceptance is None and not self.fields
+        return is_by_threshold and self.spec.has_slots and self.verify == Verify.EXACT
+
+    @property
     def groups_by_value(self) -> bool:
         """True if documents with an equal value of a column are duplicates."""
         return self.same is not None or self.url is not None

@@ -292,7 +292,8 @@ class ClusterStats(StageStats):
 
     `same` is recorded by runs with decisions or the options `same` and `url` only, and `further` by
     those with `keep_up_to`, and `blocked` by those with a blocklist. `related` and `related_pairs`
-    are those of Spark with the option `related`.
+    are those of Spark with the option `related`. `same_shingles` is the number of near-duplicates
+    with the shingles of the document that they repeat, if there are any.
 
     Attributes:
         contents: Number of documents without exact copies of others. Copies of texts that are so
@@ -321,6 +322,7 @@ class ClusterStats(StageStats):
     contents: int | None = _optional()
     contents_removed: int | None = _optional()
     between: int | None = _optional()
+    same_shingles: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)

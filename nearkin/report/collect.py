@@ -459,6 +459,7 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         removed_blocked=clusters["blocked"] if run.recorded(Stage.BLOCKLIST) else None,
         related=clusters["related"] if run.options.related is not None else None,
         related_pairs=clusters["related_pairs"] if run.options.related is not None else None,
+        same_shingles=clusters.get("same_shingles") if run.options.compares_sets else None,
     )
 
 
@@ -541,6 +542,9 @@ def summary_counts(counts: Counts) -> dict[str, int]:
     related = {}
     if counts.related is not None and counts.related_pairs is not None:
         related = {"related": counts.related, "related_pairs": counts.related_pairs}
+    same_shingles = {}
+    if counts.same_shingles:
+        same_shingles["same_shingles"] = counts.same_shingles
     return {
         "read": counts.read,
         "kept": counts.kept,
@@ -548,6 +552,7 @@ def summary_counts(counts: Counts) -> dict[str, int]:
         "rejected": counts.rejected,
         "removed_exact": counts.removed_exact,
         "removed_near": counts.removed_near,
+        **same_shingles,
         "removed_vector": counts.removed_vector,
         **same,
         "empty": counts.empty,

@@ -17,6 +17,7 @@ from nearkin.evaluate.overlap import Overlap
 from nearkin.evaluate.template_families import TemplateFamilies
 from nearkin.passages.cutting.request import CutCounts
 from nearkin.runtime.number_format import format_percent
+from nearkin.setting_names import name_setting
 from nearkin.version import VERSION
 
 BINS = 50
@@ -34,6 +35,7 @@ OPTIONAL_COUNTS = (
     "removed_blocked",
     "related",
     "related_pairs",
+    "same_shingles",
 )
 """The counts that only runs with some options have."""
 
@@ -109,6 +111,8 @@ class Counts:
             a run without the option `related`.
         related_pairs: Number of pairs of different clusters that are related, or None for a run
             without the option `related`.
+        same_shingles: Number of near-duplicates with the shingles of the document that they
+            repeat, or None if the run does not know it.
     """
 
     read: int
@@ -126,6 +130,7 @@ class Counts:
     removed_blocked: int | None = None
     related: int | None = None
     related_pairs: int | None = None
+    same_shingles: int | None = None
 
     @property
     def removed_empty(self) -> int:
@@ -151,6 +156,27 @@ class Counts:
     def removed(self) -> int:
         """The number of removed documents, for any reason."""
         return self.read - self.kept - self.rejected
+
+    def list_notes(self) -> list[str]:
+        """Returns sentences about documents that are easily taken for something else.
+
+        Examples:
+            >>> Counts(read=9, kept=7, removed_near=2, empty=1, same_shingles=2).list_notes()[1]
+            '1 document was not compared: it has no words.'
+        """
+        notes = []
+        if self.same_shingles:
+            have = "near-duplicate has" if self.same_shingles == 1 else "near-duplicates have"
+            notes.append(
+                f"{self.same_shingles:,} {have} the same shingles as the kept document: only "
+                "symbols, punctuation or repetitions differ. The step symbols of "
+                f"{name_setting('normalise')} tells symbols apart."
+            )
+        if self.empty:
+            were = "document was" if self.empty == 1 else "documents were"
+            have = "it has" if self.empty == 1 else "they have"
+            notes.append(f"{self.empty:,} {were} not compared: {have} no words.")
+        return notes
 
     def describe_related(self) -> str:
         """Returns a sentence about related documents, or nothing if they were not asked for.

@@ -28,7 +28,7 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
     counts = data.counts
     parameters = data.parameters
     contents = {"cosine": "vector", HAMMING: "fingerprint"}
-    same = contents.get(parameters.measure, "words in the same order")
+    same = contents.get(parameters.measure, "words and symbols in the same order")
     if parameters.verify == "none":
         near = "a band in common with a kept document, not verified"
     elif parameters.accept is not None:
@@ -83,7 +83,7 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
         (
             "empty",
             "Empty",
-            "documents without words, which the run was asked to remove",
+            "documents without words and symbols, which the run was asked to remove",
             counts.removed_empty,
         ),
         (

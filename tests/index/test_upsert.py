@@ -53,6 +53,31 @@ def test_outcomes_are_new_exact_match_and_resolved(opened: Opener) -> None:
     assert_integrity(index)
 
 
+def test_texts_of_symbols_alone_match_the_same_symbols(opened: Opener) -> None:
+    index = opened()
+    outcomes = [
+        index.upsert("a", text, id=str(number))
+        for number, text in enumerate(
+            ["\U0001f600", "\U0001f621", " \U0001f600\n", "!!!", "!!!", "", ""]
+        )
+    ]
+    kinds = ["new", "new", "match", "new", "match", "new", "new"]
+    assert [outcome.kind for outcome in outcomes] == kinds
+    assert (outcomes[2].representative, outcomes[2].similarity) == ("0", 1.0)
+    assert index.query("a", "\U0001f621")[0].id == "1"
+    assert_integrity(index)
+
+
+def test_other_symbols_are_a_match_and_other_content(opened: Opener) -> None:
+    index = opened()
+    first, second = "we learn C++ in ten days", "we learn C# in ten days"
+    assert index.upsert("a", first, id="a").kind == "new"
+    other = index.upsert("a", second, id="b")
+    assert (other.kind, other.similarity) == ("match", 1.0)
+    assert index.upsert("a", first, id="a").kind == "exact"
+    assert index.upsert("a", second, id="a").kind == "updated"
+
+
 def test_a_reopened_index_knows_its_documents(opened: Opener, url: str) -> None:
     if url == "memory://":
         pytest.skip("memory ends with its index")

@@ -141,14 +141,19 @@ class Clustering:
         )
 
     def counts(self) -> dict[str, int]:
-        """Returns the number of documents of each kind, and of kept and removed documents."""
+        """Returns the number of documents of each kind, and of kept and removed documents.
+
+        `same_shingles` is the number of near-duplicates whose similarity is 1.
+        """
         by_kind = np.bincount(self.kind, minlength=len(KINDS)).tolist()
         kept = int(np.count_nonzero(self.kept))
+        has_same_shingles = (np.asarray(self.kind) == NEAR) & (np.asarray(self.similarity) == 1)
         counts = {
             **dict(zip(KINDS, by_kind, strict=True)),
             "documents": len(self.kept),
             "documents_kept": kept,
             "documents_removed": len(self.kept) - kept,
+            "same_shingles": int(np.count_nonzero(has_same_shingles)),
         }
         if self.linked is not None:
             is_related = self.outcomes(slice(None)) == RELATED_OUTCOME

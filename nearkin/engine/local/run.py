@@ -804,6 +804,7 @@ class LocalRun(Run):
             same=stats.same if self.has_mixed_groups else None,
             further=stats.further if options.keep_up_to > 1 else None,
             blocked=None if self.blocker is None else stats.blocked,
+            same_shingles=(stats.same_shingles or None) if options.compares_sets else None,
         )
 
     def elect(self) -> Clustering:

@@ -167,6 +167,9 @@ class ClusterBuilder:
         }
         kinds = [kind for number, kind in enumerate(KINDS) if are_counted.get(number, True)]
         by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in kinds}
+        if options.compares_sets:
+            has_same_shingles = (f.col("kind") == KINDS[NEAR]) & (f.col("similarity") == 1.0)
+            by_kind["same_shingles"] = f.count(f.when(has_same_shingles, 1))
         rows = self._list_clusters(joined)
         if matches is not None:
             rows = _with_matches(rows, matches)
@@ -193,9 +196,14 @@ class ClusterBuilder:
             **by_kind,
         )
         documents = counts.pop("rows")
+        same_shingles = counts.pop("same_shingles", 0) or None
         removed_count = documents - counts["documents_kept"]
         stats = ClusterStats(
-            documents=documents, documents_removed=removed_count, **counts, **related_counts
+            documents=documents,
+            documents_removed=removed_count,
+            same_shingles=same_shingles,
+            **counts,
+            **related_counts,
         )
         return ClusterTables(joined, clusters, stats, related)
 

@@ -56,6 +56,8 @@ def print_summary(
     console.print()
     console.print(Text(data.headline, style="bold"))
     console.print(_category_table(data))
+    for note in data.counts.list_notes():
+        console.print(Text(note))
     if data.lost is not None and data.lost.total.worst:
         console.print(Text(_describe_lost(data.lost.total)))
     if data.passages is not None:

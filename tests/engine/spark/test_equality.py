@@ -20,6 +20,7 @@ from nearkin.report.collect import cut_excerpt
 from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
 from tests.engine.spark.conftest import ordered_pairs, rows_of
+from tests.engine.symbol_texts import SAME_SHINGLES, SYMBOL_TEXTS
 from tests.engine.test_value_groups import table_with_values
 from tests.engine.variants import variants_of_a_text
 
@@ -214,6 +215,15 @@ def test_same_groups_of_equal_values(
         for stage in ("collapse", "cluster"):
             numbers = {name: result.stages[stage][name] for name in ("exact", "same")}
             assert numbers.items() <= local.stages[stage].items()
+
+
+def test_same_documents_that_differ_in_symbols(spark: SparkSession) -> None:
+    rows = [{"id": f"{i:02}", "text": text} for i, text in enumerate(SYMBOL_TEXTS)]
+    local = nk.dedup(pa.Table.from_pylist(rows), id="id")
+    with nks.dedup(spark.createDataFrame(rows), id="id") as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert result.statistics == local.statistics
+        assert result.statistics["same_shingles"] == SAME_SHINGLES
 
 
 # the quick form compares the warnings of every run of this file
