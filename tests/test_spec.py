@@ -1,5 +1,6 @@
 """Tests of Specs: the numbers of slots that signatures can have."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 import nearkin as nk
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
+from nearkin.setting_names import SettingForm, settings_named_as
 from nearkin.sketch.record import read_record, write_record
+from nearkin.sketch.resources import DocumentFrequencies
 
 ODD_SIZES = (1, 3, 7, 13, 100, 101, 127, 1023)
 
@@ -84,3 +87,37 @@ def test_a_stemmer_that_is_not_a_package_and_a_release_is_refused(stemmer: Any) 
     with pytest.raises(UsageError, match=r"is not a package and its release|give a text"):
         nk.Spec(stem="english", stemmer=stemmer)
     assert nk.Spec(stem="english", stemmer="snowballstemmer 0.1").stemmer == "snowballstemmer 0.1"
+
+
+def test_specs_of_different_versions_are_not_comparable() -> None:
+    with pytest.raises(nk.IncompatibleError, match=r"version=1, this with 2.*version=1 keeps ver"):
+        nk.Spec().require(nk.Spec(version=1), "it")
+    with (
+        settings_named_as(SettingForm.OPTION),
+        pytest.raises(nk.IncompatibleError, match="--spec-version 1 keeps version 1"),
+    ):
+        nk.Spec().require(nk.Spec(version=1), "it")
+    with pytest.raises(UsageError, match=r"version 3 is not one of 1, 2"):
+        nk.Spec(version=3)
+
+
+def test_vectors_and_fingerprints_keep_version_1() -> None:
+    for fields in (
+        {"measure": "cosine", "unit": "vector", "n": 3},
+        {"measure": "hamming", "unit": "fingerprint", "n": 64},
+    ):
+        spec = nk.Spec(**fields)  # type: ignore[arg-type]
+        assert spec.version == 1
+        assert nk.Spec.from_json(spec.to_json()) == spec
+        with pytest.raises(UsageError, match="version 2 is not one of 1"):
+            nk.Spec(version=2, **fields)  # type: ignore[arg-type]
+
+
+def test_frequencies_of_version_1_are_readable_and_named_in_the_error(tmp_path: Path) -> None:
+    old = nk.Spec(measure="idf-jaccard", n=1, version=1)
+    table = nk.frequencies(["one two", "two three", "C++"], spec=old)
+    table.write(tmp_path / "table.arrow", old)
+    read = DocumentFrequencies.read(tmp_path / "table.arrow", old)
+    assert read.fingerprint == table.fingerprint
+    with pytest.raises(nk.IncompatibleError, match="reads texts in another way than version 1"):
+        DocumentFrequencies.read(tmp_path / "table.arrow", nk.Spec(measure="idf-jaccard", n=1))

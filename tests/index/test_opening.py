@@ -243,3 +243,20 @@ def test_a_pool_of_connections_is_closed_if_the_store_cannot_be_opened(
     with pytest.raises(StoreError, match="permission denied"):
         nk.Index.open("postgresql://127.0.0.1:9/kin")
     assert [pool.closed for pool in pools] == [True]
+
+
+def test_an_index_of_version_1_keeps_it_and_is_rebuilt_with_version_2(tmp_path: Path) -> None:
+    url, new_url = f"sqlite:///{tmp_path}/old.db", f"sqlite:///{tmp_path}/new.db"
+    with nk.Index.open(url, spec=nk.Spec(k=64, version=1)) as index:
+        index.upsert("s", "one two three four", id="a")
+        assert index.upsert("s", "!!!", id="b").kind == index.upsert("s", "!!!", id="c").kind
+    with nk.Index.open(url, spec=nk.Spec(k=64)) as index:
+        assert index.spec.version == 1
+        assert index.upsert("s", "One, two, three four", id="d").kind == "match"
+    assert (
+        command(["index", "rebuild", "--store", url, "--to", new_url, "--spec-version", "2"]) == 0
+    )
+    with nk.Index.open(new_url) as index:
+        assert index.spec.version == 2
+        assert index.upsert("s", "!!!", id="e").kind == "match"
+        assert index.upsert("s", "one two three four", id="a").kind == "exact"

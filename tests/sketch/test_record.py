@@ -135,3 +135,12 @@ def test_mutated_records_are_rejected_or_unchanged(full: bool) -> None:
         assert data[:20] == record[:20]
         assert data[24:-8] == record[24:-8]
     assert 0 < accepted < 20_000 * (10 if full else 1)
+
+
+def test_records_of_version_1_are_readable() -> None:
+    old, new = Spec(k=16, version=1), Spec(k=16)
+    record = write_record(signature(old), 3, old)
+    assert record[4] == 1
+    assert read_record(record, old).shingles == 3
+    with pytest.raises(ForeignError, match=old.fingerprint):
+        read_record(record, new)
