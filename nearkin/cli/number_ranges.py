@@ -78,6 +78,7 @@ RANGES = {
     "k": COUNT,
     "bits": COUNT,
     "slot_bits": NumberRange(1, 32),
+    "spec_version": NumberRange(1, 2),
     "seed": NumberRange(0, 2**64 - 1),
     "bands": COUNT,
     "rows": COUNT,

@@ -267,7 +267,8 @@ Normalise = Annotated[
     typer.Option(
         "--normalise",
         help="Normalization steps, separated by commas: nfkc, lower, digits (become 0), "
-        "punctuation (counts as words), marks (accents are dropped), markup (tags are dropped), "
+        "punctuation (counts as words), symbols (such as + and a minus count as words), marks "
+        "(accents are dropped), markup (tags are dropped), "
         "comments (those of source code are dropped); and masks, which replace values by the name "
         "of their kind: email, uuid, ip, date, path, hex, number.",
         metavar="STEPS",
@@ -638,7 +639,8 @@ Preset = Annotated[
 ]
 
 TEXT_FIELD_OPTIONS = (
-    *("shingle", "normalise", "stem", "k", "slot_bits", "scheme", "seed", "base_hash", "key_file"),
+    *("shingle", "normalise", "stem", "k", "slot_bits", "scheme", "seed", "base_hash"),
+    *("spec_version", "key_file"),
 )
 """The options of a Spec of texts, which several fields share."""
 NOTHING_READ = 3

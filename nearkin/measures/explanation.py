@@ -22,7 +22,7 @@ from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.setting_names import name_setting
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.resources import SpecResources
-from nearkin.spec import FINGERPRINT, Spec
+from nearkin.spec import FINGERPRINT, SLOT_MEASURES, Spec
 from nearkin.verify.jaccard import SetBuilder
 
 MAX_EXAMPLES = 20
@@ -300,7 +300,7 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
         why = "documents without shingles match nothing"
     elif is_exact:
         verdict = PairVerdict.EXACT
-        why = "exact duplicates: both have the same words in the same order"
+        why = "exact duplicates: both have the same words and symbols in the same order"
     elif pair.shared_bands == 0 and not (pair.vectors and pair.vectors.shared_bands):
         verdict = PairVerdict.NOT_A_CANDIDATE
         why = (
@@ -326,6 +326,8 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
             f"the exact similarity {format_similarity(pair.similarity, digits=4)} reaches the "
             f"threshold {pair.threshold:g}"
         )
+        if pair.similarity == 1 and pair.measure in SLOT_MEASURES:
+            why += "; only symbols, punctuation or repetitions differ"
     if is_near and verdict in MISSED:
         why += (
             "; the pair is a near-duplicate that was missed "

@@ -33,7 +33,7 @@ def test_each_verdict_is_reached() -> None:
     explanations = {
         "exact": explain(BASE, BASE.upper()),
         "match": explain(BASE, edited(2)),
-        "empty": explain(BASE, "..."),
+        "empty": explain(BASE, " \n"),
         "not a candidate": explain(BASE, edited(60)),
         "below the margin": explain(BASE, edited(13), settings=RunOptions(bands=64, rows=2)),
         "below the threshold": explain(BASE, edited(5)),

@@ -54,8 +54,9 @@ def deduplicate(folder: Path, *options: str) -> Path:
             "north",
             "south",
             "exact",
-            "exact duplicates: both have the same words in the same order; either could be removed "
-            f"in favour of the other, because {SAFE} holds; both are in the cluster of north",
+            "exact duplicates: both have the same words and symbols in the same order; either "
+            f"could be removed in favour of the other, because {SAFE} holds; both are in the "
+            "cluster of north",
         ),
         (
             "north",
