@@ -853,9 +853,10 @@ class RunOptions:
 
     @property
     def compares_sets(self) -> bool:
-        """True if a similarity of 1 means that two documents have the same compared shingles."""
+        """True if a similarity of 1 means that two documents have the same shingles."""
         is_by_threshold = self.distance is None and self.acceptance is None and not self.fields
-        return is_by_threshold and self.spec.has_slots and self.verify == Verify.EXACT
+        has_all_shingles = self.spec.has_slots and self.spec.cut is None
+        return is_by_threshold and has_all_shingles and self.verify == Verify.EXACT
 
     @property
     def groups_by_value(self) -> bool:

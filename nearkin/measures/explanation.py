@@ -22,7 +22,7 @@ from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.setting_names import name_setting
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.resources import SpecResources
-from nearkin.spec import FINGERPRINT, SLOT_MEASURES, Spec
+from nearkin.spec import FINGERPRINT, Spec
 from nearkin.verify.jaccard import SetBuilder
 
 MAX_EXAMPLES = 20
@@ -283,7 +283,12 @@ def explain_pair(
     )
     is_exact = bool((sketches.fingerprints[0] == sketches.fingerprints[1]).all())
     is_empty = bool((sketches.shingles == 0).any())
-    explained = _with_verdict(explanation, is_exact=is_exact, is_empty=is_empty)
+    explained = _with_verdict(
+        explanation,
+        is_exact=is_exact,
+        is_empty=is_empty,
+        has_same_shingles=similarity == 1 and spec.has_slots and spec.cut is None,
+    )
     return explained if vectors is None else _decide_by_vectors(explained, vectors)
 
 
@@ -292,7 +297,9 @@ def _exact_similarity(measure: Measure, documents: pa.Array) -> float:
     return float(measure.compare(FIRST_PAIR, as_stored(payload)).similarity[0])
 
 
-def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Explanation:
+def _with_verdict(
+    pair: Explanation, *, is_exact: bool, is_empty: bool, has_same_shingles: bool
+) -> Explanation:
     """Returns the explanation with the verdict of the stage that decided, and the reason."""
     is_near = pair.similarity >= pair.threshold
     if is_empty:
@@ -326,8 +333,8 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
             f"the exact similarity {format_similarity(pair.similarity, digits=4)} reaches the "
             f"threshold {pair.threshold:g}"
         )
-        if pair.similarity == 1 and pair.measure in SLOT_MEASURES:
-            why += "; only symbols, punctuation or repetitions differ"
+        if has_same_shingles:
+            why += "; only symbols, punctuation, order or repetitions differ"
     if is_near and verdict in MISSED:
         why += (
             "; the pair is a near-duplicate that was missed "

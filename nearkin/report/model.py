@@ -169,8 +169,8 @@ class Counts:
             have = "near-duplicate has" if self.same_shingles == 1 else "near-duplicates have"
             notes.append(
                 f"{self.same_shingles:,} {have} the same shingles as the kept document: only "
-                "symbols, punctuation or repetitions differ. The step symbols of "
-                f"{name_setting('normalise')} tells symbols apart."
+                "symbols, punctuation, order or repetitions differ. The step symbols of "
+                f"{name_setting('normalise')} makes symbols count as words."
             )
         if self.empty:
             were = "document was" if self.empty == 1 else "documents were"

@@ -11,7 +11,7 @@ from nearkin.cli.number_ranges import RANGES
 from nearkin.lab.experiment import SIZES
 from nearkin.lab.synth import MOST_COPIES
 from nearkin.plan.workload import Workload
-from nearkin.spec import MAX_DIMENSIONS
+from nearkin.spec import FORMAT_VERSIONS, MAX_DIMENSIONS
 from tests.cli.conftest import run
 from tests.cli.test_contradictions import COMMANDS, line_of
 
@@ -58,6 +58,8 @@ def test_ranges_are_those_of_the_library() -> None:
     assert RANGES["dimensions"].most == MAX_DIMENSIONS
     assert RANGES["copies"].most == MOST_COPIES
     assert RANGES["largest"].least == SIZES[0]
+    versions = RANGES["spec_version"]
+    assert (versions.least, versions.most) == (FORMAT_VERSIONS[0], FORMAT_VERSIONS[-1])
 
 
 @pytest.mark.parametrize(("name", "number"), NUMBERS)

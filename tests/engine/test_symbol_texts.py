@@ -8,6 +8,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.runs.settings_file import PRESETS
+from nearkin.runs.spec_request import LEAST_CUT
 from tests.engine.symbol_texts import EMPTY, EXACT, SAME_SHINGLES, SYMBOL_TEXTS
 
 
@@ -46,6 +47,16 @@ def test_no_preset_takes_symbols_for_nothing(preset: str | None) -> None:
     for first, second in PAIRS:
         assert "exact" not in kinds_of([first, second], preset=preset), (first, second)
     assert sorted(kinds_of(["!!!", "!!!", "---"], preset=preset)) == ["exact", "kept", "unique"]
+
+
+@pytest.mark.filterwarnings("ignore:.*have so few shingles")
+def test_texts_that_differ_in_cut_shingles_are_not_counted_as_equal() -> None:
+    others = [f"the word{i}" for i in range(LEAST_CUT)]
+    result = nk.dedup(["the old mill", "old mill", *others], shingle="words:1", max_df=0.6)
+    assert result.statistics["removed_near"] == 1
+    assert "same_shingles" not in result.statistics
+    moved = nk.dedup(["old mill", "mill, old"], shingle="words:1")
+    assert moved.statistics["same_shingles"] == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*have so few shingles")

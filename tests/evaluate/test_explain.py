@@ -47,6 +47,19 @@ def test_each_verdict_is_reached() -> None:
         assert json.dumps(explanation.to_dict())
 
 
+def test_match_with_the_same_shingles_names_what_differs() -> None:
+    differs = "only symbols, punctuation, order or repetitions differ"
+    texts = ("we learn C++ in ten days", "we learn C# in ten days")
+    same = explain(*texts)
+    assert (same.verdict, same.similarity) == (PairVerdict.MATCH, 1)
+    assert same.why.endswith(differs)
+    steps = Spec(normalise=("nfkc", "lower", "symbols"))
+    assert explain(*texts, settings=RunOptions(spec=steps)).similarity < 1
+    assert explain("\U0001f600", "\U0001f600\n").verdict == PairVerdict.EXACT
+    assert explain("\U0001f600", "\U0001f621").similarity == 0
+    assert differs not in explain(BASE, edited(2)).why
+
+
 def test_figures_follow_from_the_shingles() -> None:
     explanation = explain(
         "the cat sat on the mat",
