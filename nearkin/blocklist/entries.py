@@ -19,8 +19,8 @@ class BlockedEntries:
 
     Attributes:
         ids: Names of the entries.
-        digests: Hashes of the shingles of each document in their order, uint64 (n, 2). They are
-            equal for documents whose normalised texts have the same shingles.
+        digests: Content hashes of the documents, uint64 (n, 2). They are equal for documents whose
+            normalised texts have the same shingles and symbols.
         signatures: Signatures, (n, w), of the Spec's signature type.
         payload: What exact comparison needs of the documents.
     """

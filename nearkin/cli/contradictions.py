@@ -81,7 +81,10 @@ CONTRADICTIONS = (
     Contradiction("run", "index", "two documents are looked up in one place"),
     *(
         Contradiction("vector", name, "vectors have no shingles")
-        for name in ("shingle", "normalise", "stem", "weights", "max_df", "cut_list", "base_hash")
+        for name in (
+            *("shingle", "normalise", "stem", "weights", "max_df", "cut_list", "base_hash"),
+            "spec_version",
+        )
     ),
     *(
         Contradiction("fingerprint", name, "documents have one kind of content")
@@ -91,7 +94,7 @@ CONTRADICTIONS = (
         Contradiction("fingerprint", name, "fingerprints are given, and not made")
         for name in (
             *("shingle", "normalise", "stem", "weights", "frequencies", "max_df", "cut_list"),
-            *("k", "slot_bits", "scheme", "seed", "base_hash", "key_file"),
+            *("k", "slot_bits", "scheme", "seed", "base_hash", "spec_version", "key_file"),
         )
     ),
     *(

@@ -32,6 +32,7 @@ class ShingleOptions:
     normalise: o.Normalise = o.NORMALISE
     stem: o.Stem = None
     base_hash: o.BaseHash = None
+    spec_version: o.SpecVersion = None
     key_file: o.KeyFile = None
 
 

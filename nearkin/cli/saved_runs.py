@@ -79,6 +79,7 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
         "slot_bits": spec.slot_bits,
         "seed": spec.seed,
         "base_hash": base_hash,
+        "spec_version": spec.version,
         "weights": spec.weights,
         "frequencies": None,
     }

@@ -464,7 +464,7 @@ class PrefixScan(CorpusScan):
         return compare
 
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns fingerprints of the shingles in their order, uint64 (n, 2).
+        """Returns content hashes, uint64 (n, 2).
 
         Args:
             documents: Documents of a batch.

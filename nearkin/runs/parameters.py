@@ -42,6 +42,7 @@ class SpecOptionKeywords(TypedDict, total=False):
         seed: Seed of the hash functions.
         base_hash: Family of the hash of a token: `xxh3`, `murmur3` or `fnv1a`. A key selects the
             keyed hash.
+        spec_version: Version of the format: 2 by default, or 1 to read texts as older releases did.
         weights: Weights of the shingles of simhash: `tf` or `tfidf`. The document frequencies of
             `tfidf` are counted if they are not given.
         bits: Number of bits of a fingerprint: 64, 128, 192 or 256. The default is 64.
@@ -55,6 +56,7 @@ class SpecOptionKeywords(TypedDict, total=False):
     slot_bits: int | None
     seed: int | None
     base_hash: str | None
+    spec_version: int | None
     weights: str | None
     bits: int | None
 
@@ -101,8 +103,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout,
     memory (a number of bytes, a size such as `4GB`, or `auto`), workers and preset.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
-    slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
-    hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
+    slot_bits, seed, base_hash, spec_version, weights, bits), and `ReadKeywords` those of reading
+    (on_error, hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
 
     Attributes:
         text: Column of texts, or several columns, whose texts are joined in this order. The default
@@ -401,7 +403,7 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
     return resolve_spec(columns, measure, **_spec_fields(parameters))
 
 
-TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "weights")
+TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "spec_version", "weights")
 """The options of a Spec that vectors do not have."""
 
 
@@ -429,6 +431,7 @@ def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
     values: dict[str, object] = {
         name: parameters.get(name) for name in ("stem", "scheme", "k", "slot_bits", "seed")
     }
+    values["version"] = parameters.get("spec_version")
     shingle = parameters.get("shingle")
     if shingle is not None:
         values["unit"], values["n"] = parse_shingle(shingle)

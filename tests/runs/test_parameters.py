@@ -44,6 +44,7 @@ def test_every_option_of_the_command_is_a_keyword() -> None:
         ({"scheme": "classic", "seed": 7}, {"scheme": "classic", "seed": 7}),
         ({"slot_bits": 8}, {"slot_bits": 8}),
         ({"base_hash": "murmur3"}, {"base_hash": "murmur3"}),
+        ({"spec_version": 1}, {"version": 1}),
         ({"measure": "simhash", "weights": "tf", "k": 128}, {"measure": "simhash", "k": 128}),
     ],
 )
