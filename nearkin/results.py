@@ -1,9 +1,6 @@
 """The results of the library: Arrow tables of a finished run, and its counts."""
 
 import json
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -57,6 +54,7 @@ from nearkin.runs.pairs import write_pairs_file
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
@@ -182,36 +180,6 @@ def _shorten(value: object) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
     return f"{text[: SHOWN_CHARACTERS - 1]}…"
-
-
-class TemporaryFolder:
-    """A folder that is deleted with this object, or at the end of the process.
-
-    Unlike `tempfile.TemporaryDirectory`, it does not warn about a folder that is not closed.
-
-    Args:
-        parent: Folder in which the folder is created. The default is that of the system.
-
-    Raises:
-        UsageError: If the folder cannot be created.
-
-    Attributes:
-        path: The folder.
-    """
-
-    def __init__(self, parent: str | Path | None = None) -> None:
-        try:
-            self.path = Path(tempfile.mkdtemp(prefix="nearkin-", dir=parent))
-        except OSError as error:
-            raise UsageError(
-                f"no temporary folder can be created in work={str(parent)!r}: {error.strerror}; "
-                "give a folder that exists and can be written"
-            ) from error
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-    def remove(self) -> None:
-        """Deletes the folder. It has no effect if the folder was deleted."""
-        self._finalizer()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.results import TemporaryFolder, TemporaryRun
+from nearkin.results import TemporaryRun
 from nearkin.runs.check import FilesOfInputs, RowsOfInputs, TwoInputs
 from nearkin.runs.parameters import (
     ReadKeywords,
@@ -44,6 +44,7 @@ from nearkin.runs.reference import (
 )
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources, weighted_by
 from nearkin.spec import IDF_JACCARD
@@ -157,7 +158,7 @@ def prepare_corpus_run(
         require_decidable(options, has_reference=reference.data is not None)
     if keep_function is not None:
         require_choosable(options, corpus)
-    folder = TemporaryFolder(work)
+    folder = TemporaryFolder.open(work)
     request = _Request(corpus, columns, options, resources_of(parameters))
     request = _count_shingles(request, parameters, folder.path, progress)
     columns = replace(columns, carried_columns=request.options.carried_columns)

@@ -1,4 +1,5 @@
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -442,3 +443,15 @@ def test_texts_cannot_rewrite_the_terminal_that_shows_a_table() -> None:
     shown = repr(nk.dedup({"text": ["a b c"], "id": ["x\x1b[2Jy"]}, id="id").clusters)
     assert "\x1b" not in shown
     assert "x␛[2Jy" in shown
+
+
+def test_forked_process_leaves_the_work_folder_of_a_result() -> None:
+    result = nk.dedup(["a b c d", "a b c d e"], threshold=0.5)
+    child = os.fork()
+    if child == 0:
+        try:
+            result.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert len(result.pairs) == 1

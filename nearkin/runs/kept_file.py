@@ -7,7 +7,6 @@ CSV are texts, and a file that is one text becomes a row with its name as `id`.
 import csv
 import io
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +44,7 @@ from nearkin.runs.table_files import (
 )
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_flag, name_setting
 
 
@@ -225,10 +225,10 @@ def write_kept_file(
         file.require_convertible(corpus)
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
-        with tempfile.TemporaryDirectory(dir=run.work.path) as folder:
+        with TemporaryFolder(run.work.path) as folder:
             known = known_documents(run)
-            write_kept(corpus, run.columns, copied, Path(folder), columns, known=known)
-            file.write_folder(Path(folder), run.columns, readers, overwrite=False)
+            write_kept(corpus, run.columns, copied, folder, columns, known=known)
+            file.write_folder(folder, run.columns, readers, overwrite=False)
     return path
 
 
