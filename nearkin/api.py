@@ -287,7 +287,7 @@ def pairs(
         warnings += warn_of_run(run)
     warnings += warn_of_missing_pairs(run)
     log_warnings(warnings)
-    result = PairsResult.from_run(run, table, tuple(warnings))
+    result = PairsResult.from_run(run, table, found_pairs.copies, tuple(warnings))
     finished.folder.remove()
     return result
 

@@ -50,7 +50,7 @@ from nearkin.runs.check import CheckOutcome
 from nearkin.runs.document_output import DocumentOutput, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
-from nearkin.runs.pairs import write_pairs_file
+from nearkin.runs.pairs import COPIES, describe_copies, write_pairs_file
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
@@ -1034,7 +1034,9 @@ class PairsResult:
             for simhash, cosine and hamming; or id_a, id_b, containment and jaccard.
         rejected: The rejected rows, which are not documents. The columns are those of
             `DedupResult.rejected`.
-        statistics: The counts of rows that were read and rejected, and of pairs.
+        statistics: The counts of rows that were read and rejected, and of pairs; and
+            `copies_left_out`, the documents that are in no pair, because another one of equal text
+            represents them.
         stages: The record of each stage, by its name.
         request: The command, the Spec and the parameters, as JSON values.
         warnings: Sentences about the result, for example that most texts are short.
@@ -1051,12 +1053,15 @@ class PairsResult:
     missing: MissingPairsStats | None = None
 
     @classmethod
-    def from_run(cls, run: LocalRun, pairs: pa.Table, warnings: tuple[str, ...]) -> "PairsResult":
+    def from_run(
+        cls, run: LocalRun, pairs: pa.Table, copies: int, warnings: tuple[str, ...]
+    ) -> "PairsResult":
         """Returns the result of a finished run. The work folder is not needed any more.
 
         Args:
             run: The run.
             pairs: Its pairs.
+            copies: Number of documents that others represent in the pairs.
             warnings: Sentences about the result.
         """
         sketch = run.recorded("sketch")
@@ -1064,6 +1069,7 @@ class PairsResult:
             "read": sketch["documents"] + sketch["rejected"],
             "rejected": sketch["rejected"],
             "pairs": pairs.num_rows,
+            COPIES: copies,
         }
         request = {
             "command": "write",
@@ -1098,7 +1104,14 @@ class PairsResult:
             RunError: If the disk is full.
         """
         readers = Readers.parse(readable_by)
-        return write_pairs_file(Path(path), self.pairs.arrow, self.request, self.missing, readers)
+        return write_pairs_file(
+            Path(path),
+            self.pairs.arrow,
+            self.request,
+            self.missing,
+            readers,
+            copies=self.statistics[COPIES],
+        )
 
     def to_arrow(self) -> pa.Table:
         """Returns the pairs as an Arrow table."""
@@ -1136,7 +1149,12 @@ class PairsResult:
 
     def __repr__(self) -> str:
         documents = self.statistics["read"] - self.statistics["rejected"]
-        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents>"
+        parameters = self.request["parameters"]
+        can_be_listed = "containment" not in self.pairs.column_names and not (
+            isinstance(parameters, Mapping) and parameters.get("accept")
+        )
+        copies = describe_copies(self.statistics[COPIES], can_be_listed=can_be_listed)
+        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents{copies}>"
 
     def _repr_html_(self) -> str:
         return _show_pairs("PairsResult", self.statistics, self.pairs.arrow)
