@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
+from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import require_no_key
@@ -124,8 +125,8 @@ def passages(
         )
         require_unique_ids(read, id)
         texts = read.where(f.col("text").isNotNull())
-        numbered = number_rows(texts, "id", "id").join(texts, "id").select("number", "id", "text")
-        documents = tables.keep(numbered, "documents")
+        numbered = number_rows(texts, id_order(f.col("id")), "id").join(texts, "id")
+        documents = tables.keep(numbered.select("number", "id", "text"), "documents")
         with TemporaryFolder() as folder:
             repeated = collect_repeated_windows(spark, tables, documents, tasks, folder)
             repeated.files.write_sources()

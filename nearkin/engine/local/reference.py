@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
+from nearkin.cluster.id_order import sort_ids
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import read_content
@@ -381,7 +381,7 @@ class _ReferenceComparison:
         """Returns one document of each exact group of the reference: that of the smallest id."""
         keys = combine_keys(theirs, theirs.selected, theirs.documents.fingerprints)
         ids = take_values(theirs.documents.ids, theirs.selected)
-        by_id = pc.sort_indices(ids).to_numpy().astype(np.int64)
+        by_id = sort_ids(ids)
         _, first = np.unique(keys[by_id], return_index=True)
         return theirs._replace(selected=np.sort(theirs.selected[by_id[first]]))
 

@@ -21,6 +21,7 @@ from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
 from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
 from nearkin.engine.spark.exact_groups import has_shingles
+from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import (
     ReferenceMatchTable,
@@ -98,7 +99,7 @@ class JointReference(ABC):
             found = found.unionByName(self._match_values(run, both))
         kind = f.col("match_kind")
         place = f.when(kind == KINDS[EXACT], 0).when(kind == KINDS[SAME], 1).otherwise(2)
-        order = f.struct(place, -f.col("match_similarity"), "duplicate_of")
+        order = f.struct(place, -f.col("match_similarity"), id_order(f.col("duplicate_of")))
         values = ("duplicate_of", "match_similarity", "match_kind", "shared", "size")
         chosen = found.groupBy("own").agg(f.min_by(f.struct(*values), order).alias("best"))
         ids = chosen.select(f.substring("own", 2, 1 << 30).alias("id"), "best.*")
@@ -154,7 +155,9 @@ class JointReference(ABC):
         theirs = both.documents.where(_is_theirs("id"))
         number = self._number_references(both).alias("reference")
         group = (number, *(f.col(name) for name in _columns_of_copies(run.options)))
-        heads = theirs.groupBy(*group).agg(f.min_by("doc", f.struct("id", "doc")).alias("other"))
+        own_id = f.substring("id", 2, 1 << 30)
+        first = f.struct(id_order(own_id), "doc")
+        heads = theirs.groupBy(*group).agg(f.min_by("doc", first).alias("other"))
         related = _match_pairs(both, both.scorer.related)
         pairs = related.join(heads.select("other"), "other")
         named = pairs.select(
