@@ -11,6 +11,7 @@ import pyarrow as pa
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
 from nearkin.corpus.arrow_conversion import is_stream, refuse_distributed, to_table, type_name
+from nearkin.corpus.integers import concat_tables
 from nearkin.decisions import Decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
@@ -275,7 +276,7 @@ def open_two_corpora(
         return TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
     tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
     try:
-        rows = pa.concat_tables(tables, promote_options="permissive")
+        rows = concat_tables(tables)
     except pa.ArrowException as error:
         raise UsageError(
             f"the two corpora do not fit into one table: {error}; give columns of the same types"

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from nearkin.corpus.checked_column import CheckedColumn
 from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.corpus.iceberg_tables import open_scan
+from nearkin.corpus.integers import DECIMAL, concat_tables, convert_values
 from nearkin.corpus.lance_tables import require_readable_names
 from nearkin.corpus.table_versions import RUST_PLACE
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
@@ -87,6 +88,8 @@ def _to_table(data: Any) -> pa.Table:
         return pa.Table.from_batches([data])
     if is_lazy_frame(data):
         return _to_table(data.collect())
+    if is_polars(data):
+        data = _without_long_integers(data)
     if _is_dataset(data):
         return _dataset_to_table(data)
     if isinstance(data, Mapping):
@@ -166,13 +169,63 @@ def _pandas_to_table(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except UnicodeEncodeError as error:
         raise invalid_text(error) from error
+    except (OverflowError, pa.ArrowInvalid) as error:
+        return _with_large_integers(frame, error)
     except pa.ArrowException as error:
         raise _unknown_column_type(error) from error
     except ValueError as error:
         raise _unreadable_table(error) from error
 
 
-def _unknown_column_type(error: pa.ArrowException) -> UsageError:
+def _with_large_integers(frame: Any, error: Exception) -> pa.Table:
+    """Returns the table of a pandas frame, of which a column may have integers that do not fit.
+
+    Args:
+        frame: The frame.
+        error: The error of its conversion, which is raised if there are no such columns.
+    """
+    large = {}
+    others = frame.copy(deep=False)
+    for position, name in enumerate(frame.columns):
+        try:
+            pa.array(frame[name], from_pandas=True)
+        except (OverflowError, pa.ArrowInvalid):
+            try:
+                large[position] = convert_values(frame[name].tolist())
+            except pa.ArrowException:
+                raise _unknown_column_type(error) from error
+            others[name] = 0
+    if not large:
+        raise _unknown_column_type(error) from error
+    table = _pandas_to_table(others)
+    for position, column in large.items():
+        table = table.set_column(position, table.column_names[position], column)
+    return table
+
+
+def _without_long_integers(data: Any) -> Any:
+    """Returns a frame or series of Polars whose integers of 128 bits are decimals.
+
+    Raises:
+        UsageError: If one has more digits than a decimal.
+    """
+    import polars
+
+    kinds = [getattr(polars, name) for name in ("Int128", "UInt128") if hasattr(polars, name)]
+    decimal = polars.Decimal(DECIMAL.precision, 0)
+    try:
+        if isinstance(data, polars.DataFrame):
+            return data.cast(dict.fromkeys(kinds, decimal))
+        is_long = isinstance(data, polars.Series) and data.dtype in kinds
+        return data.cast(decimal) if is_long else data
+    except polars.exceptions.InvalidOperationError as error:
+        raise UsageError(
+            f"a column of integers has a number of more than {DECIMAL.precision} digits; cast it "
+            "to texts"
+        ) from error
+
+
+def _unknown_column_type(error: Exception) -> UsageError:
     reason = "; ".join(map(str, error.args))
     return UsageError(
         f"the table has a column of a type that Arrow does not have ({reason}); cast or drop it"
@@ -214,7 +267,7 @@ def _concat_blocks(blocks: list[pa.Table]) -> pa.Table:
         UsageError: If they have columns of one name and of types that cannot be combined.
     """
     try:
-        return pa.concat_tables(blocks, promote_options="permissive")
+        return concat_tables(blocks)
     except pa.ArrowException as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
 
@@ -365,6 +418,8 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     if hasattr(values, "source") and hasattr(values, "column_name"):
         return to_table(values.source)[values.column_name]
     refuse_distributed(values)
+    if is_polars(values):
+        values = _without_long_integers(values)
     names = _column_names(values)
     if names is not None:
         return _only_column(values, names)
@@ -390,10 +445,10 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
             flat = pa.array(values.reshape(-1))
             array = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
         else:
-            array = pa.array(values, from_pandas=True)
+            array = convert_values(values)
     except UnicodeEncodeError as error:
         raise invalid_text(error) from error
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 

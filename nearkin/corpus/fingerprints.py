@@ -4,7 +4,7 @@ A fingerprint is a hexadecimal number (text), a number of bytes, or an integer o
 without a sign. Equal bits are equal fingerprints, whatever form they have.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,9 @@ def check_fingerprints(values: pa.Array, name: str, bits: int) -> CheckedColumn:
     if pa.types.is_integer(kind):
         _require_integers_of_all_bits(kind, name, bits)
         rows = _bytes_of_integers(values)
+    elif pa.types.is_decimal(kind) and kind.scale == 0:
+        # Integers of Python with and without a sign do not fit one type of 64 bits.
+        reasons = _read_integers(values.to_pylist(), name, rows)
     elif is_text(kind):
         reasons = _read_digits(values, name, rows)
     elif is_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -142,6 +145,20 @@ def _bytes_of_integers(values: pa.Array) -> np.ndarray:
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     unsigned = numbers.view(np.uint64) if numbers.dtype == np.int64 else numbers
     return np.ascontiguousarray(unsigned.astype(">u8")).view(np.uint8).reshape(-1, 8)
+
+
+def _read_integers(values: list[Any], name: str, rows: np.ndarray) -> dict[int, str]:
+    """Reads whole numbers into rows, uint8 (n, width). Returns the reasons for rejections."""
+    bits = 8 * rows.shape[1]
+    reasons = {}
+    for at, value in enumerate(values):
+        if value is not None:
+            content = to_fingerprint_bytes(int(value), bits)
+            if content is None:
+                reasons[at] = f"{name} is not an integer of {INTEGER_BITS} bits"
+            else:
+                rows[at] = np.frombuffer(content, np.uint8)
+    return reasons
 
 
 def _read_bytes(values: pa.Array, name: str, rows: np.ndarray) -> dict[int, str]:

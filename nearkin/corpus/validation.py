@@ -437,7 +437,7 @@ def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) ->
         UsageError: If the column does not hold lists of numbers.
     """
     values = remove_encoding(values)
-    if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
+    if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of numbers; choose "
             f"another column with {name_setting('vector')}"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
@@ -22,6 +21,7 @@ from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.integers import convert_values, parse_json, unify_schemas
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -306,7 +306,7 @@ class _FileJoin:
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
             elif isinstance(form, JsonLines):
-                yield [orjson.loads(row) for row in rows]
+                yield [parse_json(row) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
             else:
@@ -336,7 +336,8 @@ class _FileJoin:
         elif isinstance(form, JsonLines | RecordFormat):
             for rows in self._read_rows(file):
                 for start in range(0, len(rows), JSON_ROWS):
-                    yield pa.schema(list(pa.array(rows[start : start + JSON_ROWS]).type))
+                    objects = convert_values(rows[start : start + JSON_ROWS])
+                    yield pa.schema(list(objects.type))
         else:
             yield pa.schema([("id", pa.string()), ("text", pa.string())])
 
@@ -345,9 +346,7 @@ class _FileJoin:
         for file in self.corpus.files:
             try:
                 for schema_of_part in self._schemas_of(file):
-                    schema = pa.unify_schemas(
-                        [schema, schema_of_part], promote_options="permissive"
-                    )
+                    schema = unify_schemas([schema, schema_of_part])
             except pa.ArrowException as error:
                 raise RunError(
                     f"the rows of {file.name!r} do not fit into one table with the others: "
@@ -363,7 +362,7 @@ class _FileJoin:
                     yield _fill_missing_columns(batch, schema)
             else:
                 for rows in self._read_rows(file):
-                    objects = pa.array(rows, pa.struct(list(schema)))
+                    objects = convert_values(rows, pa.struct(list(schema)))
                     yield pa.RecordBatch.from_struct_array(objects)
 
 
