@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
+from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.row_selection import select_kept_rows
 from nearkin.decontamination.request import CONTAMINATION, ContaminationAction
 from nearkin.decontamination.run import DecontaminationRun
@@ -443,7 +444,7 @@ class DedupResult:
 
         Raises:
             MissingExtraError: If datasets is not installed.
-            UsageError: If the documents are in files.
+            UsageError: If the documents are in files, or several columns have one name.
         """
         if self._is_cut:
             return self.kept_documents.to_dataset()
@@ -453,6 +454,12 @@ class DedupResult:
                 "the documents are in files, which to_dataset does not read; write the kept ones "
                 "with result.write(FOLDER), and load FOLDER/kept with datasets.load_dataset"
             )
+        require_unique_columns(
+            corpus.table.column_names,
+            "the table",
+            "a dataset has one column of each name",
+            "rename all but one, or take result.filter(table), which keeps both",
+        )
         return _to_dataset(self.filter(corpus.table))
 
     @cached_property

@@ -605,6 +605,23 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
         )
 
 
+def require_unique_columns(names: Sequence[str], place: str, reason: str, remedy: str) -> None:
+    """Requires that no two columns have one name, for a result that would lose one of them.
+
+    Args:
+        names: The names of all columns.
+        place: The file or table, for the message.
+        reason: Why the names must differ.
+        remedy: What to do.
+
+    Raises:
+        UsageError: If a name occurs more than once.
+    """
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise UsageError(f"{place} has {count} columns named {name!r}, and {reason}; {remedy}")
+
+
 def _name_with_others(files: Sequence[InputFile]) -> str:
     """Returns the name of the first file, and the number of the others."""
     more_files = f" and {len(files) - 1:,} more" if len(files) > 1 else ""

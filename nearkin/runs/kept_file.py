@@ -7,15 +7,18 @@ CSV are texts, and a file that is one text becomes a row with its name as `id`.
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
+from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.encoded_columns import cast_to_stored_type
+from nearkin.corpus.formats.base import UNREADABLE
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.record_batches import ColumnarFormat
@@ -42,6 +45,7 @@ from nearkin.runs.table_files import (
     write_json_lines,
     write_table_file,
 )
+from nearkin.runtime.arrow_types import TEXT
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
 from nearkin.runtime.temporary_folder import TemporaryFolder
@@ -122,23 +126,31 @@ class KeptFile:
                 f"which .{self.table.format} cannot hold; use .parquet or .arrow, or a folder"
             )
 
-    def require_convertible(self, corpus: FileCorpus) -> None:
-        """Requires that the format can hold the columns of parquet and Arrow inputs.
+    def require_convertible(self, corpus: FileCorpus, columns: Columns) -> None:
+        """Requires that the file can hold the columns of the inputs, as far as they are known.
 
         Args:
             corpus: The inputs.
+            columns: The columns that are read, with the options for reading CSV.
 
         Raises:
-            UsageError: If it cannot hold a column.
+            UsageError: If it cannot hold a column, or rows are converted and several columns of an
+                input have one name.
         """
+        join = _FileJoin(corpus, columns, self.table)
         for file in corpus.files:
             form = corpus.format_of(file)
-            if isinstance(form, ColumnarFormat):
-                try:
+            try:
+                if isinstance(form, ColumnarFormat):
                     schema = form.schema(file)
-                except (OSError, pa.ArrowException):
+                elif isinstance(form, Delimited) and not join.can_copy:
+                    schema = pa.schema([(name, TEXT) for name in form.columns(file, columns)])
+                else:
                     continue
-                self.table.require_types(schema)
+            except UNREADABLE:
+                continue
+            _require_unique_columns(schema.names, file.shown_path)
+            self.table.require_types(schema)
 
     def write_folder(
         self, kept: Path, columns: Columns, readers: Readers, *, overwrite: bool
@@ -166,13 +178,14 @@ class KeptFile:
             readers: The users who may read the file.
 
         Raises:
-            UsageError: If the format cannot hold a column.
+            UsageError: If the format cannot hold a column, or several columns have one name.
             RunError: If the disk is full.
         """
 
         def write(staged: Path) -> None:
             write_table_file(self.table, staged, table.schema, table.to_batches())
 
+        _require_unique_columns(table.column_names, "the table")
         self.table.require_types(table.schema)
         self._publish(write, readers, overwrite=False)
 
@@ -185,6 +198,21 @@ class KeptFile:
             write(staged)
             set_readers(staged, readers)
             claim.publish_file(staged)
+
+
+def _require_unique_columns(names: Sequence[str], place: str) -> None:
+    """Requires that rows of different formats can become columns of one file by their names.
+
+    Args:
+        names: Names of the columns of an input.
+        place: The input, for the message.
+    """
+    require_unique_columns(
+        names,
+        place,
+        "a file of kept documents has one column of each name",
+        "rename all but one, or choose a folder as the output, whose copies keep both",
+    )
 
 
 def write_kept_file(
@@ -222,7 +250,7 @@ def write_kept_file(
     if isinstance(corpus, TableCorpus):
         file.write_table(copy_rows(run, corpus, clustering, output), readers)
     elif isinstance(corpus, FileCorpus):
-        file.require_convertible(corpus)
+        file.require_convertible(corpus, run.columns)
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
         with TemporaryFolder(run.work.path) as folder:
@@ -248,7 +276,7 @@ class _FileJoin:
 
     def write(self, staged: Path) -> None:
         """Writes all rows: as they are if every file has the format, otherwise by columns."""
-        if self._can_copy():
+        if self.can_copy:
             with open_sink(self.target, staged) as sink:
                 for file in self.corpus.files:
                     self._copy_rows(file, sink, with_header=file is self.corpus.files[0])
@@ -261,8 +289,9 @@ class _FileJoin:
             schema = self._unify_schemas()
             write_table_file(self.target, staged, schema, self._convert_rows(schema))
 
-    def _can_copy(self) -> bool:
-        """Returns whether the bytes of all files can follow each other in the target."""
+    @cached_property
+    def can_copy(self) -> bool:
+        """True if the bytes of all files can follow each other in the target."""
         forms = [self.corpus.format_of(file) for file in self.corpus.files]
         if self.target.format is TableFormat.JSON_LINES:
             return all(isinstance(form, JsonLines) and form.has_lines for form in forms)
@@ -316,11 +345,6 @@ class _FileJoin:
         self, file: InputFile, form: Delimited, rows: list[str]
     ) -> list[dict[str, object]]:
         names = form.columns(file, self.columns)
-        if len(set(names)) < len(names):
-            raise RunError(
-                f"cannot convert {file.name!r}: two of its columns have the same name; write a "
-                "folder, or a file with the suffix of the input"
-            )
         delimiter = form.dialect_of(file, self.columns).delimiter
         reader = (
             next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter)) for row in rows
