@@ -130,6 +130,8 @@ class CollapseStats(StageStats):
         without_values: Columns of the options `same` and `url` in which no document has a value.
         decisions: Number of decided pairs by verdict, `same` and `different`, and of those whose
             documents are not both in the inputs, `absent`.
+        constant_fingerprints: Number of documents with each fingerprint of equal bits that several
+            documents have.
     """
 
     exact: int
@@ -142,6 +144,7 @@ class CollapseStats(StageStats):
     same: int | None = _optional()
     without_values: Sequence[str] | None = _optional()
     decisions: Mapping[str, int] | None = _optional()
+    constant_fingerprints: Mapping[str, int] | None = _optional()
 
 
 class ClusteredBucket(NamedTuple):

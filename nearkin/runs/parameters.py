@@ -8,8 +8,15 @@ from nearkin.acceptance.parser import SIMILAR
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.corpus.dialect import parse_delimiter, parse_encoding
+from nearkin.corpus.fingerprints import parse_ignored
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.fields import make_spec_of_fields, name_contents, parse_fields, with_sizes
+from nearkin.engine.fields import (
+    fingerprint_sizes,
+    make_spec_of_fields,
+    name_contents,
+    parse_fields,
+    with_sizes,
+)
 from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -107,6 +114,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
         vector: Column of vectors, instead of texts.
         fingerprint: Column of fingerprints, instead of texts: hexadecimal texts, bytes, or integers
             of 64 bits. They are compared by their Hamming distance.
+        ignore_fingerprint: Fingerprint, or several ones, as hexadecimal digits. Documents with one
+            are compared with no other, for example because it is that of a blank picture.
         measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, `cosine` for vectors, or
             `hamming` for fingerprints. The default is the measure of the Spec, or the one for
             vectors or fingerprints, or `jaccard`.
@@ -135,6 +144,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     tokens: str | None
     vector: str | None
     fingerprint: str | None
+    ignore_fingerprint: str | Sequence[str] | None
     measure: str | None
     threshold: float
     distance: int | None
@@ -171,6 +181,9 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         return Columns(
             text=None,
             fields=tuple(rule.content for rule in rules),
+            ignored_fingerprints=parse_ignored(
+                parameters.get("ignore_fingerprint"), fingerprint_sizes(rules)
+            ),
             id=id,
             delimiter=parse_delimiter(parameters.get("delimiter")),
             encoding=parse_encoding(parameters.get("encoding")),
@@ -194,6 +207,10 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         vector=parameters.get("vector"),
         fingerprint=fingerprint,
         bits=DEFAULT_BITS if bits is None else bits,
+        ignored_fingerprints=parse_ignored(
+            parameters.get("ignore_fingerprint"),
+            () if fingerprint is None else (bits or DEFAULT_BITS,),
+        ),
         id=id,
         delimiter=parse_delimiter(parameters.get("delimiter")),
         encoding=parse_encoding(parameters.get("encoding")),

@@ -276,6 +276,13 @@ def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> N
                 f"--{name} {value} contradicts the saved run {folder}, which was made with "
                 f"{made_with}; leave it out, or run on the inputs of the saved run"
             )
+    if requested.ignored_fingerprints not in ((), saved.ignored_fingerprints):
+        ignored = list(requested.ignored_fingerprints)
+        raise UsageError(
+            f"{name_setting('ignore_fingerprint', ignored)} contradicts the saved run {folder}, "
+            f"which was made with other ones or none; leave it out, or run on the inputs of the "
+            "saved run"
+        )
 
 
 def copy_saved_signatures(saved: SavedRun, work: WorkFolder, *, with_sets: bool = False) -> None:

@@ -255,11 +255,16 @@ class JsonSliceBuilder:
             texts = [self._values[name] for name in self._columns.sources]
             return list(map(join_texts, zip(*texts, strict=True)))
         if self._columns.fingerprint:
-            bits = self._columns.bits
-            return [
-                to_fingerprint_bytes(value, bits) for value in self._values[self._columns.source]
-            ]
+            return self._fingerprints(self._values[self._columns.source], self._columns.bits)
         return self._values[self._columns.source]
+
+    def _fingerprints(self, values: list[Any], bits: int) -> list[bytes | None]:
+        """Returns fingerprints as bytes. Those that are absent or not compared are None."""
+        ignored = self._columns.ignored_contents
+        contents = (
+            None if value in (None, "") else to_fingerprint_bytes(value, bits) for value in values
+        )
+        return [None if content in ignored else content for content in contents]
 
     def _contents_of_fields(self) -> list[dict[str, Any]]:
         """Returns the documents of the collected rows, each with its fields."""
@@ -267,10 +272,7 @@ class JsonSliceBuilder:
         for name, kind, size in self._columns.fields:
             values = self._values[name]
             if kind == FieldKind.FINGERPRINT:
-                values = [
-                    None if value in (None, "") else to_fingerprint_bytes(value, size)
-                    for value in values
-                ]
+                values = self._fingerprints(values, size)
             elif kind == FieldKind.VALUE:
                 values = _convert_to_texts(values).to_pylist()
             parts[name] = values

@@ -1,5 +1,6 @@
 """Stage 2 of the local engine: keep order, blocks, and groups of exact duplicates."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -7,9 +8,10 @@ import numpy as np
 
 from nearkin.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.engine.acceptance import groups_exact_duplicates
+from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.local.acceptance import read_fact
-from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.documents import Documents, signatures_file
 from nearkin.engine.local.value_groups import (
     GroupJoiner,
     order_representatives,
@@ -173,7 +175,24 @@ def save_exact_groups(
         unreadable_dates=unreadable_dates or None,
         without_values=without_values or None,
         decisions=None if decided is None else decided.count_verdicts(),
+        constant_fingerprints=_count_constant_fingerprints(documents, options),
     )
+
+
+def _count_constant_fingerprints(
+    documents: Documents, options: RunOptions
+) -> dict[str, int] | None:
+    """Returns the number of documents of each constant fingerprint that several have."""
+    counts: Counter[bytes] = Counter()
+    for number, fingerprints in constant_fingerprints(options):
+        signatures = documents.read_array(signatures_file(number))
+        is_present = documents.have_field(number) & ~documents.matchless
+        for fingerprint in fingerprints:
+            words = np.frombuffer(fingerprint, signatures.dtype)
+            for start, end in documents.chunks():
+                is_equal = (signatures[start:end] == words).all(axis=1)
+                counts[fingerprint] += int(np.count_nonzero(is_equal & is_present[start:end]))
+    return select_notable(counts)
 
 
 def find_first_of_values(

@@ -16,6 +16,7 @@ from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import groups_exact_duplicates, token_kinds_of
+from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.removal_limit import LEAST_DOUBTED, NEARLY_AS_CLOSE, SHORT_TEXT
@@ -230,7 +231,30 @@ class SparkRun(Run):
             unreadable_dates={name: unreadable_dates[name] for name in date_columns} or None,
             without_values=self._list_columns_without_values() or None,
             decisions=None if self.decided is None else self.decided.count_verdicts(),
+            constant_fingerprints=self._count_constant_fingerprints(),
         )
+
+    def _count_constant_fingerprints(self) -> dict[str, int] | None:
+        """Returns the number of documents of each constant fingerprint that several have."""
+        columns = self.request.signature_columns or ("signature",)
+        fingerprints = [
+            (columns[number], fingerprint)
+            for number, pair in constant_fingerprints(self.options)
+            for fingerprint in pair
+        ]
+        if not fingerprints:
+            return None
+        with_content = self.documents.where(f.col("shingles") > 0)
+        counted = with_content.agg(
+            *(
+                f.count(f.when(f.col(name) == f.lit(bytearray(fingerprint)), 1))
+                for name, fingerprint in fingerprints
+            )
+        ).first()
+        counts: Counter[bytes] = Counter()
+        for (_, fingerprint), count in zip(fingerprints, counted, strict=True):
+            counts[fingerprint] += count
+        return select_notable(counts)
 
     def _list_columns_without_values(self) -> list[str]:
         """Returns the columns of the options `same` and `url` in which no document has a value."""
