@@ -15,7 +15,7 @@ import pyarrow as pa
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
 from nearkin.corpus.corpus import require_unique_columns
-from nearkin.corpus.row_selection import select_kept_rows
+from nearkin.corpus.row_selection import ReadRows, select_kept_rows
 from nearkin.decontamination.request import CONTAMINATION, ContaminationAction
 from nearkin.decontamination.run import DecontaminationRun
 from nearkin.decontamination.tables import (
@@ -227,6 +227,7 @@ class DedupResult:
         self._is_cut = cut_texts is not None
         self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
+        self._read = ReadRows.of(finished.run.corpus, finished.run.columns.id)
 
     def __enter__(self) -> Self:
         return self
@@ -240,6 +241,7 @@ class DedupResult:
         self._clustering = None
         self._cut_texts = None
         self._line_run = None
+        self._read = self._read.forget()
 
     @property
     def _open(self) -> tuple[TemporaryRun, Clustering]:
@@ -424,18 +426,27 @@ class DedupResult:
     def filter(self, data: T) -> T:
         """Returns the kept rows of a table, as a table of the same type.
 
+        If the run had a column of ids, and the data has it without repeated ids, rows are matched
+        by their ids, in any order. Otherwise they are matched by their numbers, which is refused
+        for data that is executed to be read (a lazy frame, a query, a stream). Of the object that
+        was deduplicated, the rows that were read are returned.
+
         Args:
-            data: The table that was deduplicated, or another one with the same rows in the same
-                order: an Arrow table, batch, array or reader, a pandas or Polars frame (also lazy)
-                or series, a `datasets.Dataset`, a numpy array, a list, a tuple, or a mapping of
-                columns. Any other table with the Arrow interface becomes an Arrow table.
+            data: The table that was deduplicated, or another one with the same rows: an Arrow
+                table, batch, array or reader, a pandas or Polars frame (also lazy) or series, a
+                `datasets.Dataset`, a numpy array, a list, a tuple, or a mapping of columns. Any
+                other table with the Arrow interface becomes an Arrow table.
 
         Raises:
-            UsageError: If the number of rows differs, or the data is an iterator, which can be read
-                only once.
+            UsageError: If the number of rows differs, the rows cannot be matched, or the data is
+                another iterator, which can be read only once.
         """
         self._require_uncut("filter")
-        return select_kept_rows(data, self.kept)
+        if self._finished is None or self._clustering is None:
+            ids, kept = self.clusters.arrow["id"], self.clusters.arrow["kept"].to_numpy()
+        else:
+            ids, kept = self._finished.run.documents().ids, np.asarray(self._clustering.kept)
+        return self._read.select(data, self.kept, ids, kept)
 
     def to_dataset(self) -> Any:
         """Returns the kept rows of a table as a `datasets.Dataset`, with all columns.
@@ -460,7 +471,7 @@ class DedupResult:
             "a dataset has one column of each name",
             "rename all but one, or take result.filter(table), which keeps both",
         )
-        return _to_dataset(self.filter(corpus.table))
+        return _to_dataset(select_kept_rows(corpus.table, self.kept))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -654,6 +665,7 @@ class DedupResult:
         return {
             **related,
             "_is_cut": self._is_cut,
+            "_read": self._read,
             "clusters": self.clusters,
             "cluster_ids": self.cluster_ids,
             "pairs": self.pairs,
@@ -675,6 +687,7 @@ class DedupResult:
         self._line_run = None
         self._is_cut = False
         self._doubt = None
+        self._read = ReadRows()
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
@@ -723,12 +736,14 @@ class SplitResult:
         rows: Number of each row's group, int64 (n,), with -1 for rejected rows. It has one entry
             for each row of a table, or one for each document of files.
         warnings: Sentences about the result, for example that pairs may be missing.
+        read: The rows that were read, by which `select` finds them again.
     """
 
     groups: ResultTable
     facts: SplitFacts
     rows: np.ndarray
     warnings: tuple[str, ...] = ()
+    read: ReadRows = field(default_factory=ReadRows)
 
     @classmethod
     def from_run(cls, run: LocalRun, finished: FinishedSplit) -> "SplitResult":
@@ -744,7 +759,8 @@ class SplitResult:
         if isinstance(run.corpus, TableCorpus):
             rows = np.full(run.corpus.table.num_rows, -1)
             rows[np.asarray(documents.rows)] = finished.split.group
-        return cls(ResultTable(table), finished.facts, rows, tuple(finished.warnings))
+        read = ReadRows.of(run.corpus, run.columns.id)
+        return cls(ResultTable(table), finished.facts, rows, tuple(finished.warnings), read)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -755,16 +771,19 @@ class SplitResult:
         """Returns the rows of one group, as a table of the same type.
 
         Args:
-            data: The table that was split, or another one with the same rows in the same order,
-                as for `DedupResult.filter`.
+            data: The table that was split, or another one with the same rows, which are matched as
+                for `DedupResult.filter`.
             name: The name of the group.
 
         Raises:
-            UsageError: If there is no such group, the number of rows differs, or the data is an
-                iterator, which can be read only once.
+            UsageError: If there is no such group, the number of rows differs, the rows cannot be
+                matched, or the data is another iterator, which can be read only once.
         """
         require_group(name, self.names)
-        return select_kept_rows(data, self.rows == self.names.index(name))
+        is_selected = self.rows == self.names.index(name)
+        groups = self.groups.arrow
+        in_group = pa.compute.equal(groups["group"], name).to_numpy()
+        return self.read.select(data, is_selected, groups["id"], in_group)
 
     def __repr__(self) -> str:
         return f"<SplitResult: {describe_group_sizes(self.facts)}>"

@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
-from nearkin.corpus.arrow_conversion import is_stream, refuse_distributed, to_table, type_name
+from nearkin.corpus.arrow_conversion import (
+    is_in_memory,
+    is_stream,
+    refuse_distributed,
+    to_table,
+    type_name,
+)
 from nearkin.corpus.integers import concat_tables
 from nearkin.decisions import Decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
@@ -317,6 +323,7 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
         reading: How files are read.
     """
     refuse_distributed(data)
+    given = data
     data = _list_paths(data)
     on_error = reading.get("on_error", "quarantine")
     if isinstance(data, str | Path):
@@ -325,7 +332,7 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
         return FileCorpus.open(
             [_path_of(item) for item in data], on_error, selection=selection_of(reading)
         )
-    return TableCorpus(to_table(data), on_error)
+    return TableCorpus(to_table(data), on_error, None if is_in_memory(given) else given)
 
 
 def _list_paths(data: Any) -> Any:

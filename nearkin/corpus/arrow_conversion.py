@@ -41,6 +41,8 @@ COLUMNS = "a list, an Arrow array, a series or a dataset's column"
 """The kinds of columns that `to_chunked` accepts, for messages."""
 MAX_NESTING = 64
 """The largest depth of lists and dictionaries in the values of a column."""
+IN_MEMORY = frozenset({"arro3", "cudf", "nearkin", "numpy", "pandas", "polars"})
+"""The packages whose tables and columns are values, except for lazy frames and iterators."""
 ITERATOR_BLOCK = 8192
 """The number of values of an iterator that are Python objects at a time."""
 
@@ -295,6 +297,26 @@ def is_lazy_frame(data: object) -> bool:
     return is_polars(data) and type(data).__name__ == "LazyFrame"
 
 
+def is_in_memory(data: object) -> bool:
+    """Returns whether each reading of data has the same rows in the same order.
+
+    Lazy frames, queries, streams and other objects that are executed to be read need not.
+    """
+    if isinstance(data, Iterator) or is_lazy_frame(data):
+        return False
+    if hasattr(data, "source") and hasattr(data, "column_name"):
+        return is_in_memory(data.source)
+    if isinstance(data, Mapping):
+        return all(map(is_in_memory, data.values()))
+    if isinstance(data, Sequence | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray):
+        return True
+    if type(data).__module__.partition(".")[0] in IN_MEMORY:
+        return True
+    if _is_dataset(data):
+        return hasattr(data, "__len__")
+    return hasattr(data, "__arrow_c_array__")
+
+
 def is_stream(data: object) -> bool:
     """Returns True for an object whose values are read through an interface of Arrow."""
     return (
@@ -382,6 +404,12 @@ def _dataset_to_table(data: Any) -> pa.Table:
 
 
 def _mapping_to_table(data: Mapping[Any, Any]) -> pa.Table:
+    executed = [name for name, values in data.items() if not is_in_memory(values)]
+    if executed and len(data) > 1:
+        raise UsageError(
+            f"column {executed[0]!r} is {type_name(data[executed[0]])}, which may have its rows in "
+            "another order than the other columns; give one table with all columns"
+        )
     columns = {str(name): to_chunked(values) for name, values in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:

@@ -691,15 +691,20 @@ class TableCorpus:
         table: The table.
         on_error: What happens to rows that are not documents: `quarantine` rejects them, `fail`
             raises an error.
+        source: The object that the table was read from, if another reading of it may have other
+            rows or another order.
 
     Raises:
         UsageError: If `on_error` is unknown.
     """
 
-    def __init__(self, table: pa.Table, on_error: str = "quarantine") -> None:
+    def __init__(
+        self, table: pa.Table, on_error: str = "quarantine", source: object = None
+    ) -> None:
         _require_known_policy(on_error)
         self.table = table
         self.on_error = on_error
+        self.source = source
 
     @property
     def names(self) -> list[str]:
