@@ -425,6 +425,15 @@ BlockBy = Annotated[
         panel=CANDIDATES,
     ),
 ]
+MissingBlockOption = Annotated[
+    str,
+    typer.Option(
+        "--missing-block",
+        metavar="WHICH",
+        help="The documents that one without a value of --block-by is compared with: none or all.",
+        rich_help_panel=CANDIDATES,
+    ),
+]
 Across = Annotated[
     str | None,
     column_option(
@@ -1217,6 +1226,7 @@ class MatchOptions:
     probes: Probes = 0
     verify: Verify = "exact"
     block_by: BlockBy = None
+    missing_block: MissingBlockOption = "none"
     across: Across = None
     same: Same = None
     url: Url = None
@@ -1277,6 +1287,7 @@ class MatchOptions:
             keep_up_to=clustering.keep_up_to,
             empty=clustering.empty,
             block_by=self.block_by,
+            missing_block=self.missing_block,
             across=self.across,
             accept=clustering.accept,
             max_lost=clustering.max_lost,

@@ -123,6 +123,7 @@ class CollapseStats(StageStats):
         single: Number of documents with one shingle, whose edited copies are never similar.
         fragile: Number of documents of which a copy with one changed word is below the threshold.
         without_source: Number of documents without a value of the column of the option `across`.
+        without_block: Number of documents without a value of the column of the option `block_by`.
         unreadable_dates: Number of values that are not dates, for each column of dates of the keep
             policy.
         same: Number of further documents that are in the group of another one because of an equal
@@ -140,6 +141,7 @@ class CollapseStats(StageStats):
     single: int = 0
     fragile: int = 0
     without_source: int | None = _optional()
+    without_block: int | None = _optional()
     unreadable_dates: Mapping[str, int] | None = _optional()
     same: int | None = _optional()
     without_values: Sequence[str] | None = _optional()

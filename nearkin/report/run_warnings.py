@@ -103,6 +103,13 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{without_source:,} documents have no value in column {options.across!r}; they are a "
             "source of their own, so they are compared with all documents that have one"
         )
+    without_block = run.recorded("collapse").get("without_block")
+    if without_block and options.bands_by_block:
+        warnings.append(
+            f"{without_block:,} documents have no value in column {options.block_by!r}, so they "
+            f"are compared with no other; {name_setting('missing_block', 'all')} compares them "
+            "with all"
+        )
     for column in run.recorded("collapse").get("without_values") or ():
         setting = "url" if column == options.url else "same"
         warnings.append(

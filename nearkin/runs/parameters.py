@@ -17,7 +17,7 @@ from nearkin.engine.fields import (
     parse_fields,
     with_sizes,
 )
-from nearkin.engine.options import RunOptionKeywords, RunOptions
+from nearkin.engine.options import MissingBlock, RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.spec_request import resolve_spec
@@ -100,9 +100,9 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
 
     At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
     `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
-    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, across,
-    fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout,
-    memory (a number of bytes, or a size such as `4GB`) and workers.
+    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, missing_block,
+    across, fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget,
+    fanout, memory (a number of bytes, or a size such as `4GB`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
     hidden, follow_links, include, exclude, delimiter, encoding, main_text).
@@ -331,6 +331,12 @@ def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
         raise UsageError(
             "distance= and threshold= exclude each other: the distance replaces the threshold; "
             "give one of them"
+        )
+    missing_block = parameters.get("missing_block", MissingBlock.NONE)
+    if missing_block != MissingBlock.NONE and parameters.get("block_by") is None:
+        raise UsageError(
+            f"{name_setting('missing_block', missing_block)} has no effect without "
+            f"{name_setting('block_by')}; leave it out, or name the column of blocks"
         )
     given: dict[str, Any] = {
         name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN

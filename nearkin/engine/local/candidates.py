@@ -177,7 +177,8 @@ class CandidateFinder:
         self.active = active
         """Which documents are compared, bool (n,)."""
         self._active = active
-        self._sources = load_pair_scope(work, options).sources
+        self._scope = load_pair_scope(work, options)
+        self._sources = self._scope.sources
         if self._keys_per_document > 1:
             self._active = np.repeat(active, self._keys_per_document)
         self._rank = work.load("rank")
@@ -244,9 +245,15 @@ class CandidateFinder:
 
         for pairs, histogram in ordered_map(compare, portions, self._options.workers):
             self._counts.histogram += histogram
-            spool.add(pairs)
+            spool.add(self._select_allowed(pairs))
         for start, end in zip(starts[is_hot].tolist(), ends[is_hot].tolist(), strict=True):
-            spool.add(self._cluster_hot_bucket(band, ordinals[start:end]))
+            spool.add(self._select_allowed(self._cluster_hot_bucket(band, ordinals[start:end])))
+
+    def _select_allowed(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the packed pairs that may be compared, if the bands do not decide it."""
+        if self._options.bands_by_block:
+            return pairs
+        return pairs[self._scope.allows_packed(pairs)]
 
     def _find_buckets(self, keys: np.ndarray, partition: int) -> Buckets:
         """Returns the buckets of a partition of a band's keys, with the numbers of documents."""

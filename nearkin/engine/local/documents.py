@@ -196,7 +196,7 @@ class Documents:
         """Returns a hash of each document's value of a carried column, uint64 (n,).
 
         Args:
-            column: Column of blocks or sources, or None if all documents have one value.
+            column: Column of sources, for example, or None if all documents have one value.
         """
         return self._hash_column(column, value_hashes)
 

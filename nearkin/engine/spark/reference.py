@@ -20,7 +20,7 @@ from nearkin.engine.acceptance import accepts_all_copies
 from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
 from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
-from nearkin.engine.spark.exact_groups import has_shingles
+from nearkin.engine.spark.exact_groups import has_block, has_shingles
 from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import (
@@ -131,7 +131,7 @@ class JointReference(ABC):
         drops_empty = run.options.empty == EmptyDocuments.DROP
         matches = []
         for name in run.request.value_keys:
-            is_grouped = f.col(name).isNotNull()
+            is_grouped = f.col(name).isNotNull() & has_block()
             if drops_empty:
                 is_grouped &= has_shingles()
             own_id = f.concat(f.lit(OURS), "id").alias("own")
@@ -419,7 +419,7 @@ def _match_copies(both: SparkRun) -> DataFrame:
         both: Run over the documents of both sides.
     """
     columns = _columns_of_copies(both.options)
-    hashed = both.documents.where(has_shingles()).select("id", *columns)
+    hashed = both.documents.where(has_shingles() & has_block()).select("id", *columns)
     ours = hashed.where(~_is_theirs("id")).withColumnRenamed("id", "own")
     theirs = hashed.where(_is_theirs("id")).withColumnRenamed("id", "other")
     return _name_matches(ours.join(theirs, columns), EXACT, f.lit(1.0))

@@ -38,6 +38,7 @@ from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.exact_groups import (
     ExactDuplicateTables,
     find_exact_duplicates,
+    has_block,
     join_by_values,
 )
 from nearkin.engine.spark.hot_buckets import SparkHotBucketLoop
@@ -216,6 +217,10 @@ class SparkRun(Run):
         without_source = None
         if self.options.across is not None:
             without_source = self.documents.where(f.col(ACROSS) == NULL_VALUE).count()
+        without_block = None
+        if self.options.block_by is not None:
+            missing = int(self.options.block_of_missing)
+            without_block = self.documents.where(f.col("block") == missing).count()
         unreadable_dates: Counter[str] = Counter()
         for facts in self.document_tables.task_facts:
             unreadable_dates.update(facts["unreadable_dates"])
@@ -228,6 +233,7 @@ class SparkRun(Run):
             single=sketched.single or 0,
             fragile=sketched.fragile or 0,
             without_source=without_source,
+            without_block=without_block,
             unreadable_dates={name: unreadable_dates[name] for name in date_columns} or None,
             without_values=self._list_columns_without_values() or None,
             decisions=None if self.decided is None else self.decided.count_verdicts(),
@@ -332,7 +338,7 @@ class SparkRun(Run):
 
         Documents that repeat one of a reference, or are like a blocked entry, are left out.
         """
-        first = self._without_blocked(self._first_of_groups)
+        first = self._without_blocked(self._first_of_groups).where(has_block())
         if self.matcher is None:
             return first
         if self.matcher.only_reference:
