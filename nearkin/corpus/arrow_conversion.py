@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from nearkin.corpus.checked_column import CheckedColumn
 from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.corpus.iceberg_tables import open_scan
-from nearkin.corpus.integers import DECIMAL, concat_tables, convert_values
+from nearkin.corpus.integers import concat_tables, convert_values
 from nearkin.corpus.lance_tables import require_readable_names
 from nearkin.corpus.table_versions import RUST_PLACE
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
@@ -43,6 +43,8 @@ MAX_NESTING = 64
 """The largest depth of lists and dictionaries in the values of a column."""
 IN_MEMORY = frozenset({"arro3", "cudf", "nearkin", "numpy", "pandas", "polars"})
 """The packages whose tables and columns are values, except for lazy frames and iterators."""
+FOREIGN_TYPES = frozenset({"Int128", "Object", "UInt128"})
+"""The types of Polars that Arrow does not have."""
 ITERATOR_BLOCK = 8192
 """The number of values of an iterator that are Python objects at a time."""
 
@@ -91,7 +93,9 @@ def _to_table(data: Any) -> pa.Table:
     if is_lazy_frame(data):
         return _to_table(data.collect())
     if is_polars(data):
-        data = _without_long_integers(data)
+        data = _without_foreign_types(data)
+        if isinstance(data, pa.Table):
+            return data
     if _is_dataset(data):
         return _dataset_to_table(data)
     if isinstance(data, Mapping):
@@ -205,26 +209,40 @@ def _with_large_integers(frame: Any, error: Exception) -> pa.Table:
     return table
 
 
-def _without_long_integers(data: Any) -> Any:
-    """Returns a frame or series of Polars whose integers of 128 bits are decimals.
+def _without_foreign_types(data: Any) -> Any:
+    """Returns a frame or series of Polars, as Arrow if it has values of a type that Arrow has not.
+
+    Such values are Python objects, which Polars exports as their addresses, and integers of 128
+    bits. They become what Python values of a list become.
 
     Raises:
-        UsageError: If one has more digits than a decimal.
+        UsageError: If values cannot become an Arrow column.
     """
-    import polars
-
-    kinds = [getattr(polars, name) for name in ("Int128", "UInt128") if hasattr(polars, name)]
-    decimal = polars.Decimal(DECIMAL.precision, 0)
+    schema = getattr(data, "schema", None)
     try:
-        if isinstance(data, polars.DataFrame):
-            return data.cast(dict.fromkeys(kinds, decimal))
-        is_long = isinstance(data, polars.Series) and data.dtype in kinds
-        return data.cast(decimal) if is_long else data
-    except polars.exceptions.InvalidOperationError as error:
-        raise UsageError(
-            f"a column of integers has a number of more than {DECIMAL.precision} digits; cast it "
-            "to texts"
-        ) from error
+        if schema is None:
+            is_foreign = hasattr(data, "dtype") and not _is_arrow_type(data.dtype)
+            return convert_values(data.to_list()) if is_foreign else data
+        foreign = {
+            name: convert_values(data[name].to_list())
+            for name, kind in schema.items()
+            if not _is_arrow_type(kind)
+        }
+    except (pa.ArrowException, OverflowError) as error:
+        raise _unknown_column_type(error) from error
+    if not foreign:
+        return data
+    columns = {name: foreign.get(name, data[name]) for name in schema}
+    return pa.table({name: to_chunked(column) for name, column in columns.items()})
+
+
+def _is_arrow_type(kind: Any) -> bool:
+    """Returns whether Arrow has a type of Polars, and those inside of it."""
+    if hasattr(kind, "fields"):
+        return all(_is_arrow_type(field.dtype) for field in kind.fields)
+    if hasattr(kind, "inner"):
+        return _is_arrow_type(kind.inner)
+    return str(kind) not in FOREIGN_TYPES
 
 
 def _unknown_column_type(error: Exception) -> UsageError:
@@ -439,6 +457,8 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     Raises:
         UsageError: If the value is not a column, or its values have no common Arrow type.
     """
+    if is_polars(values):
+        values = _without_foreign_types(values)
     if isinstance(values, pa.ChunkedArray):
         return values
     if isinstance(values, pa.Array):
@@ -446,8 +466,6 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     if hasattr(values, "source") and hasattr(values, "column_name"):
         return to_table(values.source)[values.column_name]
     refuse_distributed(values)
-    if is_polars(values):
-        values = _without_long_integers(values)
     names = _column_names(values)
     if names is not None:
         return _only_column(values, names)

@@ -99,13 +99,24 @@ def test_tables_with_other_columns_are_combined() -> None:
     assert concat_tables(tables)["n"].to_pylist() == [1, None, HALF]
 
 
-def test_integers_of_128_bits_of_polars_are_decimals() -> None:
-    frame = pl.DataFrame({"n": [HALF, -1], "m": pl.Series([HALF, 1], dtype=pl.UInt128)})
+@pytest.mark.parametrize("values", [[HALF, -1], [1, None], [[4 * HALF], []], [{"a": HALF}, None]])
+def test_columns_of_polars_hold_all_integers(values: list[Any]) -> None:
+    shapes = {list: pl.List(pl.Int128), dict: pl.Struct({"a": pl.UInt128}), int: pl.Int128}
+    for kind in (pl.Object, shapes[type(values[0])]):
+        # The values of Python objects were their addresses in memory.
+        frame = pl.DataFrame({"m": ["x", None], "n": pl.Series(values, dtype=kind)})
+        for table in (to_table(frame), to_table(frame.lazy()), to_table({"n": frame["n"]})):
+            assert plain(table["n"].to_pylist()) == plain(values)
+        assert to_table(frame).column_names == ["m", "n"]
+        assert nk.dedup(frame, text="m", on_error="quarantine").filter(frame)["n"][0] is not None
+
+
+def test_integers_of_polars_have_the_types_of_those_of_python() -> None:
+    frame = pl.DataFrame({"n": [2**127 - 1]})
     assert frame.schema["n"] == pl.Int128
-    for table in (to_table(frame), to_table(frame.lazy()), to_table({"n": frame["n"]})):
-        assert plain(table["n"].to_pylist()) == [HALF, -1]
-    with pytest.raises(UsageError, match="more than 38 digits; cast it to texts"):
-        to_table(pl.DataFrame({"n": [2**127 - 1]}))
+    assert to_table(frame).schema.field("n").type == pa.decimal256(76)
+    with pytest.raises(UsageError, match=r"a type that Arrow does not have .*; cast or drop it"):
+        to_table(pl.DataFrame({"n": pl.Series([object()], dtype=pl.Object)}))
 
 
 @pytest.mark.parametrize("form", FORMS)
