@@ -59,7 +59,6 @@ from nearkin.results import (
     PairsResult,
     PassagesResult,
     SplitResult,
-    TemporaryFolder,
 )
 from nearkin.runs.check import check_inputs, require_checkable
 from nearkin.runs.document_output import DocumentOutput
@@ -79,6 +78,7 @@ from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.sizes import parse_memory
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
 from nearkin.spec import Spec
@@ -287,7 +287,7 @@ def pairs(
         warnings += warn_of_run(run)
     warnings += warn_of_missing_pairs(run)
     log_warnings(warnings)
-    result = PairsResult.from_run(run, table, tuple(warnings))
+    result = PairsResult.from_run(run, table, found_pairs.copies, tuple(warnings))
     finished.folder.remove()
     return result
 
@@ -384,7 +384,7 @@ def passages(
         spec or Spec(n=1), least, source, parse_memory(memory), workers, keep_columns
     )
     corpus = open_corpus(data, reading)
-    folder = TemporaryFolder(work)
+    folder = TemporaryFolder.open(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     with open_progress(progress) as updates:
         if lines is not None and policy is not None:
@@ -484,7 +484,7 @@ def decontaminate(
     request.require_fields(suites.fields)
     require_memory(len(suites.rarity), bound)
     corpus = open_corpus(data, reading)
-    folder = TemporaryFolder(work)
+    folder = TemporaryFolder.open(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     index = SuiteIndex(suites, request.point.least)
     with open_progress(progress) as updates:
@@ -691,7 +691,7 @@ def frequencies(
         >>> sketch(["the cat sat"], spec, resources=SpecResources(frequencies=counted)).shape
         (1, 1)
     """
-    folder = TemporaryFolder(work)
+    folder = TemporaryFolder.open(work)
     columns = columns_of({"text": text, "tokens": tokens}, None)
     corpus = open_corpus(data, {})
     with open_progress() as updates:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from nearkin.api import dedup, pairs
 from nearkin.argument_types import check_arguments
+from nearkin.cluster.id_order import sort_ids
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import MissingExtraError, UsageError
@@ -57,11 +58,11 @@ CREATE OR REPLACE TEMP MACRO {name}(documents, id := 'id', text := 'text') AS TA
 SELECT unnest({name}_of_list(list(struct_pack(
     id := CAST(struct_extract(document, id) AS VARCHAR),
     text := CAST(struct_extract(document, text) AS VARCHAR)
-) ORDER BY struct_extract(document, id))), recursive := true)
+))), recursive := true)
 FROM query_table(documents) AS document
 """
 """A table function. DuckDB calls Python for values and not for tables, so the rows of the table are
-passed as one list, in the order of their ids."""
+passed as one list."""
 KEYED_DOCUMENTS = """
 CREATE OR REPLACE TEMP MACRO nk_keyed_documents(documents, id := 'id', text := 'text') AS TABLE
 SELECT name, content, unnest(keys) AS key, generate_subscripts(keys, 1) AS band
@@ -283,12 +284,17 @@ def _with_variable_sizes(lists: pa.FixedSizeListArray) -> pa.Array:
 def _apply_to_tables(
     tables: pa.ChunkedArray, function: Callable[[pa.Table], pa.Table], columns: pa.Schema
 ) -> pa.Array:
-    """Returns the result of each table, where a table is a list of its rows. Null has no rows."""
+    """Returns the result of each table, whose rows are passed in the order of their ids.
+
+    A table is a list of its rows. Null has no rows.
+    """
     parts = [columns.empty_table()]
     offsets = [0]
     for rows in tables:
         if rows.is_valid:
-            table = function(pa.Table.from_struct_array(rows.values))
+            documents = pa.Table.from_struct_array(rows.values)
+            ids = documents["id"].cast(pa.large_string())
+            table = function(documents.take(pa.array(sort_ids(ids))))
             parts.append(table.select(columns.names).cast(columns))
         offsets.append(sum(part.num_rows for part in parts))
     rows_of_all = pa.concat_tables(parts).combine_chunks().to_struct_array().combine_chunks()

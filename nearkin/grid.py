@@ -284,7 +284,8 @@ def _run_group(
 def _comparison_key(options: RunOptions) -> str:
     """Returns a text that is equal for cells whose pairs are compared exactly once for all."""
     values = (options.same, options.url, options.empty) if options.groups_by_value else ()
-    return repr((options.keep, options.block_by, options.across, values))
+    blocks = (options.block_by, options.missing_block)
+    return repr((options.keep, blocks, options.across, values))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,6 @@
 """The results of the library: Arrow tables of a finished run, and its counts."""
 
 import json
-import shutil
-import tempfile
-import weakref
 from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
@@ -18,8 +15,9 @@ import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
+from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.rejects import describe_rejections
-from nearkin.corpus.row_selection import select_kept_rows
+from nearkin.corpus.row_selection import ReadRows, select_kept_rows
 from nearkin.decontamination.request import CONTAMINATION, ContaminationAction
 from nearkin.decontamination.run import DecontaminationRun
 from nearkin.decontamination.tables import (
@@ -55,11 +53,12 @@ from nearkin.runs.check import CheckOutcome
 from nearkin.runs.document_output import DocumentOutput, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
-from nearkin.runs.pairs import write_pairs_file
+from nearkin.runs.pairs import COPIES, describe_copies, write_pairs_file
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_format import format_part
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
@@ -187,36 +186,6 @@ def _shorten(value: object) -> str:
     return f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-class TemporaryFolder:
-    """A folder that is deleted with this object, or at the end of the process.
-
-    Unlike `tempfile.TemporaryDirectory`, it does not warn about a folder that is not closed.
-
-    Args:
-        parent: Folder in which the folder is created. The default is that of the system.
-
-    Raises:
-        UsageError: If the folder cannot be created.
-
-    Attributes:
-        path: The folder.
-    """
-
-    def __init__(self, parent: str | Path | None = None) -> None:
-        try:
-            self.path = Path(tempfile.mkdtemp(prefix="nearkin-", dir=parent))
-        except OSError as error:
-            raise UsageError(
-                f"no temporary folder can be created in work={str(parent)!r}: {error.strerror}; "
-                "give a folder that exists and can be written"
-            ) from error
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-    def remove(self) -> None:
-        """Deletes the folder. It has no effect if the folder was deleted."""
-        self._finalizer()
-
-
 @dataclass(frozen=True)
 class TemporaryRun:
     """A finished run with its temporary work folder, which is deleted with the last result.
@@ -264,6 +233,7 @@ class DedupResult:
         self._threshold = options.threshold if options.acceptance is None else None
         self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
+        self._read = ReadRows.of(finished.run.corpus, finished.run.columns.id)
 
     def __enter__(self) -> Self:
         return self
@@ -277,6 +247,7 @@ class DedupResult:
         self._clustering = None
         self._cut_texts = None
         self._line_run = None
+        self._read = self._read.forget()
 
     @property
     def _open(self) -> tuple[TemporaryRun, Clustering]:
@@ -461,18 +432,27 @@ class DedupResult:
     def filter(self, data: T) -> T:
         """Returns the kept rows of a table, as a table of the same type.
 
+        If the run had a column of ids, and the data has it without repeated ids, rows are matched
+        by their ids, in any order. Otherwise they are matched by their numbers, which is refused
+        for data that is executed to be read (a lazy frame, a query, a stream). Of the object that
+        was deduplicated, the rows that were read are returned.
+
         Args:
-            data: The table that was deduplicated, or another one with the same rows in the same
-                order: an Arrow table, batch, array or reader, a pandas or Polars frame (also lazy)
-                or series, a `datasets.Dataset`, a numpy array, a list, a tuple, or a mapping of
-                columns. Any other table with the Arrow interface becomes an Arrow table.
+            data: The table that was deduplicated, or another one with the same rows: an Arrow
+                table, batch, array or reader, a pandas or Polars frame (also lazy) or series, a
+                `datasets.Dataset`, a numpy array, a list, a tuple, or a mapping of columns. Any
+                other table with the Arrow interface becomes an Arrow table.
 
         Raises:
-            UsageError: If the number of rows differs, or the data is an iterator, which can be read
-                only once.
+            UsageError: If the number of rows differs, the rows cannot be matched, or the data is
+                another iterator, which can be read only once.
         """
         self._require_uncut("filter")
-        return select_kept_rows(data, self.kept)
+        if self._finished is None or self._clustering is None:
+            ids, kept = self.clusters.arrow["id"], self.clusters.arrow["kept"].to_numpy()
+        else:
+            ids, kept = self._finished.run.documents().ids, np.asarray(self._clustering.kept)
+        return self._read.select(data, self.kept, ids, kept)
 
     def to_dataset(self) -> Any:
         """Returns the kept rows of a table as a `datasets.Dataset`, with all columns.
@@ -481,7 +461,7 @@ class DedupResult:
 
         Raises:
             MissingExtraError: If datasets is not installed.
-            UsageError: If the documents are in files.
+            UsageError: If the documents are in files, or several columns have one name.
         """
         if self._is_cut:
             return self.kept_documents.to_dataset()
@@ -491,7 +471,13 @@ class DedupResult:
                 "the documents are in files, which to_dataset does not read; write the kept ones "
                 "with result.write(FOLDER), and load FOLDER/kept with datasets.load_dataset"
             )
-        return _to_dataset(self.filter(corpus.table))
+        require_unique_columns(
+            corpus.table.column_names,
+            "the table",
+            "a dataset has one column of each name",
+            "rename all but one, or take result.filter(table), which keeps both",
+        )
+        return _to_dataset(select_kept_rows(corpus.table, self.kept))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -686,6 +672,7 @@ class DedupResult:
             **related,
             "_is_cut": self._is_cut,
             "_threshold": self._threshold,
+            "_read": self._read,
             "clusters": self.clusters,
             "cluster_ids": self.cluster_ids,
             "pairs": self.pairs,
@@ -708,6 +695,7 @@ class DedupResult:
         self._is_cut = False
         self._doubt = None
         self._threshold = None
+        self._read = ReadRows()
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
@@ -756,12 +744,14 @@ class SplitResult:
         rows: Number of each row's group, int64 (n,), with -1 for rejected rows. It has one entry
             for each row of a table, or one for each document of files.
         warnings: Sentences about the result, for example that pairs may be missing.
+        read: The rows that were read, by which `select` finds them again.
     """
 
     groups: ResultTable
     facts: SplitFacts
     rows: np.ndarray
     warnings: tuple[str, ...] = ()
+    read: ReadRows = field(default_factory=ReadRows)
 
     @classmethod
     def from_run(cls, run: LocalRun, finished: FinishedSplit) -> "SplitResult":
@@ -777,7 +767,8 @@ class SplitResult:
         if isinstance(run.corpus, TableCorpus):
             rows = np.full(run.corpus.table.num_rows, -1)
             rows[np.asarray(documents.rows)] = finished.split.group
-        return cls(ResultTable(table), finished.facts, rows, tuple(finished.warnings))
+        read = ReadRows.of(run.corpus, run.columns.id)
+        return cls(ResultTable(table), finished.facts, rows, tuple(finished.warnings), read)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -788,16 +779,19 @@ class SplitResult:
         """Returns the rows of one group, as a table of the same type.
 
         Args:
-            data: The table that was split, or another one with the same rows in the same order,
-                as for `DedupResult.filter`.
+            data: The table that was split, or another one with the same rows, which are matched as
+                for `DedupResult.filter`.
             name: The name of the group.
 
         Raises:
-            UsageError: If there is no such group, the number of rows differs, or the data is an
-                iterator, which can be read only once.
+            UsageError: If there is no such group, the number of rows differs, the rows cannot be
+                matched, or the data is another iterator, which can be read only once.
         """
         require_group(name, self.names)
-        return select_kept_rows(data, self.rows == self.names.index(name))
+        is_selected = self.rows == self.names.index(name)
+        groups = self.groups.arrow
+        in_group = pa.compute.equal(groups["group"], name).to_numpy()
+        return self.read.select(data, is_selected, groups["id"], in_group)
 
     def __repr__(self) -> str:
         return f"<SplitResult: {describe_group_sizes(self.facts)}>"
@@ -1084,7 +1078,9 @@ class PairsResult:
             for simhash, cosine and hamming; or id_a, id_b, containment and jaccard.
         rejected: The rejected rows, which are not documents. The columns are those of
             `DedupResult.rejected`.
-        statistics: The counts of rows that were read and rejected, and of pairs.
+        statistics: The counts of rows that were read and rejected, and of pairs; and
+            `copies_left_out`, the documents that are in no pair, because another one of equal text
+            represents them.
         stages: The record of each stage, by its name.
         request: The command, the Spec and the parameters, as JSON values.
         warnings: Sentences about the result, for example that most texts are short.
@@ -1101,12 +1097,15 @@ class PairsResult:
     missing: MissingPairsStats | None = None
 
     @classmethod
-    def from_run(cls, run: LocalRun, pairs: pa.Table, warnings: tuple[str, ...]) -> "PairsResult":
+    def from_run(
+        cls, run: LocalRun, pairs: pa.Table, copies: int, warnings: tuple[str, ...]
+    ) -> "PairsResult":
         """Returns the result of a finished run. The work folder is not needed any more.
 
         Args:
             run: The run.
             pairs: Its pairs.
+            copies: Number of documents that others represent in the pairs.
             warnings: Sentences about the result.
         """
         sketch = run.recorded("sketch")
@@ -1114,6 +1113,7 @@ class PairsResult:
             "read": sketch["documents"] + sketch["rejected"],
             "rejected": sketch["rejected"],
             "pairs": pairs.num_rows,
+            COPIES: copies,
         }
         request = {
             "command": "write",
@@ -1148,7 +1148,14 @@ class PairsResult:
             RunError: If the disk is full.
         """
         readers = Readers.parse(readable_by)
-        return write_pairs_file(Path(path), self.pairs.arrow, self.request, self.missing, readers)
+        return write_pairs_file(
+            Path(path),
+            self.pairs.arrow,
+            self.request,
+            self.missing,
+            readers,
+            copies=self.statistics[COPIES],
+        )
 
     def to_arrow(self) -> pa.Table:
         """Returns the pairs as an Arrow table."""
@@ -1186,8 +1193,13 @@ class PairsResult:
 
     def __repr__(self) -> str:
         documents = self.statistics["read"] - self.statistics["rejected"]
+        parameters = self.request["parameters"]
+        can_be_listed = "containment" not in self.pairs.column_names and not (
+            isinstance(parameters, Mapping) and parameters.get("accept")
+        )
+        copies = describe_copies(self.statistics[COPIES], can_be_listed=can_be_listed)
         rejected = _describe_rejected(self.stages["sketch"])
-        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents{rejected}>"
+        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents{copies}{rejected}>"
 
     def _repr_html_(self) -> str:
         threshold = _threshold_of(self.request)

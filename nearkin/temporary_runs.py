@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
-from nearkin.corpus.arrow_conversion import is_stream, refuse_distributed, to_table, type_name
+from nearkin.corpus.arrow_conversion import (
+    is_in_memory,
+    is_stream,
+    refuse_distributed,
+    to_table,
+    type_name,
+)
+from nearkin.corpus.integers import concat_tables
 from nearkin.corpus.nested_columns import list_roots
 from nearkin.decisions import Decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
@@ -23,7 +30,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.results import TemporaryFolder, TemporaryRun
+from nearkin.results import TemporaryRun
 from nearkin.runs.check import FilesOfInputs, RowsOfInputs, TwoInputs
 from nearkin.runs.parameters import (
     ReadKeywords,
@@ -45,6 +52,7 @@ from nearkin.runs.reference import (
 )
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources, weighted_by
 from nearkin.spec import IDF_JACCARD
@@ -158,7 +166,7 @@ def prepare_corpus_run(
         require_decidable(options, has_reference=reference.data is not None)
     if keep_function is not None:
         require_choosable(options, corpus)
-    folder = TemporaryFolder(work)
+    folder = TemporaryFolder.open(work)
     request = _Request(corpus, columns, options, resources_of(parameters))
     request = _count_shingles(request, parameters, folder.path, progress)
     columns = replace(columns, carried_columns=request.options.carried_columns)
@@ -275,7 +283,7 @@ def open_two_corpora(
         return TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
     tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
     try:
-        rows = pa.concat_tables(tables, promote_options="permissive")
+        rows = concat_tables(tables)
     except pa.ArrowException as error:
         raise UsageError(
             f"the two corpora do not fit into one table: {error}; give columns of the same types"
@@ -316,6 +324,7 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
         reading: How files are read.
     """
     refuse_distributed(data)
+    given = data
     data = _list_paths(data)
     on_error = reading.get("on_error", "quarantine")
     if isinstance(data, str | Path):
@@ -324,7 +333,7 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
         return FileCorpus.open(
             [_path_of(item) for item in data], on_error, selection=selection_of(reading)
         )
-    return TableCorpus(to_table(data), on_error)
+    return TableCorpus(to_table(data), on_error, None if is_in_memory(given) else given)
 
 
 def _list_paths(data: Any) -> Any:

@@ -132,3 +132,12 @@ def test_rows_without_an_id_are_in_no_result(connection: duckdb.DuckDBPyConnecti
         "nk_dedup('nameless')",
     ):
         assert rows_of(connection, f"FROM {query}") == []
+
+
+def test_rows_come_in_the_order_of_numeric_ids() -> None:
+    connection = duckdb.connect()
+    nk.duckdb.register(connection)
+    connection.sql("CREATE TABLE docs (id VARCHAR, text VARCHAR)")
+    connection.sql("INSERT INTO docs VALUES ('10', 'a b c d'), ('9', 'a b c d'), ('100', 'e f g')")
+    rows = connection.sql("SELECT id, kept FROM nk_dedup('docs')").fetchall()
+    assert rows == [("9", True), ("10", False), ("100", True)]

@@ -61,6 +61,7 @@ GRIDS = [
     "max_df=none,0.02;seed=0,7;scheme=binned,classic;threshold=0.5;empty=keep,drop",
     "stem=none,english;base_hash=xxh3,murmur3;threshold=0.6",
     "bands=40;rows=2;threshold=0.4;hot_bucket_size=3,100;pair_budget=0,50;fanout=2,9",
+    "block_by=lang;missing_block=none,all;threshold=0.4",
 ]
 
 

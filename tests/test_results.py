@@ -1,4 +1,5 @@
 import copy
+import os
 import pickle
 import subprocess
 import sys
@@ -443,3 +444,29 @@ def test_texts_cannot_rewrite_the_terminal_that_shows_a_table() -> None:
     shown = repr(nk.dedup({"text": ["a b c"], "id": ["x\x1b[2Jy"]}, id="id").clusters)
     assert "\x1b" not in shown
     assert "x␛[2Jy" in shown
+
+
+def test_forked_process_leaves_the_work_folder_of_a_result() -> None:
+    result = nk.dedup(["a b c d", "a b c d e"], threshold=0.5)
+    child = os.fork()
+    if child == 0:
+        try:
+            result.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert len(result.pairs) == 1
+
+
+def test_result_of_pairs_counts_the_copies_that_it_leaves_out() -> None:
+    texts = [BASE, BASE.upper(), BASE, 5 * "another text "]
+    pairs = nk.pairs(texts)
+    assert (len(pairs), pairs.statistics["copies_left_out"]) == (0, 2)
+    assert repr(pairs) == (
+        "<PairsResult: 0 pairs of 4 documents; 2 exact copies are left out; list them with "
+        "expand_exact=True>"
+    )
+    listed = nk.pairs(texts, expand_exact=True)
+    assert (len(listed), listed.statistics["copies_left_out"]) == (3, 0)
+    contained = nk.pairs(texts, relation="containment")
+    assert repr(contained) == ("<PairsResult: 0 pairs of 4 documents; 2 exact copies are left out>")

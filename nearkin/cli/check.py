@@ -1,7 +1,6 @@
 """`nearkin check`."""
 
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.split import LeakOptions
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
+from nearkin.runtime.temporary_folder import TemporaryFolder
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -126,7 +126,7 @@ def check(
     def options_with(resolved_spec: "Spec") -> "RunOptions":
         return require_checkable(match.to_run_options(resolved_spec))
 
-    with tempfile.TemporaryDirectory(prefix="nearkin-") as folder:
+    with TemporaryFolder() as folder:
         try:
             resolved = resolve_inputs(
                 inputs,
@@ -134,7 +134,7 @@ def check(
                 spec.to_request(),
                 reading.on_error,
                 o.workers_or_cores(match.workers),
-                Path(folder) / "check",
+                folder / "check",
                 progress,
                 check=lambda resolved_spec, _: options_with(resolved_spec),
                 selection=reading.selection,
@@ -145,7 +145,7 @@ def check(
             files = FilesOfInputs.find(corpus, first, second, reading.selection)
             if out is not None:
                 require_apart(out, [file.path for file in corpus.files])
-            work = WorkFolder.create(Path(folder) / "work", {}, durable=False)
+            work = WorkFolder.create(folder / "work", {}, durable=False)
             run = LocalRun(corpus, resolved.columns, options, work, progress, resolved.resources)
             outcome = check_inputs(run, files)
         finally:

@@ -44,7 +44,7 @@ NO_CONFIG = "nearkin.no_config"
 PATH_NAMES = ("key_file", "new_key_file")
 """The parameters that are paths, although their type is text."""
 TEXT_NAMES = (
-    *("text", "id_column", "tokens", "vector", "fingerprint"),
+    *("text", "id_column", "tokens", "vector", "fingerprint", "ignore_fingerprint"),
     *("source", "keep", "block_by", "scope", "ids"),
 )
 """The parameters whose values are compared with the content of files, not opened."""

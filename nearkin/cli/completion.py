@@ -75,6 +75,12 @@ def _treatments_of_empty_documents() -> Iterable[str]:
     return EmptyDocuments
 
 
+def _documents_without_a_block() -> Iterable[str]:
+    from nearkin.engine.options import MissingBlock
+
+    return MissingBlock
+
+
 def _readers() -> Iterable[str]:
     from nearkin.runtime.files import Readers
 
@@ -150,6 +156,7 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "codec": _parquet_codecs,
     "cluster": _cluster_methods,
     "empty": _treatments_of_empty_documents,
+    "missing_block": _documents_without_a_block,
     "readable_by": _readers,
     "relation": _relations,
     "postings": _postings,

@@ -122,6 +122,7 @@ DEPENDENCIES = (
         for name in ("annotate", "codec", "sizes", "document_weights")
     ),
     Dependency("floor", "cluster", ("components",)),
+    Dependency("missing_block", "block_by"),
     *(
         Dependency(name, "relation", ("similarity",))
         for name in (

@@ -237,7 +237,7 @@ def dedup(
         )
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         if not standard.reads:
-            require_convertible_inputs(kept_file, inputs, reading)
+            require_convertible_inputs(kept_file, inputs, reading, requested_columns)
         out = kept_file.run_folder
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, plan, settings)
@@ -379,14 +379,15 @@ def require_usable_reference(
 
 
 def require_convertible_inputs(
-    kept_file: "KeptFile", inputs: list[str], reading: o.ReadOptions
+    kept_file: "KeptFile", inputs: list[str], reading: o.ReadOptions, columns: "Columns"
 ) -> None:
-    """Requires that the format of a file of kept documents can hold the columns of the inputs.
+    """Requires that a file of kept documents can hold the columns of the inputs.
 
     Args:
         kept_file: The file.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run, which is not checked.
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
         reading: The options for the selection of files.
+        columns: The columns that are read, with the options for reading CSV.
 
     Raises:
         UsageError: If it cannot hold a column.
@@ -394,8 +395,12 @@ def require_convertible_inputs(
     from nearkin.corpus import FileCorpus
     from nearkin.runs.saved import SavedRun
 
-    if SavedRun.find(tuple(inputs)) is None:
-        kept_file.require_convertible(FileCorpus.open(inputs, selection=reading.selection))
+    saved = SavedRun.find(tuple(inputs))
+    if saved is None:
+        corpus = FileCorpus.open(inputs, selection=reading.selection)
+    else:
+        corpus = saved.find_inputs("quarantine")
+    kept_file.require_convertible(corpus, columns)
 
 
 def functions_of_engine(

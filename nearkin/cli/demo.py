@@ -9,6 +9,7 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
+from nearkin.runtime.temporary_folder import TemporaryFolder
 
 QUOTED_CLUSTERS = 400
 """The number of clusters among which the most interesting ones are chosen."""
@@ -61,8 +62,6 @@ def demo(
 
         nearkin demo --source-code --threshold 0.9 --top 5 --out copied-code/
     """
-    from tempfile import TemporaryDirectory
-
     with file_imports():
         from nearkin.cli.command_line import ARGUMENTS, describe_command_line
         from nearkin.cli.dedup import print_run
@@ -97,8 +96,8 @@ def demo(
         stack.callback(progress.close)
         corpus = PRESS_RELEASES
         if source_code:
-            folder = stack.enter_context(TemporaryDirectory(prefix="nearkin-demo-"))
-            corpus = Path(folder) / "source-code.parquet"
+            folder = stack.enter_context(TemporaryFolder())
+            corpus = folder / "source-code.parquet"
             progress.stage("read source code", None)
             write_source_corpus(corpus, least_lines=MIN_COPIED_LINES)
         job = Job(

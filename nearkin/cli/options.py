@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,6 +128,16 @@ Bits = Annotated[
         help="Number of bits of a fingerprint: 64, 128, 192 or 256.  [default: 64]",
         show_default=False,
         metavar="BITS",
+        rich_help_panel=INPUT,
+    ),
+]
+IgnoreFingerprint = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore-fingerprint",
+        help="Fingerprint in hexadecimal digits. Documents with it are compared with no other, for "
+        "example because it is that of a blank picture. May be repeated.",
+        metavar="HEX",
         rich_help_panel=INPUT,
     ),
 ]
@@ -433,6 +443,15 @@ BlockBy = Annotated[
         "--block-by",
         "Column of blocks. Only documents with the same value are compared.",
         panel=CANDIDATES,
+    ),
+]
+MissingBlockOption = Annotated[
+    str,
+    typer.Option(
+        "--missing-block",
+        metavar="WHICH",
+        help="The documents that one without a value of --block-by is compared with: none or all.",
+        rich_help_panel=CANDIDATES,
     ),
 ]
 Across = Annotated[
@@ -745,6 +764,14 @@ class RunColumnOptions(ColumnOptions):
 
     fingerprint: Fingerprint = None
     bits: Bits = None
+    ignore_fingerprint: IgnoreFingerprint = None
+
+    @property
+    def fingerprint_sizes(self) -> "Collection[int]":
+        """The numbers of bits of the fingerprints that are compared."""
+        from nearkin.corpus.columns import DEFAULT_BITS
+
+        return () if self.fingerprint is None else (self.bits or DEFAULT_BITS,)
 
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
         """Returns the columns that are read, as `ColumnOptions.to_columns` does.
@@ -757,10 +784,12 @@ class RunColumnOptions(ColumnOptions):
             UsageError: If several kinds of content are named, or bits without fingerprints.
         """
         from nearkin.corpus.columns import DEFAULT_BITS
+        from nearkin.corpus.fingerprints import parse_ignored
         from nearkin.runs.parameters import require_fingerprint_for_bits
 
         require_fingerprint_for_bits(self.bits, self.fingerprint)
-        columns = super().to_columns(carried, memory)
+        ignored = parse_ignored(self.ignore_fingerprint, self.fingerprint_sizes)
+        columns = replace(super().to_columns(carried, memory), ignored_fingerprints=ignored)
         if self.fingerprint is None:
             return columns
         bits = DEFAULT_BITS if self.bits is None else self.bits
@@ -783,6 +812,13 @@ class FieldColumnOptions(RunColumnOptions):
         from nearkin.engine.fields import parse_fields
 
         return parse_fields(self.fields or ())
+
+    @property
+    def fingerprint_sizes(self) -> "Collection[int]":
+        """The numbers of bits of the fingerprints that are compared."""
+        from nearkin.engine.fields import fingerprint_sizes
+
+        return fingerprint_sizes(self.rules) if self.rules else super().fingerprint_sizes
 
     def name_contents(self, found: "Columns") -> tuple[str, ...]:
         """Returns the fields, with the kinds and the sizes that the inputs have.
@@ -1217,6 +1253,7 @@ class MatchOptions:
     probes: Probes = 0
     verify: Verify = "exact"
     block_by: BlockBy = None
+    missing_block: MissingBlockOption = "none"
     across: Across = None
     same: Same = None
     url: Url = None
@@ -1278,6 +1315,7 @@ class MatchOptions:
             keep_up_to=clustering.keep_up_to,
             empty=clustering.empty,
             block_by=self.block_by,
+            missing_block=self.missing_block,
             across=self.across,
             accept=clustering.accept,
             max_lost=clustering.max_lost,

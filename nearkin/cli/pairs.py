@@ -120,7 +120,13 @@ def pairs(
     with file_imports():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
-        from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
+        from nearkin.runs.pairs import (
+            Relation,
+            describe_copies,
+            parse_relation,
+            require_pairs_output,
+            run_pairs,
+        )
         from nearkin.runs.parameters import require_one_threshold
         from nearkin.runs.spec_request import resolve_inputs
 
@@ -178,9 +184,12 @@ def pairs(
     else:
         if not output.quiet:
             print_inputs(resolved.account)
+        can_be_listed = relation == Relation.SIMILARITY and run_options.acceptance is None
+        copies = describe_copies(summary.copies, can_be_listed=can_be_listed)
         missing = describe_missing(summary.missing)
         shown = standard.name_output(out)
-        sys.stderr.write(f"{format_count(summary.pairs, 'verified pair')} in {shown}{missing}\n")
+        found = format_count(summary.pairs, "verified pair")
+        sys.stderr.write(f"{found} in {shown}{copies}{missing}\n")
     sketch_stats = summary.stages.get("sketch")
     if sketch_stats:
         advice = "nearkin dedup lists the reasons"

@@ -202,11 +202,12 @@ def copy_file(path: Path) -> None:
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
     from nearkin.runtime.files import disk_errors
+    from nearkin.runtime.temporary_folder import TemporaryFolder
 
     with disk_errors(Path(tempfile.gettempdir())):
-        folder = tempfile.TemporaryDirectory(prefix="nearkin-")
+        folder = TemporaryFolder()
     with folder as path:
-        yield Path(path)
+        yield path
 
 
 @contextmanager

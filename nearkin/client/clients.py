@@ -225,6 +225,14 @@ def _translate_http_errors(url: httpx2.URL) -> Iterator[None]:
         ) from error
 
 
+def _pickling_error(client: "Client | AsyncClient") -> UsageError:
+    """Returns the error for a client that is pickled or copied."""
+    return UsageError(
+        f"{client!r} cannot be pickled or copied, because it holds connections; create a client in "
+        "each process"
+    )
+
+
 @contextmanager
 def _ignore_silent_server() -> Iterator[None]:
     """Ends the block if nothing answers."""
@@ -278,6 +286,9 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> str:
+        raise _pickling_error(self)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -573,6 +584,9 @@ class AsyncClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __reduce__(self) -> str:
+        raise _pickling_error(self)
 
     async def close(self) -> None:
         """Closes the connections."""

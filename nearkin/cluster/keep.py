@@ -1,7 +1,7 @@
 """Keep policies: the order that decides which document of a cluster is kept."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from nearkin.cluster.dates import count_unreadable_dates, read_dates
 from nearkin.cluster.kept_documents import ClusterCriterion
 from nearkin.errors import UsageError
+from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.runtime.arrow_types import is_text
 
 LENGTH = "length"
@@ -18,8 +19,6 @@ DEFAULT_ORDER = "length desc"
 """The keep order of a policy that consists of a criterion of clusters alone."""
 NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
 """The types by which a text column of numbers is sorted. The first that fits all values counts."""
-PORTION_BYTES = 8 << 20
-"""The number of bytes of a text column that are converted at once, approximately."""
 TERM = re.compile(
     r"\s*(?P<column>[^:,\s]+)\s*(?:(?P<direction>asc|desc)|:(?P<values>.+))?\s*", re.IGNORECASE
 )
@@ -48,7 +47,7 @@ class KeepPolicy:
     """A sequence of criteria that orders the documents of a cluster.
 
     Nulls, and texts that are not dates in a column of dates, come last. Of documents that are equal
-    by all criteria, the smaller id comes first (compared as UTF-8 bytes).
+    by all criteria, the smaller id comes first, as `nearkin.cluster.id_order` compares them.
 
     Attributes:
         terms: Criteria, the most important one first.
@@ -107,7 +106,7 @@ class KeepPolicy:
             columns: Columns of the policy, with one row for each document.
         """
         return {
-            name: sum(map(count_unreadable_dates, _portions(columns[name])))
+            name: sum(map(count_unreadable_dates, iterate_portions(columns[name])))
             for name in self.date_columns
         }
 
@@ -170,7 +169,7 @@ def _sort_key(
         return pa.array(lengths)
     column = columns[term.column]
     if term.is_date:
-        return pa.chunked_array([read_dates(part) for part in _portions(column)], pa.int64())
+        return pa.chunked_array([read_dates(part) for part in iterate_portions(column)], pa.int64())
     if term.values:
         text = column.cast(pa.large_string())
         position = pc.index_in(text, value_set=pa.array(term.values, pa.large_string()))
@@ -204,7 +203,7 @@ def holds_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool
         kind: Type of number.
     """
     try:
-        for part in _portions(column):
+        for part in iterate_portions(column):
             _numbers_of(part, kind)
     except pa.ArrowInvalid:
         return False
@@ -224,18 +223,7 @@ def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Chun
     Raises:
         pa.ArrowInvalid: If a value is not a number of that type.
     """
-    return pa.chunked_array([_numbers_of(part, kind) for part in _portions(column)], kind)
-
-
-def _portions(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
-    """Yields slices of a text column that need little memory to be converted.
-
-    The column can be mapped from a large file.
-    """
-    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        rows = max(1, len(chunk) * PORTION_BYTES // max(chunk.nbytes, 1))
-        for start in range(0, len(chunk), rows):
-            yield chunk.slice(start, rows)
+    return pa.chunked_array([_numbers_of(part, kind) for part in iterate_portions(column)], kind)
 
 
 def _numbers_of(values: pa.Array, kind: pa.DataType) -> pa.Array:

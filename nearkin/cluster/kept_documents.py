@@ -15,8 +15,11 @@ from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 PAIRS_AT_ONCE = 1 << 24
 """The number of pairs that are looked at together. The result does not depend on it."""
 UNIT = 1 << 30
-"""The number that stands for a similarity of 1. Sums of integers do not depend on their order, so
-that all engines choose the same document."""
+"""The number of units of a score of 1, and of the parts that the rest of a unit is measured in."""
+ROUNDING = 1 << 8
+"""The largest difference that rounding makes between two equal sums of scores, for each document
+that counts, in units of 1 / UNIT²: twice the error of a quotient of type float64, which is 2^-53.
+"""
 
 
 class ClusterCriterion(StrEnum):
@@ -63,11 +66,14 @@ def sum_scores(
     criterion: ClusterCriterion,
     sizes: np.ndarray,
 ) -> np.ndarray:
-    """Returns the sum of each document's scores with the others of its cluster, int64 (n,).
+    """Returns the sum of each document's scores with the others of its cluster, int64 (2, n).
 
     The score with another document is their similarity (`central`), or the containment of the other
-    one in the document (`most-complete`), in units of 2^-30. Other documents count once for each of
-    their exact duplicates. The exact duplicates of the document itself have a score of 1.
+    one in the document (`most-complete`). Other documents count once for each of their exact
+    duplicates. The exact duplicates of the document itself have a score of 1.
+
+    The first row of the result is in units of 1 / UNIT, the second one is the rest, in units of
+    1 / UNIT². Sums of integers do not depend on their order, so all engines have the same ones.
 
     Args:
         scored: Pairs that reach the threshold.
@@ -76,7 +82,8 @@ def sum_scores(
         criterion: Criterion.
         sizes: Number of shingles of each document in a pair, for `most-complete`, int64 (n,).
     """
-    scores = (copies.astype(np.int64) - 1) * UNIT
+    sums = np.zeros((2, len(leader)), np.int64)
+    sums[0] = (copies.astype(np.int64) - 1) * UNIT
     for start in range(0, len(scored.pairs), PAIRS_AT_ONCE):
         part = scored.select(slice(start, start + PAIRS_AT_ONCE))
         first, second = unpack_pairs(np.asarray(part.pairs))
@@ -88,9 +95,22 @@ def sum_scores(
         if criterion == ClusterCriterion.MOST_COMPLETE:
             score_of_first = part.intersection / sizes[second]
             score_of_second = part.intersection / sizes[first]
-        np.add.at(scores, first, copies[second] * np.rint(score_of_first * UNIT).astype(np.int64))
-        np.add.at(scores, second, copies[first] * np.rint(score_of_second * UNIT).astype(np.int64))
-    return scores
+        _add_scores(sums, first, score_of_first, copies[second])
+        _add_scores(sums, second, score_of_second, copies[first])
+    sums[0] += sums[1] // UNIT
+    sums[1] %= UNIT
+    return sums
+
+
+def _add_scores(
+    sums: np.ndarray, documents: np.ndarray, scores: np.ndarray, times: np.ndarray
+) -> None:
+    """Adds scores, float64 (m,), to the sums of documents, each as often as `times` says."""
+    units = scores * UNIT
+    whole = np.floor(units)
+    rest = np.floor((units - whole) * UNIT)
+    np.add.at(sums[0], documents, times * whole.astype(np.int64))
+    np.add.at(sums[1], documents, times * rest.astype(np.int64))
 
 
 def choose_kept_documents(
@@ -104,8 +124,9 @@ def choose_kept_documents(
     """Returns the kept document of each document, chosen by a criterion.
 
     Of the documents that were verified against every other one of their cluster, the one with the
-    highest mean score is kept, and of equal ones the first in keep order. Without such
-    a document, which happens only to components, the leader is kept.
+    highest mean score is kept, and of equal ones the first in keep order. Scores are equal if their
+    sums differ by no more than the rounding of each score explains. Without such a document, which
+    happens only to components, the leader is kept.
 
     Args:
         scored: Pairs that reach the threshold.
@@ -130,14 +151,28 @@ def choose_kept_documents(
         >>> choose_kept_documents(scored, leader, order, copies, central, order).tolist()
         [1, 1, 1]
     """
-    scores = sum_scores(scored, leader, copies, criterion, sizes)
+    sums = sum_scores(scored, leader, copies, criterion, sizes)
+    weight = np.zeros(len(leader), np.int64)
+    np.add.at(weight, leader, copies.astype(np.int64))
     has_others = np.bincount(leader, minlength=len(leader))[leader] > 1
     candidates = np.flatnonzero(may_be_kept(scored, leader) & has_others)
-    by_score = np.lexsort((rank[candidates], -scores[candidates], leader[candidates]))
+    by_score = np.lexsort((-sums[1, candidates], -sums[0, candidates], leader[candidates]))
     candidates = candidates[by_score]
-    is_best = np.ones(len(candidates), bool)
-    is_best[1:] = leader[candidates[1:]] != leader[candidates[:-1]]
-    best = candidates[is_best]
+    is_first = _starts_cluster(leader[candidates])
+    highest = sums[:, candidates[is_first]][:, np.cumsum(is_first) - 1]
+    units, rest = highest - sums[:, candidates]
+    # The product of larger numbers would not fit. Rounding explains no such gap.
+    gap = np.minimum(units, UNIT) * UNIT + rest
+    candidates = candidates[gap <= weight[leader[candidates]] * ROUNDING]
+    candidates = candidates[np.lexsort((rank[candidates], leader[candidates]))]
+    best = candidates[_starts_cluster(leader[candidates])]
     chosen = np.arange(len(leader), dtype=np.uint32)
     chosen[leader[best]] = best
     return chosen[leader]
+
+
+def _starts_cluster(leaders: np.ndarray) -> np.ndarray:
+    """Returns which leaders, sorted, differ from the previous one, bool (n,)."""
+    is_first = np.ones(len(leaders), bool)
+    is_first[1:] = leaders[1:] != leaders[:-1]
+    return is_first

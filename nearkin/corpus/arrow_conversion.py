@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from nearkin.corpus.checked_column import CheckedColumn
 from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.corpus.iceberg_tables import open_scan
+from nearkin.corpus.integers import concat_tables, convert_values
 from nearkin.corpus.lance_tables import require_readable_names
 from nearkin.corpus.table_versions import RUST_PLACE
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
@@ -40,6 +41,10 @@ COLUMNS = "a list, an Arrow array, a series or a dataset's column"
 """The kinds of columns that `to_chunked` accepts, for messages."""
 MAX_NESTING = 64
 """The largest depth of lists and dictionaries in the values of a column."""
+IN_MEMORY = frozenset({"arro3", "cudf", "nearkin", "numpy", "pandas", "polars"})
+"""The packages whose tables and columns are values, except for lazy frames and iterators."""
+FOREIGN_TYPES = frozenset({"Int128", "Object", "UInt128"})
+"""The types of Polars that Arrow does not have."""
 ITERATOR_BLOCK = 8192
 """The number of values of an iterator that are Python objects at a time."""
 
@@ -87,6 +92,10 @@ def _to_table(data: Any) -> pa.Table:
         return pa.Table.from_batches([data])
     if is_lazy_frame(data):
         return _to_table(data.collect())
+    if is_polars(data):
+        data = _without_foreign_types(data)
+        if isinstance(data, pa.Table):
+            return data
     if _is_dataset(data):
         return _dataset_to_table(data)
     if isinstance(data, Mapping):
@@ -166,13 +175,77 @@ def _pandas_to_table(frame: Any) -> pa.Table:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except UnicodeEncodeError as error:
         raise invalid_text(error) from error
+    except (OverflowError, pa.ArrowInvalid) as error:
+        return _with_large_integers(frame, error)
     except pa.ArrowException as error:
         raise _unknown_column_type(error) from error
     except ValueError as error:
         raise _unreadable_table(error) from error
 
 
-def _unknown_column_type(error: pa.ArrowException) -> UsageError:
+def _with_large_integers(frame: Any, error: Exception) -> pa.Table:
+    """Returns the table of a pandas frame, of which a column may have integers that do not fit.
+
+    Args:
+        frame: The frame.
+        error: The error of its conversion, which is raised if there are no such columns.
+    """
+    large = {}
+    others = frame.copy(deep=False)
+    for position, name in enumerate(frame.columns):
+        try:
+            pa.array(frame[name], from_pandas=True)
+        except (OverflowError, pa.ArrowInvalid):
+            try:
+                large[position] = convert_values(frame[name].tolist())
+            except pa.ArrowException:
+                raise _unknown_column_type(error) from error
+            others[name] = 0
+    if not large:
+        raise _unknown_column_type(error) from error
+    table = _pandas_to_table(others)
+    for position, column in large.items():
+        table = table.set_column(position, table.column_names[position], column)
+    return table
+
+
+def _without_foreign_types(data: Any) -> Any:
+    """Returns a frame or series of Polars, as Arrow if it has values of a type that Arrow has not.
+
+    Such values are Python objects, which Polars exports as their addresses, and integers of 128
+    bits. They become what Python values of a list become.
+
+    Raises:
+        UsageError: If values cannot become an Arrow column.
+    """
+    schema = getattr(data, "schema", None)
+    try:
+        if schema is None:
+            is_foreign = hasattr(data, "dtype") and not _is_arrow_type(data.dtype)
+            return convert_values(data.to_list()) if is_foreign else data
+        foreign = {
+            name: convert_values(data[name].to_list())
+            for name, kind in schema.items()
+            if not _is_arrow_type(kind)
+        }
+    except (pa.ArrowException, OverflowError) as error:
+        raise _unknown_column_type(error) from error
+    if not foreign:
+        return data
+    columns = {name: foreign.get(name, data[name]) for name in schema}
+    return pa.table({name: to_chunked(column) for name, column in columns.items()})
+
+
+def _is_arrow_type(kind: Any) -> bool:
+    """Returns whether Arrow has a type of Polars, and those inside of it."""
+    if hasattr(kind, "fields"):
+        return all(_is_arrow_type(field.dtype) for field in kind.fields)
+    if hasattr(kind, "inner"):
+        return _is_arrow_type(kind.inner)
+    return str(kind) not in FOREIGN_TYPES
+
+
+def _unknown_column_type(error: Exception) -> UsageError:
     reason = "; ".join(map(str, error.args))
     return UsageError(
         f"the table has a column of a type that Arrow does not have ({reason}); cast or drop it"
@@ -214,7 +287,7 @@ def _concat_blocks(blocks: list[pa.Table]) -> pa.Table:
         UsageError: If they have columns of one name and of types that cannot be combined.
     """
     try:
-        return pa.concat_tables(blocks, promote_options="permissive")
+        return concat_tables(blocks)
     except pa.ArrowException as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
 
@@ -240,6 +313,26 @@ def is_polars(data: object) -> bool:
 def is_lazy_frame(data: object) -> bool:
     """Returns True for a lazy frame of Polars."""
     return is_polars(data) and type(data).__name__ == "LazyFrame"
+
+
+def is_in_memory(data: object) -> bool:
+    """Returns whether each reading of data has the same rows in the same order.
+
+    Lazy frames, queries, streams and other objects that are executed to be read need not.
+    """
+    if isinstance(data, Iterator) or is_lazy_frame(data):
+        return False
+    if hasattr(data, "source") and hasattr(data, "column_name"):
+        return is_in_memory(data.source)
+    if isinstance(data, Mapping):
+        return all(map(is_in_memory, data.values()))
+    if isinstance(data, Sequence | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray):
+        return True
+    if type(data).__module__.partition(".")[0] in IN_MEMORY:
+        return True
+    if _is_dataset(data):
+        return hasattr(data, "__len__")
+    return hasattr(data, "__arrow_c_array__")
 
 
 def is_stream(data: object) -> bool:
@@ -329,6 +422,12 @@ def _dataset_to_table(data: Any) -> pa.Table:
 
 
 def _mapping_to_table(data: Mapping[Any, Any]) -> pa.Table:
+    executed = [name for name, values in data.items() if not is_in_memory(values)]
+    if executed and len(data) > 1:
+        raise UsageError(
+            f"column {executed[0]!r} is {type_name(data[executed[0]])}, which may have its rows in "
+            "another order than the other columns; give one table with all columns"
+        )
     columns = {str(name): to_chunked(values) for name, values in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -358,6 +457,8 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     Raises:
         UsageError: If the value is not a column, or its values have no common Arrow type.
     """
+    if is_polars(values):
+        values = _without_foreign_types(values)
     if isinstance(values, pa.ChunkedArray):
         return values
     if isinstance(values, pa.Array):
@@ -390,10 +491,10 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
             flat = pa.array(values.reshape(-1))
             array = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
         else:
-            array = pa.array(values, from_pandas=True)
+            array = convert_values(values)
     except UnicodeEncodeError as error:
         raise invalid_text(error) from error
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 

@@ -118,6 +118,7 @@ class ColumnsRecord(TypedDict):
     """Further columns of texts."""
     fingerprint: NotRequired[str]
     bits: NotRequired[int]
+    ignored_fingerprints: NotRequired[tuple[str, ...]]
     fields: NotRequired[list[tuple[str, str, int]]]
     delimiter: NotRequired[str]
     encoding: NotRequired[str]
@@ -141,6 +142,8 @@ class Columns:
             are null are left out.
         fingerprint: The column of fingerprints, or None.
         bits: The number of bits of a fingerprint.
+        ignored_fingerprints: Fingerprints that are not compared, as hexadecimal digits. Documents
+            with one have no content, and fields with one are absent.
         fields: Several columns that are compared each on its own, in place of one column of
             documents. A null is a field that the document lacks.
         delimiter: The character between the values of CSV files, or None to detect it.
@@ -164,6 +167,7 @@ class Columns:
     joined: tuple[str, ...] = ()
     fingerprint: str | None = None
     bits: int = DEFAULT_BITS
+    ignored_fingerprints: tuple[str, ...] = ()
     fields: tuple[ContentField, ...] = ()
     delimiter: str | None = None
     encoding: str | None = None
@@ -185,6 +189,7 @@ class Columns:
             joined=tuple(record.get("joined", ())),
             fingerprint=record.get("fingerprint"),
             bits=record.get("bits", DEFAULT_BITS),
+            ignored_fingerprints=tuple(record.get("ignored_fingerprints", ())),
             fields=tuple(
                 ContentField(name, FieldKind(kind), size)
                 for name, kind, size in record.get("fields", ())
@@ -213,6 +218,8 @@ class Columns:
         if self.fingerprint is not None:
             record["fingerprint"] = self.fingerprint
             record["bits"] = self.bits
+        if self.ignored_fingerprints:
+            record["ignored_fingerprints"] = self.ignored_fingerprints
         if self.fields:
             record["fields"] = [(field.name, str(field.kind), field.size) for field in self.fields]
         if self.delimiter is not None:
@@ -232,6 +239,11 @@ class Columns:
             memory: The memory bound of the run, in bytes.
         """
         return replace(self, document_limit=document_limit(memory))
+
+    @property
+    def ignored_contents(self) -> frozenset[bytes]:
+        """The fingerprints that are not compared, as bytes."""
+        return frozenset(map(bytes.fromhex, self.ignored_fingerprints))
 
     @property
     def content(self) -> str:

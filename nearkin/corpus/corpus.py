@@ -654,6 +654,23 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
         )
 
 
+def require_unique_columns(names: Sequence[str], place: str, reason: str, remedy: str) -> None:
+    """Requires that no two columns have one name, for a result that would lose one of them.
+
+    Args:
+        names: The names of all columns.
+        place: The file or table, for the message.
+        reason: Why the names must differ.
+        remedy: What to do.
+
+    Raises:
+        UsageError: If a name occurs more than once.
+    """
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise UsageError(f"{place} has {count} columns named {name!r}, and {reason}; {remedy}")
+
+
 def _require_usable_compression(file: InputFile, form: Format, columns: Columns) -> None:
     """Requires that a compressed file can be decompressed within the memory bound.
 
@@ -767,15 +784,20 @@ class TableCorpus:
         table: The table.
         on_error: What happens to rows that are not documents: `quarantine` rejects them, `fail`
             raises an error.
+        source: The object that the table was read from, if another reading of it may have other
+            rows or another order.
 
     Raises:
         UsageError: If `on_error` is unknown.
     """
 
-    def __init__(self, table: pa.Table, on_error: str = "quarantine") -> None:
+    def __init__(
+        self, table: pa.Table, on_error: str = "quarantine", source: object = None
+    ) -> None:
         _require_known_policy(on_error)
         self.table = table
         self.on_error = on_error
+        self.source = source
 
     @property
     def names(self) -> list[str]:

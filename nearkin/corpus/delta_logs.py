@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from nearkin.corpus.remote import loaded_driver_errors, make_listing_error, open_filesystem
 from nearkin.errors import UsageError
+from nearkin.runtime.temporary_folder import TemporaryFolder
 
 LOG = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -54,14 +54,14 @@ def copy_log(url: str) -> Iterator[str]:
         UsageError: If the log cannot be read.
     """
     names = list_log(url)
-    with TemporaryDirectory(prefix="nearkin-delta-") as folder:
+    with TemporaryFolder() as folder:
         with _storage_errors(url):
             filesystem, path = open_filesystem(f"{url}/{LOG}")
             first = _read_checkpoint_version(filesystem, path) if LAST_CHECKPOINT in names else 0
             for name in names:
                 if _is_needed(name, first):
-                    _copy_file(filesystem, f"{path.rstrip('/')}/{name}", Path(folder, LOG, name))
-        yield folder
+                    _copy_file(filesystem, f"{path.rstrip('/')}/{name}", folder / LOG / name)
+        yield str(folder)
 
 
 def _is_needed(name: str, first: int) -> bool:

@@ -4,7 +4,8 @@ A fingerprint is a hexadecimal number (text), a number of bytes, or an integer o
 without a sign. Equal bits are equal fingerprints, whatever form they have.
 """
 
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,16 +45,52 @@ def fingerprint_type(bits: int) -> pa.DataType:
     return pa.binary(bits // 8)
 
 
-def check_fingerprints(values: pa.Array, name: str, bits: int) -> CheckedColumn:
+def parse_ignored(given: str | Sequence[str] | None, sizes: Collection[int]) -> tuple[str, ...]:
+    """Returns the fingerprints that are not compared, sorted, as lower-case hexadecimal digits.
+
+    Args:
+        given: A fingerprint, or several ones, as hexadecimal digits; or None.
+        sizes: The numbers of bits of the fingerprints that are compared.
+
+    Raises:
+        UsageError: If a value is not a fingerprint of one of these sizes, or none are compared.
+
+    Examples:
+        >>> parse_ignored(["0xFFFFFFFFFFFFFFFF", "0000000000000000"], [64])
+        ('0000000000000000', 'ffffffffffffffff')
+    """
+    values = [given] if isinstance(given, str) else list(given or ())
+    parsed = set()
+    for value in values:
+        option = name_setting("ignore_fingerprint", value)
+        if not sizes:
+            raise UsageError(
+                f"{option} has no effect, because no fingerprints are compared; leave it out, or "
+                f"give {name_setting('fingerprint')}"
+            )
+        contents = (to_fingerprint_bytes(value, bits) for bits in sizes)
+        content = next((content for content in contents if content is not None), None)
+        if content is None:
+            digits = " or ".join(str(bits // BITS_OF_DIGIT) for bits in sorted(sizes))
+            raise UsageError(f"{option} is not a fingerprint of {digits} hexadecimal digits")
+        parsed.add(content.hex())
+    return tuple(sorted(parsed))
+
+
+def check_fingerprints(
+    values: pa.Array, name: str, bits: int, ignored: Collection[bytes] = ()
+) -> CheckedColumn:
     """Checks a column of fingerprints.
 
     Args:
         values: The column.
         name: The name of the column, for reasons.
         bits: The number of bits of a fingerprint.
+        ignored: Fingerprints that are not compared.
 
     Returns:
-        The fingerprints, fixed_size_binary, and the reasons for rejections.
+        The fingerprints, fixed_size_binary, and the reasons for rejections. Fingerprints that are
+        not compared are null, and not rejected.
 
     Raises:
         UsageError: If the column has a type that cannot hold fingerprints of so many bits.
@@ -71,6 +108,9 @@ def check_fingerprints(values: pa.Array, name: str, bits: int) -> CheckedColumn:
     if pa.types.is_integer(kind):
         _require_integers_of_all_bits(kind, name, bits)
         rows = _bytes_of_integers(values)
+    elif pa.types.is_decimal(kind) and kind.scale == 0:
+        # Integers of Python with and without a sign do not fit one type of 64 bits.
+        reasons = _read_integers(values.to_pylist(), name, rows)
     elif is_text(kind):
         reasons = _read_digits(values, name, rows)
     elif is_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -83,6 +123,12 @@ def check_fingerprints(values: pa.Array, name: str, bits: int) -> CheckedColumn:
     content = pa.Array.from_buffers(
         fingerprint_type(bits), len(values), [None, pa.py_buffer(np.ascontiguousarray(rows))]
     )
+    is_ignored = np.zeros(len(values), bool)
+    for fingerprint in ignored:
+        if 8 * len(fingerprint) == bits:
+            is_ignored |= (rows == np.frombuffer(fingerprint, np.uint8)).all(axis=1)
+    if is_ignored.any():
+        content = pc.if_else(pa.array(is_ignored), pa.scalar(None, content.type), content)
     return CheckedColumn(content, {**reasons, **nulls})
 
 
@@ -142,6 +188,20 @@ def _bytes_of_integers(values: pa.Array) -> np.ndarray:
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     unsigned = numbers.view(np.uint64) if numbers.dtype == np.int64 else numbers
     return np.ascontiguousarray(unsigned.astype(">u8")).view(np.uint8).reshape(-1, 8)
+
+
+def _read_integers(values: list[Any], name: str, rows: np.ndarray) -> dict[int, str]:
+    """Reads whole numbers into rows, uint8 (n, width). Returns the reasons for rejections."""
+    bits = 8 * rows.shape[1]
+    reasons = {}
+    for at, value in enumerate(values):
+        if value is not None:
+            content = to_fingerprint_bytes(int(value), bits)
+            if content is None:
+                reasons[at] = f"{name} is not an integer of {INTEGER_BITS} bits"
+            else:
+                rows[at] = np.frombuffer(content, np.uint8)
+    return reasons
 
 
 def _read_bytes(values: pa.Array, name: str, rows: np.ndarray) -> dict[int, str]:

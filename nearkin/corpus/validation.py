@@ -115,7 +115,9 @@ def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
     if columns.vector:
         return check_vectors(values, columns.vector, columns.dimensions)
     if columns.fingerprint:
-        return check_fingerprints(values, columns.fingerprint, columns.bits)
+        return check_fingerprints(
+            values, columns.fingerprint, columns.bits, columns.ignored_contents
+        )
     if columns.tokens:
         return check_tokens(values, columns.source, columns.document_limit)
     return check_texts(values, columns.source, columns.document_limit)
@@ -140,7 +142,7 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
     parts: list[pa.Array] = []
     reasons: dict[int, str] = {}
     for field in columns.fields:
-        checked = _check_field(rows[field.name], field, columns.document_limit)
+        checked = _check_field(rows[field.name], field, columns)
         nulls = null_reason(field.name)
         reasons.update({at: why for at, why in checked.reasons.items() if why != nulls})
         parts.append(checked.values)
@@ -148,18 +150,19 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
     return CheckedColumn(documents, reasons)
 
 
-def _check_field(values: pa.Array, field: ContentField, limit: int) -> CheckedColumn:
+def _check_field(values: pa.Array, field: ContentField, columns: Columns) -> CheckedColumn:
     """Checks the column of one field. The values of fields that documents lack are null.
 
     Args:
         values: The column.
         field: The field.
-        limit: The maximum size of a text or a list of tokens in bytes.
+        columns: The columns that are read.
 
     Raises:
         UsageError: If the column has a type that cannot hold values of this kind.
     """
     name = field.name
+    limit = columns.document_limit
     if field.kind == FieldKind.VALUE:
         return _check_value(values, name, limit)
     if field.kind == FieldKind.TEXT:
@@ -182,7 +185,7 @@ def _check_field(values: pa.Array, field: ContentField, limit: int) -> CheckedCo
         if is_text(stored.type):
             empty = pa.scalar(None, stored.type)
             stored = pc.if_else(pc.equal(pc.binary_length(stored), 0), empty, stored)
-        checked = check_fingerprints(stored, name, field.size)
+        checked = check_fingerprints(stored, name, field.size, columns.ignored_contents)
     null = pa.scalar(None, checked.values.type)
     return checked._replace(values=pc.if_else(stored.is_null(), null, checked.values))
 
@@ -441,7 +444,7 @@ def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) ->
         UsageError: If the column does not hold lists of numbers.
     """
     values = remove_encoding(values)
-    if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
+    if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of numbers; choose "
             f"another column with {name_setting('vector')}"

@@ -15,7 +15,7 @@ from nearkin.shingle import text_buffers
 from nearkin.wording import hash_wordings
 
 NULL_VALUE = 0x6E756C6C
-"""The block, or the source, of documents without a value."""
+"""The hash of a value that is null, for example the source of documents without one."""
 MIX_OFFSET = np.uint64(0x9E3779B97F4A7C15)
 MIX_FACTORS = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 """Odd factors whose bits are irregular: those of the finalizer of MurmurHash3 (Appleby)."""
@@ -65,16 +65,30 @@ def id_hashes(ids: pa.Array) -> np.ndarray:
 
 
 def value_hashes(values: pa.Array) -> np.ndarray:
-    """Returns a hash of each value of a column of blocks or sources, as text, uint64 (n,).
+    """Returns a hash of each value of a column, for example of sources, as text, uint64 (n,).
 
     Args:
-        values: Values, (n,). All nulls are one block, or one source.
+        values: Values, (n,). All nulls are one value.
     """
     encoded = values.cast(pa.large_string()).dictionary_encode()
     codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     digests = [hashlib.sha256(value.as_py().encode()).digest() for value in encoded.dictionary]
     hashes = [int.from_bytes(digest[:8], "little") for digest in digests]
     return np.array([*hashes, NULL_VALUE], np.uint64)[codes]
+
+
+def block_hashes(values: pa.Array, missing: np.uint64) -> np.ndarray:
+    """Returns a hash of the block of each document, uint64 (n,).
+
+    Args:
+        values: Values of the column of blocks, (n,). Nulls and empty texts are no values.
+        missing: Block of documents without a value.
+    """
+    text = values.cast(pa.large_string())
+    blocks = value_hashes(text)
+    is_missing = pc.fill_null(pc.equal(text, ""), fill_value=True)
+    blocks[is_missing.to_numpy(zero_copy_only=False)] = missing
+    return blocks
 
 
 def compared_value_hashes(values: pa.Array) -> np.ndarray:

@@ -323,6 +323,11 @@ def parse_condition(accept: str, rules: Sequence[FieldRule]) -> tuple[tuple[int,
     return alternatives
 
 
+def fingerprint_sizes(rules: Sequence[FieldRule]) -> set[int]:
+    """Returns the numbers of bits of the fields that are fingerprints."""
+    return {rule.size for rule in rules if rule.kind == FieldKind.FINGERPRINT}
+
+
 def choose_candidate_fields(
     rules: Sequence[FieldRule], alternatives: tuple[tuple[int, ...], ...]
 ) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkin.acceptance import Expression
 from nearkin.acceptance.bounds import Bounds
+from nearkin.acceptance.expression import required_equalities
 from nearkin.acceptance.parser import SIMILAR
 from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
@@ -34,6 +35,7 @@ from nearkin.engine.removal_limit import RemovalLimits
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.pair_scope import EVERY_BLOCK, NO_BLOCK
 from nearkin.presets import Preset
 from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.threads import require_workers
@@ -76,6 +78,13 @@ class EmptyDocuments(StrEnum):
 
     KEEP = "keep"
     DROP = "drop"
+
+
+class MissingBlock(StrEnum):
+    """The documents that a document without a value of `block_by` is compared with."""
+
+    NONE = "none"
+    ALL = "all"
 
 
 BETWEEN_INPUTS = "<inputs>"
@@ -159,6 +168,7 @@ class RunOptionKeywords(TypedDict, total=False):
     keep_up_to: int
     empty: str
     block_by: str | None
+    missing_block: str
     across: str | None
     accept: str
     max_lost: float | None
@@ -205,6 +215,8 @@ class RecordedOptions(TypedDict):
     fanout: int
     across: NotRequired[str]
     """Not recorded if the option is not given."""
+    missing_block: NotRequired[str]
+    """Not recorded if it is the default."""
     accept: NotRequired[str]
     """Not recorded if it is the default."""
     max_lost: NotRequired[float]
@@ -244,6 +256,8 @@ class RunOptions:
             and the next ones in keep order.
         empty: `keep` or `drop`, for documents without shingles. They never match.
         block_by: Column whose value two documents must share to be compared.
+        missing_block: The documents that one without a value in the column of `block_by` is
+            compared with: `none`, or `all`.
         across: Column of sources. Only documents of different sources are compared, exact
             duplicates included. Documents without a value are a source of their own.
         accept: Condition under which a document is removed in favor of the kept one: an
@@ -299,6 +313,7 @@ class RunOptions:
     keep_up_to: int = 1
     empty: str = EmptyDocuments.KEEP
     block_by: str | None = None
+    missing_block: str = MissingBlock.NONE
     across: str | None = None
     accept: str = SIMILAR
     max_lost: float | None = None
@@ -322,6 +337,7 @@ class RunOptions:
         self._parse_choice("verify", Verify)
         self._parse_choice("cluster", ClusterMethod)
         self._parse_choice("empty", EmptyDocuments)
+        self._parse_choice("missing_block", MissingBlock)
         self._check_fields()
         self._check_acceptance()
         self._check_similarity()
@@ -511,6 +527,14 @@ class RunOptions:
                 f"{name_setting('block_by', self.across)} exclude each other: documents of one "
                 "block would have one source, and none would be compared; leave out one of them"
             )
+        acceptance = self.acceptance
+        divides_blocks = acceptance is not None and bool(required_equalities(acceptance))
+        if self.missing_block == MissingBlock.ALL and divides_blocks:
+            raise UsageError(
+                f"{name_setting('missing_block', 'all')} and a condition that requires equal "
+                f"values ({acceptance}) exclude each other: such values divide the blocks, which "
+                "documents without a block do not belong to; leave out one of them"
+            )
         if self.tables < 1:
             raise UsageError(f"{name_setting('tables', self.tables)} must be at least 1")
         if self.probes < 0:
@@ -693,6 +717,16 @@ class RunOptions:
             self._options_of_field(self.parsed_fields[position])
             for position in self.candidate_fields
         )
+
+    @property
+    def block_of_missing(self) -> np.uint64:
+        """The block of documents without a value in the column of blocks."""
+        return EVERY_BLOCK if self.missing_block == MissingBlock.ALL else NO_BLOCK
+
+    @property
+    def bands_by_block(self) -> bool:
+        """True if only documents of one block share a band key."""
+        return self.missing_block == MissingBlock.NONE
 
     @property
     def further_specs(self) -> list[Spec]:
@@ -917,6 +951,8 @@ class RunOptions:
         }
         if self.across is not None:
             recorded["across"] = self.across
+        if self.missing_block != MissingBlock.NONE:
+            recorded["missing_block"] = str(self.missing_block)
         if self._replaces_threshold:
             recorded["accept"] = self.accept
         if self.max_lost is not None:

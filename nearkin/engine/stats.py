@@ -125,6 +125,7 @@ class CollapseStats(StageStats):
         single: Number of documents with one shingle, whose edited copies are never similar.
         fragile: Number of documents of which a copy with one changed word is below the threshold.
         without_source: Number of documents without a value of the column of the option `across`.
+        without_block: Number of documents without a value of the column of the option `block_by`.
         unreadable_dates: Number of values that are not dates, for each column of dates of the keep
             policy.
         same: Number of further documents that are in the group of another one because of an equal
@@ -132,6 +133,8 @@ class CollapseStats(StageStats):
         without_values: Columns of the options `same` and `url` in which no document has a value.
         decisions: Number of decided pairs by verdict, `same` and `different`, and of those whose
             documents are not both in the inputs, `absent`.
+        constant_fingerprints: Number of documents with each fingerprint of equal bits that several
+            documents have.
     """
 
     exact: int
@@ -140,10 +143,12 @@ class CollapseStats(StageStats):
     single: int = 0
     fragile: int = 0
     without_source: int | None = _optional()
+    without_block: int | None = _optional()
     unreadable_dates: Mapping[str, int] | None = _optional()
     same: int | None = _optional()
     without_values: Sequence[str] | None = _optional()
     decisions: Mapping[str, int] | None = _optional()
+    constant_fingerprints: Mapping[str, int] | None = _optional()
 
 
 class ClusteredBucket(NamedTuple):

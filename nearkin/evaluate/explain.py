@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus, carried_column_name, detect_dimensions
+from nearkin.engine.document_facts import block_hashes
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions, SecondMeasure
 from nearkin.engine.result_schema import MATCHED_IN
@@ -29,6 +30,7 @@ from nearkin.measures.explanation import (
     VectorRule,
     explain_pair,
 )
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.number_format import format_similarity
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
@@ -315,8 +317,7 @@ def find_shared_value(
         settings: Options of the run.
     """
     first, second = documents
-    block_by = settings.block_by
-    if block_by is not None and first.carried[block_by] != second.carried[block_by]:
+    if not _share_block(documents, settings):
         return None
     for column in value_columns_of(settings):
         values = [str(document.carried[column.name] or "") for document in documents]
@@ -331,6 +332,15 @@ def find_shared_value(
     return None
 
 
+def _share_block(documents: tuple[RunDocument, RunDocument], settings: RunOptions) -> bool:
+    """Returns whether documents of the blocks of two documents are compared."""
+    if settings.block_by is None:
+        return True
+    values = pa.array([document.carried[settings.block_by] for document in documents])
+    scope = PairScope(block_hashes(values, settings.block_of_missing))
+    return bool(scope.allows(np.array([0]), np.array([1]))[0])
+
+
 def find_reason_not_to_compare(
     documents: tuple[RunDocument, RunDocument], settings: RunOptions
 ) -> str | None:
@@ -342,7 +352,7 @@ def find_reason_not_to_compare(
     """
     first, second = documents
     block_by = settings.block_by
-    if block_by is not None and first.carried[block_by] != second.carried[block_by]:
+    if block_by is not None and not _share_block(documents, settings):
         return (
             f"the run compared only documents with the same value in column {block_by!r}; they "
             f"have {first.carried[block_by]!r} and {second.carried[block_by]!r}"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.document_facts import id_hashes
-from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.result_schema import NONE_LABEL
+from nearkin.runtime.arrow_portions import iterate_portions
 
 OTHERS_LABEL = "(others)"
 """The label of the less frequent values, which are counted together."""

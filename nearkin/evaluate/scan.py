@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
-from nearkin.engine.document_facts import value_hashes
+from nearkin.engine.document_facts import block_hashes, value_hashes
 from nearkin.engine.exact_groups import number_groups
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import CandidateStats
@@ -377,7 +377,8 @@ class CorpusScan(ABC):
         scope = PairScope.of_all_pairs(len(batch.rows))
         settings = self.run.settings
         if settings.block_by is not None:
-            blocks = value_hashes(batch.documents[carried_column_name(settings.block_by)])
+            values = batch.documents[carried_column_name(settings.block_by)]
+            blocks = block_hashes(values, settings.block_of_missing)
             scope = scope._replace(blocks=blocks)
         if settings.across is not None:
             sources = value_hashes(batch.documents[carried_column_name(settings.across)])

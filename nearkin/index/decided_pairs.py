@@ -35,8 +35,9 @@ class ScopeDecisions:
     def __init__(self, decisions: "Decisions") -> None:
         # Few indexes have decisions, and every process with an index imports this module.
         from nearkin.cluster.decided_pairs import ConstrainedGroups
+        from nearkin.cluster.id_order import list_in_order
 
-        ids = sorted({id for decision in decisions for id in decision.pair})
+        ids = list_in_order({id for decision in decisions for id in decision.pair})
         numbers = {id: number for number, id in enumerate(ids)}
         separate = [[numbers[first], numbers[second]] for first, second in decisions.different]
         groups = ConstrainedGroups(np.array(separate, np.int64).reshape(-1, 2))
@@ -68,7 +69,7 @@ class ScopeDecisions:
     def same_as(self, id: str) -> list[str]:
         """Returns the other documents of the group of a document, in ascending order."""
         members = self._members.get(self._group_of.get(id, -1), [])
-        return sorted(other for other in members if other != id)
+        return [other for other in members if other != id]
 
     def separate_from(self, id: str) -> list[str]:
         """Returns the documents that are never in one cluster with a document, in order."""

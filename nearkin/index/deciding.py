@@ -205,7 +205,7 @@ class DecisionSteps:
         separate = self._stored(scope, decisions.separate_from(id))
         forbidden = {entry.leader for entry in separate}
         ids = {entry.id for entry in group}
-        leaders = self._stored(scope, sorted({entry.leader for entry in group}))
+        leaders = self._stored(scope, {entry.leader for entry in group})
         choices = [entry for entry in leaders if entry.id in ids or entry.id not in forbidden]
         choices.sort(key=lambda entry: (entry.id not in ids, entry.ref))
         if choices:
@@ -231,10 +231,12 @@ class DecisionSteps:
                 self._expel(scope, entry.id)
         self._gather(scope, decisions, leaving[0])
 
-    def _stored(self, scope: str, ids: Sequence[str]) -> list[Entry]:
+    def _stored(self, scope: str, ids: Iterable[str]) -> list[Entry]:
         """Returns the stored documents among some, in the order of their ids."""
+        from nearkin.cluster.id_order import list_in_order
+
         searcher = self._session.searcher
-        entries = searcher.store.entries(scope, sorted(ids))
+        entries = searcher.store.entries(scope, list_in_order(ids))
         return [entry for entry in entries if entry is not None]
 
     def _expel(self, scope: str, id: str) -> None:

@@ -17,7 +17,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 from weakref import finalize
 
-from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError
+from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError, UsageError
 from nearkin.index.cache import ResolvedCache
 from nearkin.index.changes import TOUCHED, Changes, Event
 from nearkin.index.clock import ClockWatch, SystemClock
@@ -278,6 +278,19 @@ class Session:
             self.cache.clear()
         # queries that are under way hold the searcher, so that they end in the previous store
         finalize(previous, previous.store.close)
+
+    def __reduce__(self) -> str:
+        """Refuses to pickle or copy an index, which contains its session."""
+        if self.store.url == MEMORY_URL:
+            raise UsageError(
+                f"an index in {MEMORY_URL} cannot be pickled or copied, because its documents are "
+                "in the memory of this process; use a store that processes share, for example "
+                "sqlite:///index.db, and open it in each of them with nearkin.Index.open"
+            )
+        raise UsageError(
+            f"the index {self.store.url} cannot be pickled or copied, because it holds a "
+            "connection to its store; open it in each process with nearkin.Index.open(url)"
+        )
 
     def _wait_until_writable(self) -> None:
         """Blocks while a migration copies its last documents.

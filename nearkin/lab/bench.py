@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple, TypedDict
 
 import numba
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from nearkin.errors import RunError
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.runtime.process_limits import available_cores
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
@@ -114,8 +115,8 @@ def measure_sketching(runs: int = 5) -> Iterator[BenchResult]:
     Args:
         runs: Number of runs.
     """
-    with TemporaryDirectory(prefix="nearkin-bench-") as folder:
-        path = Path(folder) / "synth"
+    with TemporaryFolder() as folder:
+        path = folder / "synth"
         synth(path, SynthSettings(documents=20_000, length="fixed:1500", clustered=0.0))
         texts = pq.read_table(path / "documents")["text"].combine_chunks()
     texts = texts if isinstance(texts, pa.Array) else pa.concat_arrays(texts.chunks)
@@ -207,11 +208,11 @@ def measure_whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[Benc
         documents: Number of documents.
         runs: Number of runs of each command.
     """
-    with TemporaryDirectory(prefix="nearkin-bench-") as folder:
-        corpus = Path(folder) / "synth"
+    with TemporaryFolder() as folder:
+        corpus = folder / "synth"
         synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
-        yield from measure_commands(corpus / "documents", Path(folder), documents, runs)
-        yield from measure_low_similarities(Path(folder), documents, runs)
+        yield from measure_commands(corpus / "documents", folder, documents, runs)
+        yield from measure_low_similarities(folder, documents, runs)
 
 
 LOW_BANDING = ("--threshold", "0.5", "--bands", "42", "--rows", "3")
@@ -285,8 +286,8 @@ def count_candidates(inputs: Path, *options: str) -> int:
     Raises:
         RunError: If the command fails.
     """
-    with TemporaryDirectory(prefix="nearkin-bench-") as folder:
-        out = str(Path(folder) / "pairs.parquet")
+    with TemporaryFolder() as folder:
+        out = str(folder / "pairs.parquet")
         line = [*NEARKIN, "pairs", str(inputs), *options, "--out", out]
         process = subprocess.run([*line, "--json"], capture_output=True, text=True)
         if process.returncode:

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -14,6 +13,7 @@ from nearkin.lab.synth import SynthSettings, synth
 from nearkin.packed_pairs import pack_pairs
 from nearkin.plan.rates import STAGES, Rates, StageRate
 from nearkin.plan.throughput import binned_updates
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.sketch import kernels as sketching
 from nearkin.sketch.minhash import Binned, Classic, splitmix64
 from nearkin.verify import kernels as verifying
@@ -46,9 +46,9 @@ def calibrate(report: Callable[[str], None] = lambda _: None) -> Rates:
         report: Receives the name of what is measured next.
     """
     cores = int(describe_machine()["cores"])
-    with TemporaryDirectory(prefix="nearkin-calibrate-") as folder:
+    with TemporaryFolder() as folder:
         measured = [
-            _measure_corpus(Path(folder), documents, length, cores, report)
+            _measure_corpus(folder, documents, length, cores, report)
             for documents, length in CORPORA
         ]
     report("kernels")

@@ -9,7 +9,6 @@ import pyarrow as pa
 from nearkin.cluster.dates import read_dates
 from nearkin.corpus.text_forms import format_content
 from nearkin.engine.local.clustering import Clustering, are_removed
-from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import EXACT, FURTHER, NEAR, SAME
 from nearkin.errors import NearkinError
@@ -46,6 +45,7 @@ from nearkin.report.model import (
 )
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.report.whatif import borderline_pairs, evaluate_thresholds
+from nearkin.runtime.arrow_portions import iterate_portions
 
 NO_DATE = np.iinfo(np.int64).min
 """The date of a document without one, which is older than all others."""

@@ -29,6 +29,9 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
     parameters = data.parameters
     contents = {"cosine": "vector", HAMMING: "fingerprint"}
     same = contents.get(parameters.measure, "words and symbols in the same order")
+    without = "without words and symbols"
+    if parameters.measure == HAMMING:
+        without = "whose fingerprint is ignored"
     if parameters.verify == "none":
         near = "a band in common with a kept document, not verified"
     elif parameters.accept is not None:
@@ -83,7 +86,7 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
         (
             "empty",
             "Empty",
-            "documents without words and symbols, which the run was asked to remove",
+            f"documents {without}, which the run was asked to remove",
             counts.removed_empty,
         ),
         (

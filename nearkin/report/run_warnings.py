@@ -28,6 +28,7 @@ from nearkin.measures import Measure
 from nearkin.runtime.number_format import format_percent
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
+from nearkin.spec import FINGERPRINT
 
 log = logging.getLogger("nearkin")
 SKIPPED_PACKAGES = ("nearkin", "sklearn")
@@ -107,12 +108,20 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{without_source:,} documents have no value in column {options.across!r}; they are a "
             "source of their own, so they are compared with all documents that have one"
         )
+    without_block = run.recorded("collapse").get("without_block")
+    if without_block and options.bands_by_block:
+        warnings.append(
+            f"{without_block:,} documents have no value in column {options.block_by!r}, so they "
+            f"are compared with no other; {name_setting('missing_block', 'all')} compares them "
+            "with all"
+        )
     for column in run.recorded("collapse").get("without_values") or ():
         setting = "url" if column == options.url else "same"
         warnings.append(
             f"no document has a value in column {column!r}, so {name_setting(setting, column)} has "
             "no effect; check the column"
         )
+    warnings += warn_of_fingerprints(run)
     warnings += warn_of_decisions(run)
     unreadable_dates = run.recorded("collapse").get("unreadable_dates") or {}
     for column, unreadable in unreadable_dates.items():
@@ -161,6 +170,33 @@ def warn_of_run(run: FinishedStages) -> list[str]:
         warnings.append(
             f"{used} of the requested {requested} workers ran, because {name_setting('memory')} "
             f"({options.memory:,} bytes) has no room for more; raise it to use more"
+        )
+    return warnings
+
+
+def warn_of_fingerprints(run: FinishedStages) -> list[str]:
+    """Returns warnings about fingerprints that are ignored, and about those that should perhaps be.
+
+    Args:
+        run: The finished run.
+    """
+    warnings = []
+    grouping = run.recorded("collapse")
+    options = run.options
+    ignored = grouping.get("empty", 0)
+    if ignored and options.spec.unit == FINGERPRINT and not options.fields:
+        setting = name_setting("ignore_fingerprint")
+        have, were = ("document has", "was") if ignored == 1 else ("documents have", "were")
+        warnings.append(
+            f"{ignored:,} {have} a fingerprint that {setting} names, and {were} compared with no "
+            "other"
+        )
+    constant: Mapping[str, int] = grouping.get("constant_fingerprints") or {}
+    for fingerprint, count in constant.items():
+        warnings.append(
+            f"{count:,} documents have the fingerprint {fingerprint}, which different documents "
+            "without content often share, and count as copies of each other; to compare them with "
+            f"no other, use {name_setting('ignore_fingerprint', fingerprint)}"
         )
     return warnings
 

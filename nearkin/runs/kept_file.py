@@ -7,24 +7,27 @@ CSV are texts, and a file that is one text becomes a row with its name as `id`.
 import csv
 import io
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
+from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.encoded_columns import cast_to_stored_type
+from nearkin.corpus.formats.base import UNREADABLE
 from nearkin.corpus.formats.delimited import Delimited, decode_values
 from nearkin.corpus.formats.json_lines import JsonLines
-from nearkin.corpus.formats.json_rows import parse_json
+from nearkin.corpus.formats.json_rows import parse_exact_json
 from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.integers import convert_values, unify_schemas
 from nearkin.corpus.nested_columns import find_root
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
@@ -46,8 +49,10 @@ from nearkin.runs.table_files import (
     write_json_lines,
     write_table_file,
 )
+from nearkin.runtime.arrow_types import TEXT
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_flag, name_setting
 
 
@@ -126,15 +131,18 @@ class KeptFile:
                 f"which .{self.table.format} cannot hold; use .parquet or .arrow, or a folder"
             )
 
-    def require_convertible(self, corpus: FileCorpus) -> None:
-        """Requires that the format can hold the rows of the inputs.
+    def require_convertible(self, corpus: FileCorpus, columns: Columns) -> None:
+        """Requires that the file can hold the rows and columns of the inputs, as far as known.
 
         Args:
             corpus: The inputs.
+            columns: The columns that are read, with the options for reading CSV.
 
         Raises:
-            UsageError: If it cannot hold a column, or is that of lines and an input has columns.
+            UsageError: If it cannot hold a column, or is that of lines and an input has columns, or
+                rows are converted and several columns of an input have one name.
         """
+        join = _FileJoin(corpus, columns, self.table)
         for file in corpus.files:
             form = corpus.format_of(file)
             if self.table.format is TableFormat.TEXT and not isinstance(form, PlainText):
@@ -142,12 +150,17 @@ class KeptFile:
                     f"cannot write {str(self.table.path)!r}: {file.shown_path} is not a text, and "
                     "its rows have columns; use a suffix such as .jsonl, or a folder"
                 )
-            if isinstance(form, ColumnarFormat):
-                try:
+            try:
+                if isinstance(form, ColumnarFormat):
                     schema = form.schema(file)
-                except (OSError, pa.ArrowException):
+                elif isinstance(form, Delimited) and not join.can_copy:
+                    schema = pa.schema([(name, TEXT) for name in form.columns(file, columns)])
+                else:
                     continue
-                self.table.require_types(schema)
+            except UNREADABLE:
+                continue
+            _require_unique_columns(schema.names, file.shown_path)
+            self.table.require_types(schema)
 
     def write_folder(
         self,
@@ -184,13 +197,14 @@ class KeptFile:
             readers: The users who may read the file.
 
         Raises:
-            UsageError: If the format cannot hold a column.
+            UsageError: If the format cannot hold a column, or several columns have one name.
             RunError: If the disk is full.
         """
 
         def write(staged: Path) -> None:
             write_table_file(self.table, staged, table.schema, table.to_batches())
 
+        _require_unique_columns(table.column_names, "the table")
         self.table.require_types(table.schema)
         self._publish(write, readers, overwrite=False)
 
@@ -203,6 +217,21 @@ class KeptFile:
             write(staged)
             set_readers(staged, readers)
             claim.publish_file(staged)
+
+
+def _require_unique_columns(names: Sequence[str], place: str) -> None:
+    """Requires that rows of different formats can become columns of one file by their names.
+
+    Args:
+        names: Names of the columns of an input.
+        place: The input, for the message.
+    """
+    require_unique_columns(
+        names,
+        place,
+        "a file of kept documents has one column of each name",
+        "rename all but one, or choose a folder as the output, whose copies keep both",
+    )
 
 
 def write_kept_file(
@@ -240,13 +269,13 @@ def write_kept_file(
     if isinstance(corpus, TableCorpus):
         file.write_table(copy_rows(run, corpus, clustering, output), readers)
     elif isinstance(corpus, FileCorpus):
-        file.require_convertible(corpus)
+        file.require_convertible(corpus, run.columns)
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
-        with tempfile.TemporaryDirectory(dir=run.work.path) as folder:
+        with TemporaryFolder(run.work.path) as folder:
             known = known_documents(run)
-            write_kept(corpus, run.columns, copied, Path(folder), columns, known=known)
-            file.write_folder(Path(folder), run.columns, readers, overwrite=False)
+            write_kept(corpus, run.columns, copied, folder, columns, known=known)
+            file.write_folder(folder, run.columns, readers, overwrite=False)
     return path
 
 
@@ -266,7 +295,7 @@ class _FileJoin:
 
     def write(self, staged: Path) -> None:
         """Writes all rows: as they are if every file has the format, otherwise by columns."""
-        if self._can_copy():
+        if self.can_copy:
             with open_sink(self.target, staged) as sink:
                 for file in self.corpus.files:
                     self._copy_rows(file, sink, with_header=file is self.corpus.files[0])
@@ -285,8 +314,9 @@ class _FileJoin:
         forms = map(self.corpus.format_of, self.corpus.files)
         return self.columns.lines and all(isinstance(form, PlainText) for form in forms)
 
-    def _can_copy(self) -> bool:
-        """Returns whether the bytes of all files can follow each other in the target."""
+    @cached_property
+    def can_copy(self) -> bool:
+        """True if the bytes of all files can follow each other in the target."""
         if self.target.format is TableFormat.TEXT:
             return True
         if any(file.partitions for file in self.corpus.files):
@@ -344,7 +374,7 @@ class _FileJoin:
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
             elif isinstance(form, JsonLines):
-                yield [parse_json(row) for row in rows]
+                yield [parse_exact_json(row) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
             elif self.columns.lines:
@@ -359,11 +389,6 @@ class _FileJoin:
         self, file: InputFile, form: Delimited, rows: list[str]
     ) -> list[dict[str, object]]:
         names = form.columns(file, self.columns)
-        if len(set(names)) < len(names):
-            raise RunError(
-                f"cannot convert {file.name!r}: two of its columns have the same name; write a "
-                "folder, or a file with the suffix of the input"
-            )
         dialect = form.dialect_of(file, self.columns)
         parsed: list[dict[str, object]] = []
         for row in rows:
@@ -387,7 +412,8 @@ class _FileJoin:
         elif isinstance(form, JsonLines | RecordFormat):
             for rows in self._read_rows(file):
                 for start in range(0, len(rows), JSON_ROWS):
-                    yield pa.schema(list(pa.array(rows[start : start + JSON_ROWS]).type))
+                    objects = convert_values(rows[start : start + JSON_ROWS])
+                    yield pa.schema(list(objects.type))
         else:
             names = ("text",) if self.columns.lines else ("id", "text")
             yield pa.schema([(name, pa.string()) for name in names])
@@ -397,9 +423,7 @@ class _FileJoin:
         for file in self.corpus.files:
             try:
                 for schema_of_part in self._schemas_of(file):
-                    schema = pa.unify_schemas(
-                        [schema, schema_of_part], promote_options="permissive"
-                    )
+                    schema = unify_schemas([schema, schema_of_part])
             except pa.ArrowException as error:
                 raise RunError(
                     f"the rows of {file.name!r} do not fit into one table with the others: "
@@ -415,7 +439,7 @@ class _FileJoin:
                     yield _fill_missing_columns(batch, schema, file.partitions)
             else:
                 for rows in self._read_rows(file):
-                    objects = pa.array(rows, pa.struct(list(schema)))
+                    objects = convert_values(rows, pa.struct(list(schema)))
                     yield pa.RecordBatch.from_struct_array(objects)
 
 

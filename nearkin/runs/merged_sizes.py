@@ -6,7 +6,6 @@ are counted and not read again.
 """
 
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runtime.outputs import read_marker
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
 
@@ -67,8 +67,8 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
     columns = replace(columns, carried_columns=tuple(carried))
     corpus = FileCorpus([file for folder in folders for file in _list_kept_files(folder)])
     resources = SpecResources.read(folders[0], spec, None)
-    with tempfile.TemporaryDirectory(prefix="nearkin-") as work_path:
-        work = WorkFolder.create(Path(work_path) / "work", {}, durable=False)
+    with TemporaryFolder() as work_path:
+        work = WorkFolder.create(work_path / "work", {}, durable=False)
         run = LocalRun(corpus, columns, options, work, progress, resources)
         clustering = to_final_clusters(run)
         counted = sum(_count_clustered(record) for record in records)

@@ -29,7 +29,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import DEFAULT_PAIR_BUDGET, RunOptions
 from nearkin.engine.result_schema import CONTAINED, PAIRS
-from nearkin.engine.stats import MissingPairsStats, Stage, StageRecords
+from nearkin.engine.stats import CollapseStats, MissingPairsStats, Stage, StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -52,6 +52,8 @@ HEADERS = frozenset({tuple(PAIRS.names), (*PAIRS.names, "distance"), tuple(CONTA
 """The columns by which a file of pairs without such an entry is recognized.
 
 JSON lines without pairs are an empty file."""
+COPIES = "copies_left_out"
+"""The entry of the recorded request that counts the copies that are in no pair."""
 
 
 class Relation(StrEnum):
@@ -132,6 +134,9 @@ class FoundPairs(NamedTuple):
     """An estimate of the pairs that are missing, or None if no bucket exceeds the pair budget."""
     rows: int | None
     """The number of rows, or None if it is unknown before they are written."""
+    copies: int
+    """The number of documents that are in no pair, because another one of equal text or of an
+    equal value represents them."""
 
 
 def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> FoundPairs:
@@ -149,13 +154,35 @@ def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> Foun
         rows = len(contained.a)
         missing = estimate_missing_contained(run)
         run.release_hashes()
-        return FoundPairs(CONTAINED, batches, missing, rows)
+        return FoundPairs(CONTAINED, batches, missing, rows, _count_copies(run))
     run.to_pairs()
     missing = estimate_missing_pairs(run, expand_exact=expand_exact)
     schema = result_tables.pairs_schema(run)
     if expand_exact:
-        return FoundPairs(schema, result_tables.expanded_pair_batches(run), missing, rows=None)
-    return FoundPairs(schema, result_tables.pair_batches(run), missing, len(run.scored().pairs))
+        batches = result_tables.expanded_pair_batches(run)
+        return FoundPairs(schema, batches, missing, rows=None, copies=0)
+    rows = len(run.scored().pairs)
+    return FoundPairs(schema, result_tables.pair_batches(run), missing, rows, _count_copies(run))
+
+
+def _count_copies(run: LocalRun) -> int:
+    """Returns the number of documents that others represent in the pairs of a run."""
+    stats = CollapseStats.from_dict(run.recorded(Stage.COLLAPSE))
+    return stats.exact + (stats.same or 0)
+
+
+def describe_copies(copies: int, *, can_be_listed: bool) -> str:
+    """Returns the end of a summary, which says how many copies are in no pair if some are.
+
+    Args:
+        copies: Number of documents that others represent.
+        can_be_listed: Whether the request can be repeated with `expand_exact`.
+    """
+    if not copies:
+        return ""
+    are = "exact copy is" if copies == 1 else "exact copies are"
+    advice = f"; list {'it' if copies == 1 else 'them'} with {name_flag('expand_exact')}"
+    return f"; {copies:,} {are} left out{advice if can_be_listed else ''}"
 
 
 def _advance_by_rows(
@@ -190,6 +217,8 @@ class PairsSummary:
         peak_memory: Measured peak of the memory, in bytes. None if the file was complete before.
         missing: Estimate of the pairs that are missing, or None if no bucket exceeds the pair
             budget.
+        copies: Number of documents that are in no pair, because another one of equal text or of
+            an equal value represents them.
         warnings: Warnings about inputs.
     """
 
@@ -199,6 +228,7 @@ class PairsSummary:
     stages: StageRecords = field(default_factory=dict)
     peak_memory: int | None = None
     missing: MissingPairsStats | None = None
+    copies: int = 0
     warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -207,6 +237,7 @@ class PairsSummary:
             "pairs": self.pairs,
             "missing_pairs": 0 if self.missing is None else self.missing.pairs,
             "missing_share": 0.0 if self.missing is None else self.missing.share,
+            COPIES: self.copies,
             "stages": self.stages,
             "out": str(self.out),
             **self.request,
@@ -252,16 +283,23 @@ def run_pairs(
     request = job.identity("pairs")
     finished = _count_finished_pairs(job, identity, corpus)
     if finished is not None:
-        recorded = json.loads(_read_footer(job.out)[FOOTER_KEY]).get(Stage.MISSING_PAIRS)
+        footer = json.loads(_read_footer(job.out)[FOOTER_KEY])
+        recorded = footer.get(Stage.MISSING_PAIRS)
         missing = None if recorded is None else MissingPairsStats.from_dict(recorded)
-        return PairsSummary(out=job.out, pairs=finished, request=request, missing=missing)
+        return PairsSummary(
+            out=job.out,
+            pairs=finished,
+            request=request,
+            missing=missing,
+            copies=footer.get(COPIES, 0),
+        )
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
         if saved is not None:
             copy_saved_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         inputs = _list_contents(work.manifest["inputs"])
-        metadata = _footer_of(identity, inputs, found_pairs.missing)
+        metadata = _footer_of(identity, inputs, found_pairs.missing, found_pairs.copies)
         staged = claim.path / RESULT
         with disk_errors(job.out.parent):
             schema = found_pairs.schema.with_metadata(metadata)
@@ -287,6 +325,7 @@ def run_pairs(
         stages=stages,
         peak_memory=memory.peak,
         missing=found_pairs.missing,
+        copies=found_pairs.copies,
         warnings=warnings,
     )
 
@@ -298,6 +337,7 @@ def write_pairs_file(
     missing: MissingPairsStats | None,
     readers: Readers,
     *,
+    copies: int = 0,
     overwrite: bool = False,
 ) -> Path:
     """Writes the pairs of a run without a work folder of its own into a file.
@@ -308,6 +348,7 @@ def write_pairs_file(
         request: The command, the Spec and the parameters, which parquet and Arrow files record.
         missing: Estimate of the pairs that are missing, which they record too, or None.
         readers: The users who may read it.
+        copies: Number of documents that are in no pair, which they record too.
         overwrite: Whether an existing file of pairs is replaced.
 
     Returns:
@@ -326,7 +367,7 @@ def write_pairs_file(
         require_file_output(path, is_pairs_file, "a file of pairs", overwrite=True)
     elif os.path.lexists(path):
         raise UsageError(f"{path} exists; choose another file")
-    schema = pairs.schema.with_metadata(_footer_of(request, [], missing))
+    schema = pairs.schema.with_metadata(_footer_of(request, [], missing, copies))
     with claimed(path, "write", replaces=overwrite) as claim, disk_errors(path.parent):
         staged = claim.path / RESULT
         write_table_file(target, staged, schema, iter(pairs.to_batches()))
@@ -339,6 +380,7 @@ def _footer_of(
     identity: Mapping[str, object],
     inputs: Sequence[ContentRecord],
     missing: MissingPairsStats | None,
+    copies: int,
 ) -> dict[bytes, bytes]:
     """Returns the metadata of a file of pairs.
 
@@ -346,10 +388,13 @@ def _footer_of(
         identity: The request.
         inputs: The inputs.
         missing: Estimate of the pairs that are missing, or None.
+        copies: Number of documents that are in no pair.
     """
     footer: dict[str, object] = {"identity": identity, "inputs": inputs}
     if missing is not None:
         footer[Stage.MISSING_PAIRS] = missing.to_dict()
+    if copies:
+        footer[COPIES] = copies
     return {FOOTER_KEY: to_json(footer)}
 
 

@@ -8,9 +8,16 @@ from nearkin.acceptance.parser import SIMILAR
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.corpus.dialect import parse_delimiter, parse_encoding
+from nearkin.corpus.fingerprints import parse_ignored
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.fields import make_spec_of_fields, name_contents, parse_fields, with_sizes
-from nearkin.engine.options import RunOptionKeywords, RunOptions
+from nearkin.engine.fields import (
+    fingerprint_sizes,
+    make_spec_of_fields,
+    name_contents,
+    parse_fields,
+    with_sizes,
+)
+from nearkin.engine.options import MissingBlock, RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.spec_request import resolve_spec
@@ -99,9 +106,9 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
 
     At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
     `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
-    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, across,
-    fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout,
-    memory (a number of bytes, a size such as `4GB`, or `auto`), workers and preset.
+    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, missing_block,
+    across, fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget,
+    fanout, memory (a number of bytes, a size such as `4GB`, or `auto`), workers and preset.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, spec_version, weights, bits), and `ReadKeywords` those of reading
     (on_error, hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
@@ -113,6 +120,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
         vector: Column of vectors, instead of texts.
         fingerprint: Column of fingerprints, instead of texts: hexadecimal texts, bytes, or integers
             of 64 bits. They are compared by their Hamming distance.
+        ignore_fingerprint: Fingerprint, or several ones, as hexadecimal digits. Documents with one
+            are compared with no other, for example because it is that of a blank picture.
         measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, `cosine` for vectors, or
             `hamming` for fingerprints. The default is the measure of the Spec, or the one for
             vectors or fingerprints, or `jaccard`.
@@ -138,6 +147,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     tokens: str | None
     vector: str | None
     fingerprint: str | None
+    ignore_fingerprint: str | Sequence[str] | None
     measure: str | None
     threshold: float
     distance: int | None
@@ -173,6 +183,9 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         return Columns(
             text=None,
             fields=tuple(rule.content for rule in rules),
+            ignored_fingerprints=parse_ignored(
+                parameters.get("ignore_fingerprint"), fingerprint_sizes(rules)
+            ),
             id=id,
             delimiter=parse_delimiter(parameters.get("delimiter")),
             encoding=parse_encoding(parameters.get("encoding")),
@@ -197,6 +210,10 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         vector=parameters.get("vector"),
         fingerprint=fingerprint,
         bits=DEFAULT_BITS if bits is None else bits,
+        ignored_fingerprints=parse_ignored(
+            parameters.get("ignore_fingerprint"),
+            () if fingerprint is None else (bits or DEFAULT_BITS,),
+        ),
         id=id,
         delimiter=parse_delimiter(parameters.get("delimiter")),
         encoding=parse_encoding(parameters.get("encoding")),
@@ -318,6 +335,12 @@ def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
         raise UsageError(
             "distance= and threshold= exclude each other: the distance replaces the threshold; "
             "give one of them"
+        )
+    missing_block = parameters.get("missing_block", MissingBlock.NONE)
+    if missing_block != MissingBlock.NONE and parameters.get("block_by") is None:
+        raise UsageError(
+            f"{name_setting('missing_block', missing_block)} has no effect without "
+            f"{name_setting('block_by')}; leave it out, or name the column of blocks"
         )
     given: dict[str, Any] = {
         name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN

@@ -1,7 +1,6 @@
 """Work on a finished run: explain a pair, audit the result, try other settings."""
 
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 
@@ -246,10 +246,10 @@ def shadow_run(
         # Loading compiled kernels takes a third of a second, which the first of two small runs
         # would pay alone.
         variants.insert(0, ("warm", live))
-    with tempfile.TemporaryDirectory(prefix="nearkin-shadow-") as temporary:
+    with TemporaryFolder() as temporary:
         runs = []
         for name, settings in variants:
-            work = WorkFolder.create(Path(temporary) / name, {}, durable=False)
+            work = WorkFolder.create(temporary / name, {}, durable=False)
             (work.path / "sketch").symlink_to(signatures, target_is_directory=True)
             with work.stage("sketch") as facts:
                 facts.update(record.stages["sketch"])

@@ -114,6 +114,21 @@ class SavedRun:
         """
         if uses_signatures:
             self._require_whole_signatures()
+        corpus = self.find_inputs(on_error)
+        files = self.record.require_files(self.folder).inputs.files
+        if change := find_first_change(files, corpus):
+            raise UsageError(f"{self.folder} cannot be an input: {change}; {RUN_AGAIN}")
+        return corpus
+
+    def find_inputs(self, on_error: str) -> FileCorpus:
+        """Returns the inputs from which the run was made, which may have changed since.
+
+        Args:
+            on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+
+        Raises:
+            UsageError: If an input does not exist, or its URL contained a password.
+        """
         files = self.record.require_files(self.folder).inputs.files
         paths = [entry["path"] for entry in files]
         hidden = next(filter(has_hidden_password, paths), None)
@@ -123,10 +138,7 @@ class SavedRun:
                 "password, which is not recorded; copy the inputs, or configure the credentials "
                 "of the storage, and run nearkin dedup again"
             )
-        corpus = FileCorpus.open(paths, on_error=on_error)
-        if change := find_first_change(files, corpus):
-            raise UsageError(f"{self.folder} cannot be an input: {change}; {RUN_AGAIN}")
-        return corpus
+        return FileCorpus.open(paths, on_error=on_error)
 
     def read_clusters(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns the table of clusters, with a row for each document.
@@ -268,6 +280,13 @@ def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> N
                 f"--{name} {value} contradicts the saved run {folder}, which was made with "
                 f"{made_with}; leave it out, or run on the inputs of the saved run"
             )
+    if requested.ignored_fingerprints not in ((), saved.ignored_fingerprints):
+        ignored = list(requested.ignored_fingerprints)
+        raise UsageError(
+            f"{name_setting('ignore_fingerprint', ignored)} contradicts the saved run {folder}, "
+            f"which was made with other ones or none; leave it out, or run on the inputs of the "
+            "saved run"
+        )
 
 
 def copy_saved_signatures(saved: SavedRun, work: WorkFolder, *, with_sets: bool = False) -> None:

@@ -5,7 +5,6 @@ import os
 import socket
 import ssl
 import sys
-import tempfile
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from nearkin.errors import NearkinError, UsageError
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.server.app import SHARED_FOLDER, create_app, prepare_process, read_tokens
 from nearkin.server.banner import format_banner
 from nearkin.server.http.connections import LimitedConnection
@@ -92,9 +92,9 @@ def _serve(
         run_server(make_config(create_app(settings, resources)), sockets)
         return
     resources.close()
-    with tempfile.TemporaryDirectory(prefix="nearkin-") as shared_folder:
+    with TemporaryFolder() as shared_folder:
         os.environ.update(settings.as_environment())
-        os.environ[SHARED_FOLDER] = shared_folder
+        os.environ[SHARED_FOLDER] = str(shared_folder)
         app = "nearkin.server.app:create_worker_app"
         run_server(make_config(app, factory=True, workers=settings.workers), sockets)
 

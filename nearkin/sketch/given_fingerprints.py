@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from nearkin.hashing.families import hash_rows
 from nearkin.shingle import Shingles
-from nearkin.sketch.sketcher import Sketches
+from nearkin.sketch.sketcher import EMPTY_STREAM, Sketches
 from nearkin.spec import Spec
 
 
@@ -33,16 +33,20 @@ class FingerprintSketcher:
         """Returns the signatures of fingerprints.
 
         Args:
-            documents: The fingerprints, fixed_size_binary.
+            documents: The fingerprints, fixed_size_binary. A null is a document that is not
+                compared.
             also: Is not called, because fingerprints have no shingles.
         """
+        is_compared = documents.is_valid().to_numpy(zero_copy_only=False)
         rows = rows_of(documents)
         words = rows.view(">u8").astype(np.uint64).reshape(len(rows), self.spec.signature_width)
-        return Sketches(words, np.ones(len(rows), np.uint32), hash_rows(rows))
+        hashes = hash_rows(rows)
+        hashes[~is_compared] = EMPTY_STREAM
+        return Sketches(words, is_compared.astype(np.uint32), hashes)
 
 
 def rows_of(documents: pa.Array) -> np.ndarray:
-    """Returns fixed_size_binary values without nulls as rows of bytes, uint8 (n, width)."""
+    """Returns fixed_size_binary values as rows of bytes, uint8 (n, width). A null has any bytes."""
     width = documents.type.byte_width
     content = documents.buffers()[1]
     if not len(documents):

@@ -26,6 +26,7 @@ from nearkin.decontamination.suite_inputs import SuiteColumns, read_suites_of
 from nearkin.decontamination.tables import CONTAMINATED, CONTAMINATIONS
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.frame_columns import quote_column, read_column
+from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sources import unused_name
@@ -187,7 +188,8 @@ def decontaminate(
         scanned = search.scan(rows, reads_files=False)
         rejected_id = f.get_json_object("place", "$.id").alias("id")
         rejected_ids = scanned.rejected_rows.select(rejected_id).where("id IS NOT NULL")
-        numbered = number_rows(ids.join(rejected_ids, "id", "left_anti"), "id", "id")
+        accepted_ids = ids.join(rejected_ids, "id", "left_anti")
+        numbered = number_rows(accepted_ids, id_order(f.col("id")), "id")
         matched = search.match(scanned).join(numbered, "id")
         found = SparkFoundItems(index, scanned, tables.keep(matched, "found"))
         contamination_tables = SparkContaminationTables(found)

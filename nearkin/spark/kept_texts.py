@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.rereading import TextRows, to_texts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
@@ -28,7 +29,7 @@ def store_kept_texts(run: SparkRun) -> DataFrame:
         sketched = run.document_tables.table.where("reason IS NULL AND facts IS NULL")
         numbers = number_rows(sketched, "doc", "doc", "id")
     else:
-        numbers = number_rows(documents, "id", "doc", "id")
+        numbers = number_rows(documents, id_order(f.col("id")), "doc", "id")
     ranks = number_rows(documents.join(kept, "doc", "left_semi"), "sort", "doc")
     ranks = ranks.withColumnRenamed("number", "rank")
     texts = run.document_tables.read_again(kept, TextRows(run.request, to_texts))

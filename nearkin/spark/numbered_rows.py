@@ -1,15 +1,15 @@
 """Numbers rows in an order, in parallel."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
 
-def number_rows(rows: DataFrame, order: str, *names: str) -> DataFrame:
+def number_rows(rows: DataFrame, order: str | Column, *names: str) -> DataFrame:
     """Returns rows with their numbers.
 
     Args:
         rows: Rows.
-        order: Column that orders the rows.
+        order: Column or expression that orders the rows.
         *names: Columns of the result.
 
     Returns:

@@ -4,7 +4,6 @@ Tasks find the windows of words that occur twice, and the driver decides from th
 stay. Tasks then find the boundaries in each document, and cut it.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from nearkin.passages.cutting.run import cut_planned_document
 from nearkin.passages.documents import BYTES
 from nearkin.passages.tables import divide_rows
 from nearkin.runs.passage_cuts import options_of
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.shingle.shingler import Shingler
 from nearkin.spark.driver_tables import read_packed, to_frame
 from nearkin.spark.kept_texts import store_kept_texts
@@ -44,11 +44,11 @@ def cut_passages(run: SparkRun, request: PassageRequest) -> SparkTextCuts:
     """
     spec = options_of(request).spec
     texts = store_kept_texts(run)
-    with tempfile.TemporaryDirectory(prefix="nearkin-") as folder:
+    with TemporaryFolder() as folder:
         tasks = PassageTasks(spec, request.least)
-        windows = collect_repeated_windows(run.spark, run.tables, texts, tasks, Path(folder))
+        windows = collect_repeated_windows(run.spark, run.tables, texts, tasks, folder)
         windows.files.write_sources()
-        plan = _plan_cuts(run.spark, windows, texts, request, Path(folder))
+        plan = _plan_cuts(run.spark, windows, texts, request, folder)
     planned = _list_planned(run.spark, plan, windows.numbers)
     rows = planned.join(texts.select("number", "doc", "id", BYTES, "text"), "number")
     cut = rows.mapInArrow(CutTasks(spec, request.cut).cut, CUT_TEXTS)

@@ -5,10 +5,8 @@ come to the driver, which writes them to temporary files and finds the runs that
 local run does. So the result is that of a local run, row for row.
 """
 
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +16,7 @@ from pyspark.sql import functions as f
 from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.engine.spark.frame_columns import read_column
+from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import require_no_key
@@ -25,6 +24,7 @@ from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.run import PassageOptions
 from nearkin.passages.windows import Passages, find_passages
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.spark.frames import SparkFrame, make_work_tables
 from nearkin.spark.numbered_rows import number_rows
 from nearkin.spark.repeated_windows import PassageTasks, collect_repeated_windows
@@ -121,10 +121,10 @@ def passages(
         )
         require_unique_ids(read, id)
         texts = read.where(f.col("text").isNotNull())
-        numbered = number_rows(texts, "id", "id").join(texts, "id").select("number", "id", "text")
-        documents = tables.keep(numbered, "documents")
-        with tempfile.TemporaryDirectory(prefix="nearkin-") as folder:
-            repeated = collect_repeated_windows(spark, tables, documents, tasks, Path(folder))
+        numbered = number_rows(texts, id_order(f.col("id")), "id").join(texts, "id")
+        documents = tables.keep(numbered.select("number", "id", "text"), "documents")
+        with TemporaryFolder() as folder:
+            repeated = collect_repeated_windows(spark, tables, documents, tasks, folder)
             repeated.files.write_sources()
             parts = list(find_passages(repeated.files, min_tokens))
             found = _to_table(parts, repeated.numbers)

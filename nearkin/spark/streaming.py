@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.spark.frame_columns import read_column
+from nearkin.engine.spark.id_order import id_order
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
@@ -65,7 +66,8 @@ class StreamUpserts:
                 )
 
     def _iterate_by_id(self, rows: DataFrame) -> Iterator[tuple[str, Any]]:
-        return ((row.id, row.text) for row in rows.orderBy("id").toLocalIterator())
+        ordered = rows.orderBy(id_order(f.col("id")))
+        return ((row.id, row.text) for row in ordered.toLocalIterator())
 
     def _set_aside(self, rows: DataFrame, number: int) -> None:
         """Writes the rejected rows of a batch to a file with its number.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.hashing.kernels import find_sorted
-from nearkin.pair_scope import PairScope
+from nearkin.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
 from nearkin.runtime.jit import inlined, kernel
 
 U64 = np.uint64
@@ -57,7 +57,13 @@ def may_compare(blocks: np.ndarray, sources: np.ndarray, a: int, b: int) -> bool
         a: Number of one document.
         b: Number of the other document.
     """
-    return blocks[a] == blocks[b] and (sources.shape[0] == 0 or sources[a] != sources[b])
+    first = blocks[a]
+    second = blocks[b]
+    if first == NO_BLOCK or second == NO_BLOCK:
+        return False
+    if first != second and first != EVERY_BLOCK and second != EVERY_BLOCK:
+        return False
+    return sources.shape[0] == 0 or sources[a] != sources[b]
 
 
 @kernel

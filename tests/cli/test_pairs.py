@@ -106,3 +106,22 @@ def test_contradictions_write_nothing(
     assert app.run(command) == 2
     assert message in capfd.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_summary_names_the_option_that_lists_copies(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copies = tmp_path / "copies.csv"
+    copies.write_text("text\n" + 3 * "one two three four five\n" + "another text of its own\n")
+    out = tmp_path / "pairs.parquet"
+    command = ["pairs", str(copies), "--out", str(out)]
+    told = f"0 verified pairs in {out}; 2 exact copies are left out; list them with --expand-exact"
+    for further in ([], ["--resume"]):
+        assert app.run([*command, *further]) == 0
+        assert told in capfd.readouterr().err
+    assert app.run([*command, "--resume", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["copies_left_out"] == 2
+    assert app.run([*command, "--overwrite", "--expand-exact"]) == 0
+    assert f"3 verified pairs in {out}\n" in capfd.readouterr().err
+    assert app.run([*command, "--overwrite", *CONTAINMENT]) == 0
+    assert f"0 verified pairs in {out}; 2 exact copies are left out\n" in capfd.readouterr().err

@@ -1,6 +1,7 @@
 """Tests of both clients, against a real server and against prepared responses."""
 
 import math
+import pickle
 import subprocess
 import sys
 import time
@@ -366,3 +367,10 @@ def test_a_missing_extra_names_the_install_command(missing: str, name: str) -> N
 def test_retries_need_at_least_one_attempt() -> None:
     with pytest.raises(nk.UsageError, match="attempts must be at least 1"):
         nk.Retries(attempts=0)
+
+
+@pytest.mark.parametrize("kind", [nk.Client, nk.AsyncClient])
+def test_pickled_client_is_refused(kind: Any) -> None:
+    client = kind("http://127.0.0.1:9")
+    with pytest.raises(nk.UsageError, match="it holds connections; create a client in each"):
+        pickle.dumps(client)

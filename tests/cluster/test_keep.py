@@ -65,7 +65,7 @@ def test_type_of_a_long_column_is_found_in_portions(
     chunks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A column of long values is converted in portions. The last value decides the type."""
-    monkeypatch.setattr("nearkin.cluster.keep.PORTION_BYTES", 200)
+    monkeypatch.setattr("nearkin.runtime.arrow_portions.PORTION_BYTES", 200)
     values = [f" {at}" for at in range(300)]
     for last, kind in (
         (" 7 ", pa.int64()),

@@ -300,11 +300,11 @@ def test_polars_categories_and_nested_strings_are_converted(tmp_path: Path) -> N
 
 
 def test_type_without_an_arrow_equivalent_is_an_error() -> None:
-    frame = pl.DataFrame(
-        {"text": NEAR_TEXTS, "wide": pl.Series([1, 2, 3, 2**100], dtype=pl.Int128)}
-    )
-    with pytest.raises(UsageError, match=r"DataFrame: .*; .* cast or drop a column of a type"):
-        nk.dedup(frame)
+    wide = pl.Series([[1], [2], [3], [2**100]], dtype=pl.List(pl.Int128))
+    frame = pl.DataFrame({"text": NEAR_TEXTS, "wide": wide})
+    stream = SimpleNamespace(__arrow_c_stream__=frame.__arrow_c_stream__)
+    with pytest.raises(UsageError, match=r"Namespace: .*; .* cast or drop a column of a type"):
+        nk.dedup(stream)
 
 
 @pytest.mark.parametrize(

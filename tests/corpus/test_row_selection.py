@@ -1,5 +1,6 @@
 """Tests of the selection of rows, which keeps the type of the table or column."""
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from datasets import Dataset
 
-from nearkin.corpus.row_selection import select_kept_rows
+import nearkin as nk
+from nearkin.corpus import TableCorpus
+from nearkin.corpus.arrow_conversion import is_in_memory, to_table
+from nearkin.corpus.row_selection import ReadRows, select_kept_rows
 from nearkin.errors import UsageError
 
 VALUES = ["one", None, "three", "", "five"]
@@ -53,13 +58,24 @@ def values_of(selected: Any) -> list[Any]:
     return selected.to_pylist()  # type: ignore[no-any-return]
 
 
+NO_IDS = pa.chunked_array([], pa.large_string())
+
+
+def select(data: Any, kept: np.ndarray) -> Any:
+    """Returns the kept rows of data that a run has read."""
+    if is_in_memory(data):
+        return select_kept_rows(data, kept)
+    read = ReadRows.of(TableCorpus(to_table(data), source=data), None)
+    return read.select(data, kept, NO_IDS, kept)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_kept_rows_of_every_arrow_type_are_selected(name: str, form: str) -> None:
     column = COLUMNS[name]
     for mask in MASKS.values():
         data = FORMS[form](column)
-        selected = select_kept_rows(data, np.array(mask))
+        selected = select(data, np.array(mask))
         assert type(selected) is type(data)
         want = [value for value, kept in zip(column.to_pylist(), mask, strict=True) if kept]
         assert values_of(selected) == want
@@ -89,7 +105,7 @@ def test_table_without_columns_keeps_no_rows() -> None:
 )
 def test_kept_rows_stay_in_the_library_that_they_came_from(data: Any, mask: str) -> None:
     kept = np.array(MASKS[mask])
-    selected = select_kept_rows(data, kept)
+    selected = select(data, kept)
     assert type(selected) is type(data)
     want = [value for value, is_kept in zip(VALUES, MASKS[mask], strict=True) if is_kept]
     if isinstance(data, np.ndarray):
@@ -111,25 +127,129 @@ def test_another_number_of_rows_is_refused_with_both_numbers(data: Any) -> None:
         select_kept_rows(data, np.ones(4, bool))
 
 
-def test_iterator_is_refused_with_what_to_pass_instead() -> None:
+def test_another_iterator_is_refused_with_what_to_pass_instead() -> None:
+    result = nk.dedup(iter(TEXTS))
     with pytest.raises(UsageError, match="can be read only once; pass the rows as a list"):
-        select_kept_rows(iter(VALUES), np.ones(5, bool))
+        result.filter(iter(TEXTS))
 
 
-class ReadOnce:
-    """A stream without a length that can be read only once."""
+TEXTS = ["a b c d", "e f g h", "a b c d", "i j k l", "e f g h"]
+ROWS = pa.table({"key": [30, 9, 7, 10, 1], "text": TEXTS})
+KEPT = [1, 7, 10]
+"""The smallest key of each text, and its row."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._reader = table.to_reader()
+
+class Query:
+    """A table that returns its rows in another order each time it is executed."""
+
+    def __init__(self) -> None:
+        self.executions = 0
+
+    def rows(self) -> pa.Table:
+        self.executions += 1
+        return ROWS.take([(at + self.executions) % len(ROWS) for at in range(len(ROWS))])
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self._reader.__arrow_c_stream__(requested_schema)
+        return self.rows().__arrow_c_stream__(requested_schema)
 
 
-def test_a_stream_is_read_once() -> None:
-    table = pa.table({"text": VALUES})
-    kept = np.array(MASKS["some"])
-    selected: Any = select_kept_rows(ReadOnce(table), kept)
-    assert selected.equals(table.filter(pa.array(kept)))
-    with pytest.raises(UsageError, match="the table has 5 rows, but the result has 2"):
-        select_kept_rows(ReadOnce(table), kept[:2])
+def make_lazy_frame() -> pl.LazyFrame:
+    query = Query()
+    frame = pl.from_arrow(ROWS.slice(0, 0))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.lazy().map_batches(lambda _: pl.from_arrow(query.rows()))  # type: ignore[arg-type, return-value]
+
+
+EXECUTED: dict[str, Callable[[], Any]] = {
+    "query": Query,
+    "lazy frame": make_lazy_frame,
+    "reader": lambda: Query().rows().to_reader(),
+    "generator": lambda: (row for row in Query().rows().to_pylist()),
+}
+
+
+def keys_of(selected: Any) -> list[int]:
+    return sorted(to_table(selected)["key"].to_pylist())
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_rows_of_the_same_object_are_those_of_the_first_reading(name: str) -> None:
+    data = EXECUTED[name]()
+    result = nk.dedup(data)
+    with_ids = nk.dedup(ROWS, id="key")
+    texts = to_table(result.filter(data))["text"].to_pylist()
+    assert sorted(texts) == sorted(set(TEXTS))
+    assert result.to_dataset().num_rows == 3
+    data = EXECUTED[name]()
+    split = nk.split(data, [0.5, 0.5])
+    train, test = (
+        set(to_table(split.select(data, name))["text"].to_pylist()) for name in split.names
+    )
+    assert not train & test
+    assert train | test == set(TEXTS)
+    if name != "generator":
+        assert keys_of(with_ids.filter(EXECUTED[name]())) == KEPT
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_rows_of_another_reading_are_matched_by_ids(name: str) -> None:
+    result = nk.dedup(EXECUTED[name](), id="key")
+    copied = pickle.loads(pickle.dumps(result))
+    given = [ROWS, ROWS.take([4, 3, 2, 1, 0]), ROWS.to_pylist(), ROWS.to_pydict(), Query()]
+    given += [make_lazy_frame(), Query().rows().to_reader(), pl.from_arrow(ROWS), ROWS.to_pandas()]
+    given += [Dataset(ROWS), ROWS.to_batches()[0]]
+    for data in given:
+        for found in (result, copied):
+            if not isinstance(data, pa.RecordBatchReader) or found is result:
+                assert keys_of(found.filter(data)) == KEPT
+    split = nk.split(EXECUTED[name](), [0.5, 0.5], id="key")
+    parts = [keys_of(split.select(Query(), group)) for group in split.names]
+    assert sorted(parts[0] + parts[1]) == sorted(ROWS["key"].to_pylist())
+    texts = dict(zip(ROWS["key"].to_pylist(), TEXTS, strict=True))
+    assert not {texts[key] for key in parts[0]} & {texts[key] for key in parts[1]}
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_rows_of_another_reading_are_refused_without_ids(name: str) -> None:
+    message = "is executed each time it is read, and may return its rows in another order"
+    result = nk.dedup(EXECUTED[name]())
+    split = nk.split(EXECUTED[name](), [0.5, 0.5])
+    in_memory = nk.dedup(ROWS)
+    repeated = ROWS.set_column(0, "key", pa.array([1] * 5))
+    for other in (Query(), make_lazy_frame(), Query().rows().to_reader()):
+        for found in (result, in_memory, pickle.loads(pickle.dumps(result))):
+            with pytest.raises(UsageError, match=message):
+                found.filter(other)
+        with pytest.raises(UsageError, match=message):
+            split.select(other, "train")
+    for data in (ROWS, TEXTS, ROWS.to_pandas()):
+        with pytest.raises(UsageError, match=message):
+            result.filter(data)
+    with pytest.raises(UsageError, match="pass rows with the column 'key' and without repeated"):
+        nk.dedup(EXECUTED[name](), id="key").filter(repeated)
+
+
+def test_rows_in_memory_are_matched_by_number_without_ids() -> None:
+    result = nk.dedup(ROWS.to_pydict(), id="key")
+    kept = [30, 9, 7, 10, 1]
+    assert result.filter(kept) == [7, 10, 1]
+    assert result.filter(np.array(kept)).tolist() == [7, 10, 1]
+    assert result.filter({"other": kept}) == {"other": [7, 10, 1]}
+    with pytest.raises(UsageError, match=r"'key' has not all ids .* for example not '30'; pass"):
+        result.filter(ROWS.set_column(0, "key", pa.array([9, 7, 10, 1, 2])))
+    with pytest.raises(UsageError, match="the table has 4 rows, but the result has 5"):
+        result.filter(ROWS.slice(1))
+
+
+def test_rejected_rows_are_not_kept_whatever_their_ids_are() -> None:
+    rows = {"key": [3, None, 1, 2], "text": ["a b c", "a b c", None, "d e f"]}
+    result = nk.dedup(rows, id="key")
+    assert result.filter(rows) == {"key": [3, 2], "text": ["a b c", "d e f"]}
+    shuffled = pa.table(rows).take([3, 2, 1, 0])
+    assert result.filter(shuffled)["key"].to_pylist() == [2, 3]
+
+
+def test_columns_that_are_executed_one_by_one_are_refused() -> None:
+    columns = {"id": Query(), "text": Query()}
+    with pytest.raises(UsageError, match=r"column 'id' is .*Query, which may have its rows"):
+        nk.dedup(columns)

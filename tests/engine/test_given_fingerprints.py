@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -288,3 +289,104 @@ def test_no_fingerprint_and_a_single_one_have_no_pairs(values: list[int]) -> Non
     table = pa.concat_tables([table, pa.table({"id": ["a"], "hash": pa.array([7], pa.uint64())})])
     result = nk.dedup(table.slice(0, len(values)), id="id", fingerprint="hash", distance=2)
     assert result.kept.tolist() == [True] * len(values)
+
+
+ZEROS = "0" * 16
+ONES = "f" * 16
+SCANS = {
+    "id": list("abcdefg"),
+    "hash": [ZEROS, ZEROS, ONES, ONES, "8f373714acfcf4d0", "8f373714acfcf4d1", f"{ZEROS[1:]}1"],
+    "text": ["a b c"] * 7,
+}
+"""Blank scans, two copies of a picture, and one that resembles a blank scan by chance."""
+
+
+def rows_of_scans(tmp_path: Path, suffix: str) -> Path:
+    path = tmp_path / f"scans{suffix}"
+    table = pa.table(SCANS)
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    elif suffix == ".csv":
+        pa.csv.write_csv(table, path)
+    elif suffix == ".json":
+        path.write_text(json.dumps(table.to_pylist()))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    return path
+
+
+def test_constant_fingerprints_that_make_copies_are_a_warning() -> None:
+    result = nk.dedup(SCANS, fingerprint="hash", distance=2)
+    assert result.kept.tolist() == [True, False, True, False, True, False, False]
+    warnings = [warning for warning in result.warnings if "count as copies" in warning]
+    assert [warning.split()[:2] for warning in warnings] == [["2", "documents"]] * 2
+    for fingerprint, warning in zip((ZEROS, ONES), warnings, strict=True):
+        assert f"ignore_fingerprint={fingerprint!r}" in warning
+    fields = nk.dedup(SCANS, fields=["hash:hamming<=2"])
+    assert [warning for warning in fields.warnings if "count as copies" in warning] == warnings
+    single = nk.dedup({"hash": [ZEROS, ONES, "1" * 16]}, fingerprint="hash", distance=2)
+    assert not single.warnings
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".json"])
+def test_ignored_fingerprints_are_kept_and_compared_with_no_other(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = rows_of_scans(tmp_path, suffix)
+    ignored = [ZEROS, f"0x{ONES.upper()}"]
+    for data in (str(path), SCANS):
+        result = nk.dedup(data, id="id", fingerprint="hash", distance=2, ignore_fingerprint=ignored)
+        assert result.kept.tolist() == [True, True, True, True, True, False, True]
+        assert result.statistics["empty"] == 4
+        assert not [warning for warning in result.warnings if "count as copies" in warning]
+        assert "4 documents have a fingerprint that `ignore_fingerprint` names" in str(
+            result.warnings
+        )
+    out = tmp_path / "out"
+    options = [option for value in ignored for option in ("--ignore-fingerprint", value)]
+    command = ["dedup", str(path), "--id", "id", "--fingerprint", "hash", "--distance", "2"]
+    assert run([*command, *options, "--out", str(out), "--quiet"]) == 0
+    clusters = pq.read_table(out / "clusters.parquet").to_pylist()
+    assert [row["id"] for row in clusters if not row["kept"]] == ["f"]
+    columns = json.loads((out / "run.json").read_text())["columns"]
+    assert columns["ignored_fingerprints"] == [ZEROS, ONES]
+
+
+def test_ignored_fingerprints_apply_to_every_function() -> None:
+    options: dict[str, Any] = {
+        "id": "id",
+        "fingerprint": "hash",
+        "distance": 2,
+        "ignore_fingerprint": [ZEROS, ONES],
+    }
+    dropped = nk.dedup(SCANS, empty="drop", **options)
+    assert dropped.kept.tolist() == [False, False, False, False, True, False, True]
+    assert len(nk.pairs(SCANS, expand_exact=True, **options)) == 1
+    checked = nk.check(SCANS, SCANS, **options).pairs["id_a"].to_pylist()
+    assert sorted(set(checked)) == ["e", "f", "g"]
+    assert nk.split(SCANS, [0.5, 0.5], **options).facts["pairs"] == 1
+    against = nk.dedup(SCANS, against=SCANS, only_against=True, **options)
+    assert against.kept.tolist() == [True, True, True, True, False, False, False]
+    fields = {"fields": ["hash:hamming<=2"], "ignore_fingerprint": [ZEROS, ONES]}
+    for accept in ("hash", "text and hash"):
+        fields["fields"] = ["hash:hamming<=2", *(["text:jaccard>=0.9"] if " " in accept else [])]
+        kept = nk.dedup(SCANS, accept=accept, **fields).kept.tolist()
+        assert kept == [True, True, True, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ignore_fingerprint": "00"}, "is not a fingerprint of 16 hexadecimal digits"),
+        ({"ignore_fingerprint": "z" * 16}, "is not a fingerprint of 16 hexadecimal digits"),
+        ({"ignore_fingerprint": ZEROS, "bits": 128}, "of 32 hexadecimal digits"),
+        ({"ignore_fingerprint": ZEROS, "fingerprint": None}, "no fingerprints are compared"),
+        ({"ignore_fingerprint": ZEROS, "fingerprint": None, "fields": ["text:jaccard>=0.9"]}, "no"),
+    ],
+)
+def test_ignored_fingerprints_must_be_possible(options: dict[str, Any], message: str) -> None:
+    given = {"fingerprint": "hash", **options}
+    if given["fingerprint"] is not None:
+        given["distance"] = 2
+    with pytest.raises(UsageError, match=message):
+        nk.dedup(SCANS, **given)

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.cluster.keep import KeepPolicy
+from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.errors import UsageError
+from nearkin.packed_pairs import ScoredPairs, pack_pairs
 
 WORDS: dict[str, Any] = {"text": "text", "id": "id", "shingle": "words:1", "threshold": 0.5}
 Score = Callable[[set[str], set[str]], Fraction]
@@ -69,11 +72,8 @@ def keep_by_oracle(table: pa.Table, score: Score) -> dict[str, str]:
         for place, text in enumerate(members):
             others = [other for other in members if other != text]
             if all(jaccard(sets[text], sets[other]) >= half for other in others):
-                units = sum(
-                    len(groups[other]) * round(score(sets[text], sets[other]) * 2**30)
-                    for other in others
-                )
-                candidates.append((-units - (len(groups[text]) - 1) * 2**30, place, text))
+                total = sum(len(groups[other]) * score(sets[text], sets[other]) for other in others)
+                candidates.append((-total - (len(groups[text]) - 1), place, text))
         best = min(candidates)[2]
         kept.update({id_: groups[best][0] for text in members for id_ in groups[text]})
     return kept
@@ -210,3 +210,32 @@ def test_result_does_not_depend_on_the_order_of_rows(criterion: str) -> None:
         clusters = nk.dedup(table.take(rows), keep=criterion, **WORDS).clusters.to_pylist()
         results.append(sorted(clusters, key=lambda row: row["id"]))
     assert results[0] == results[1] == results[2]
+
+
+def test_mean_of_48_55ths_is_a_tie_whatever_its_shares_are() -> None:
+    """The shares of a are 9/11, 8/10 and 10/10 of the others, those of b 9/11, 9/10 and 9/10."""
+    data = {
+        "id": list("abcd"),
+        "text": [
+            "w0 w1 w2 w3 w4 w5 w6 w7 w8 w9 x0",
+            "w0 w1 w2 w3 w4 w6 w7 w8 w9 x1 x2",
+            "w0 w1 w2 w3 w4 w5 w6 w7 x1 x2",
+            "w0 w1 w2 w3 w4 w5 w6 w7 w8 w9",
+        ],
+    }
+    result = nk.dedup(data, keep="most-complete", **WORDS)
+    assert result.kept.tolist() == [True, False, False, False]
+
+
+def test_similarities_are_not_rounded_before_they_are_summed() -> None:
+    """Beside their own pair, document 0 has the scores 8/10 and 1, and document 1 twice 9/10."""
+    similarities = {(0, 1): 7, (0, 2): 8, (0, 3): 10, (1, 2): 9, (1, 3): 9, (2, 3): 5}
+    pairs = pack_pairs(*np.array(list(similarities)).T)
+    scored = ScoredPairs(pairs, np.array(list(similarities.values())), np.full(len(pairs), 10))
+    leader = np.zeros(4, np.uint32)
+    rank = np.arange(4, dtype=np.uint32)
+    for order, best in ((rank, 0), (rank[::-1], 1)):
+        chosen = choose_kept_documents(
+            scored, leader, order, np.ones(4, np.int64), ClusterCriterion.CENTRAL, np.zeros(4)
+        )
+        assert chosen.tolist() == [best] * 4

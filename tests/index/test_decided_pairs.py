@@ -160,3 +160,11 @@ def test_commands_follow_decisions(tmp_path: Path, capsys: pytest.CaptureFixture
         leaders = {entry.id: entry.leader for entry in index.scan()}
     assert leaders["c"] == "b"
     capsys.readouterr()
+
+
+def test_document_joins_the_cluster_of_the_smallest_number(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/index.db"
+    with open_index(url, decide([], [])) as index:
+        index.upsert_many(SCOPE, ["a b c d e", "v w x y z"], ["10", "9"])
+    with open_index(url, decide([("x", "10"), ("x", "9")], [])) as index:
+        assert index.upsert(SCOPE, "k l m n o", "x").representative == "9"

@@ -1,8 +1,13 @@
 """Tests of steps that conflict with others: they are repeated for a bounded time."""
 
+import copy
+import pickle
+from pathlib import Path
+
 import pytest
 
-from nearkin.errors import RacedError, StoreError
+from nearkin.errors import RacedError, StoreError, UsageError
+from nearkin.index.async_index import AsyncIndex
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.index import Index
 from nearkin.index.session import MIN_RACES
@@ -82,3 +87,15 @@ def test_slow_attempts_are_repeated_after_the_time_for_conflicts(
         raced = race(index, monkeypatch, MIN_RACES - 1)
         assert index.upsert("a", "one two three", id="1").kind == "new"
         assert len(raced) == MIN_RACES - 1
+
+
+def test_pickled_index_is_refused_with_how_to_open_it_in_another_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/index.db"
+    with Index.open(url) as index, Index.open("memory://") as in_memory:
+        for copy_index in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(UsageError, match=r"open it in each process with nearkin\.Index"):
+                copy_index(index)
+            with pytest.raises(UsageError, match="use a store that processes share"):
+                copy_index(in_memory)
+            with pytest.raises(UsageError, match="cannot be pickled"):
+                copy_index(AsyncIndex(index))

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
 import pyarrow.ipc
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -173,3 +176,81 @@ def test_rows_that_fit_no_table_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(nk.RunError, match=r"do not fit into one table.*\.jsonl"):
         nk.dedup(source).write(tmp_path / "out.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+TWICE = pa.Table.from_arrays(
+    [
+        pa.array(list("abc")),
+        pa.array([1, 2, 3]),
+        pa.array([4, 5, 6]),
+        pa.array([TEXT, TEXT, "x y"]),
+    ],
+    ["id", "n", "n", "text"],
+)
+"""A table with two columns of one name."""
+WRITERS = {
+    ".parquet": pq.write_table,
+    ".arrow": pa.feather.write_feather,
+    ".orc": pa.orc.write_table,
+    ".csv": pa.csv.write_csv,
+}
+
+
+def read_parquet(path: str) -> pa.Table:
+    """Returns a table whose columns may have one name, which `read_table` does not read."""
+    return pq.ParquetFile(path).read()
+
+
+COLUMN_NAMED_TWICE = "2 columns named 'n', and a file of kept documents has one column of each name"
+
+
+@pytest.mark.parametrize("source", WRITERS)
+@pytest.mark.parametrize("target", [".jsonl", ".csv", ".parquet", ".arrow"])
+def test_columns_of_one_name_are_refused_before_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], source: str, target: str
+) -> None:
+    path = tmp_path / f"rows{source}"
+    WRITERS[source](TWICE, str(path))
+    out = tmp_path / f"kept{target}"
+    command = ["dedup", str(path), "--id", "id", "--text", "text", "--quiet", "--out"]
+    if source == target == ".csv":
+        assert app.run([*command, str(out)]) == 0
+        assert out.read_text().splitlines()[1] == f'"a",1,4,"{TEXT}"'
+        return
+    assert app.run([*command, str(out)]) == 2
+    assert COLUMN_NAMED_TWICE in capfd.readouterr().err
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(nk.UsageError, match=COLUMN_NAMED_TWICE):
+        nk.dedup(str(path), id="id").write(out)
+
+
+@pytest.mark.parametrize("source", WRITERS)
+def test_folders_keep_all_columns_of_one_name(tmp_path: Path, source: str) -> None:
+    path = tmp_path / f"rows{source}"
+    WRITERS[source](TWICE, str(path))
+    saved = tmp_path / "saved"
+    command = ["dedup", str(path), "--id", "id", "--text", "text", "--quiet", "--save-signatures"]
+    assert app.run([*command, "--out", str(saved)]) == 0
+    copy = saved / "kept" / path.name
+    reader = {".parquet": read_parquet, ".orc": pa.orc.read_table, ".csv": pa.csv.read_csv}
+    kept = reader.get(source, pa.feather.read_table)(str(copy))
+    assert kept.column_names == TWICE.column_names
+    assert [kept.column(at).to_pylist() for at in (1, 2)] == [[1, 3], [4, 6]]
+    again = ["dedup", str(saved), "--quiet", "--out", str(tmp_path / "kept.jsonl")]
+    assert app.run(again) == 2
+    assert not list(tmp_path.glob("kept.jsonl*"))
+
+
+def test_table_with_columns_of_one_name_loses_none(tmp_path: Path) -> None:
+    result = nk.dedup(TWICE, id="id")
+    for suffix in (".jsonl", ".csv", ".parquet", ".arrow"):
+        with pytest.raises(nk.UsageError, match=COLUMN_NAMED_TWICE):
+            result.write(tmp_path / f"kept{suffix}")
+    with pytest.raises(nk.UsageError, match="2 columns named 'n', and a dataset has one column"):
+        result.to_dataset()
+    with pytest.raises(nk.UsageError, match="2 columns named 'n', and a function as `keep` gets"):
+        nk.dedup(TWICE, id="id", keep=lambda rows: rows[0])
+    folder = result.write(tmp_path / "folder")
+    kept = read_parquet(str(folder / "kept" / "documents.parquet"))
+    for table in (kept, result.filter(TWICE)):
+        assert [table.column(at).to_pylist() for at in (1, 2)] == [[1, 3], [4, 6]]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -50,6 +51,8 @@ STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 """A pattern of a JSON string."""
 
 
+LONG_NUMBER = re.compile(rb"[0-9]{19}")
+"""A part of JSON that may be a number which `orjson` reads as a float."""
 NOT_FINITE = re.compile(STRING.pattern + rb"|-?\b(?:NaN|Infinity)\b")
 """A pattern of a JSON string, or of a number that Python writes and JSON does not have."""
 
@@ -73,6 +76,31 @@ def parse_json(raw: bytes) -> Any:
         if b"NaN" not in raw and b"Infinity" not in raw:
             raise
         return orjson.loads(NOT_FINITE.sub(_replace_number, raw))
+
+
+def parse_exact_json(raw: bytes) -> Any:
+    """Returns the same value as `parse_json`, but its whole numbers keep all digits.
+
+    Args:
+        raw: The value.
+
+    Raises:
+        orjson.JSONDecodeError: If it is not valid JSON.
+
+    Examples:
+        >>> parse_exact_json(b'{"a": 18446744073709551616, "b": [1.5, NaN]}')
+        {'a': 18446744073709551616, 'b': [1.5, None]}
+    """
+    value = parse_json(raw)
+    if LONG_NUMBER.search(raw):
+        # orjson reads numbers that do not fit 64 bits as floats.
+        with suppress(RecursionError, ValueError):
+            return json.loads(raw, parse_constant=_to_null)
+    return value
+
+
+def _to_null(_: str) -> None:
+    """Stands for a number that is not finite."""
 
 
 def _replace_number(match: re.Match[bytes]) -> bytes:
@@ -302,11 +330,16 @@ class JsonSliceBuilder:
             texts = [self._values[name] for name in self._columns.sources]
             return list(map(join_texts, zip(*texts, strict=True)))
         if self._columns.fingerprint:
-            bits = self._columns.bits
-            return [
-                to_fingerprint_bytes(value, bits) for value in self._values[self._columns.source]
-            ]
+            return self._fingerprints(self._values[self._columns.source], self._columns.bits)
         return self._values[self._columns.source]
+
+    def _fingerprints(self, values: list[Any], bits: int) -> list[bytes | None]:
+        """Returns fingerprints as bytes. Those that are absent or not compared are None."""
+        ignored = self._columns.ignored_contents
+        contents = (
+            None if value in (None, "") else to_fingerprint_bytes(value, bits) for value in values
+        )
+        return [None if content in ignored else content for content in contents]
 
     def _contents_of_fields(self) -> list[dict[str, Any]]:
         """Returns the documents of the collected rows, each with its fields."""
@@ -314,10 +347,7 @@ class JsonSliceBuilder:
         for name, kind, size in self._columns.fields:
             values = self._values[name]
             if kind == FieldKind.FINGERPRINT:
-                values = [
-                    None if value in (None, "") else to_fingerprint_bytes(value, size)
-                    for value in values
-                ]
+                values = self._fingerprints(values, size)
             elif kind == FieldKind.VALUE:
                 values = _convert_to_texts(values).to_pylist()
             parts[name] = values

@@ -11,6 +11,7 @@ import pyarrow as pa
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.integers import convert_values
 from nearkin.corpus.nested_columns import MISSING, find_value
 from nearkin.corpus.text_forms import format_as_text
 from nearkin.corpus.validation import check_rows, make_empty_documents
@@ -199,7 +200,7 @@ def make_column(values: list[Any]) -> pa.Array:
     if all(value is None for value in values):
         return pa.nulls(len(values), pa.large_string())
     try:
-        return pa.array(values)
+        return convert_values(values)
     except NO_COMMON_TYPE:
         return pa.array(map(_format_alone, values), pa.large_string())
 
@@ -209,7 +210,7 @@ def _format_alone(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     try:
-        text: str = format_as_text(pa.array([value]))[0].as_py()
+        text: str = format_as_text(convert_values([value]))[0].as_py()
     except NO_COMMON_TYPE:
         text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     return text

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Self
 
-import orjson
-
 from nearkin.corpus.columns import UNFOLDED_SHARE, Columns
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.base import open_compressed_sink
+from nearkin.corpus.formats.json_rows import parse_exact_json
 from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason
@@ -179,7 +178,7 @@ def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 def _set_values(values: dict[str, Any], extension: str, content: bytes) -> None:
     """Sets the columns that a member has: those of its fields, or one text."""
     if extension == JSON:
-        parsed = orjson.loads(content)
+        parsed = parse_exact_json(content)
         if isinstance(parsed, dict):
             values.update({f"{JSON}.{name}": value for name, value in parsed.items()})
     text = content.decode()

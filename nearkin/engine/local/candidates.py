@@ -191,7 +191,8 @@ class CandidateFinder:
         self.active = active
         """Which documents are compared, bool (n,)."""
         self._active = active
-        self._sources = load_pair_scope(work, options).sources
+        self._scope = load_pair_scope(work, options)
+        self._sources = self._scope.sources
         if self._keys_per_document > 1:
             self._active = np.repeat(active, self._keys_per_document)
         self._rank = work.load("rank")
@@ -242,7 +243,8 @@ class CandidateFinder:
                 for start, end in zip(buckets.starts[hot], buckets.ends[hot], strict=True):
                     members = sorted_unique(buckets.ordinals[start:end])
                     for document in members[sampled[members]]:
-                        spool.add(self._pair_with(document, members[members != document]))
+                        pairs = self._pair_with(document, members[members != document])
+                        spool.add(self._select_allowed(pairs))
 
     def _pair_with(self, document: np.uint64, others: np.ndarray) -> np.ndarray:
         """Returns the packed pairs of a document and others that pass the prefilter.
@@ -303,9 +305,15 @@ class CandidateFinder:
 
         for pairs, histogram in ordered_map(compare, portions, self._options.workers):
             self._counts.histogram += histogram
-            spool.add(pairs)
+            spool.add(self._select_allowed(pairs))
         for start, end in zip(starts[is_hot].tolist(), ends[is_hot].tolist(), strict=True):
-            spool.add(self._cluster_hot_bucket(band, ordinals[start:end]))
+            spool.add(self._select_allowed(self._cluster_hot_bucket(band, ordinals[start:end])))
+
+    def _select_allowed(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns the packed pairs that may be compared, if the bands do not decide it."""
+        if self._options.bands_by_block:
+            return pairs
+        return pairs[self._scope.allows_packed(pairs)]
 
     def _find_buckets(self, keys: np.ndarray, partition: int) -> Buckets:
         """Returns the buckets of a partition of a band's keys, with the numbers of documents."""

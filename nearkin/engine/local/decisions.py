@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 
 from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.decisions import Decisions
-from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
+from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.setting_names import name_setting
 
 DIFFERENT_PAIRS = "decided-different"

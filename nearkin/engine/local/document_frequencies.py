@@ -3,9 +3,7 @@
 Hashes are written to disk in partitions, and the partitions are counted one by one.
 """
 
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from nearkin.corpus import Batch
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.document_frequencies import FrequencyRequest, count_repeated
 from nearkin.runtime.files import disk_errors
+from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.verify.jaccard import SetBuilder
@@ -44,9 +43,9 @@ def count_frequencies(request: FrequencyRequest, share: float = 0.0) -> Document
         folder.mkdir(parents=True, exist_ok=True)
     with (
         disk_errors(folder),
-        tempfile.TemporaryDirectory(prefix="frequencies-", dir=folder) as temporary,
+        TemporaryFolder(folder) as temporary,
     ):
-        paths = [Path(temporary) / f"{number:02d}" for number in range(1 << PARTITION_BITS)]
+        paths = [temporary / f"{number:02d}" for number in range(1 << PARTITION_BITS)]
         shift = np.uint64(64 - PARTITION_BITS)
         bounds = np.arange(1, 1 << PARTITION_BITS, dtype=np.uint64) << shift
         with ExitStack() as stack:

@@ -5,19 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
+from nearkin.cluster.id_order import rank_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID, carried_column_name
 from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine.document_facts import TextFact, compared_value_hashes, value_hashes
 from nearkin.engine.local.work_folder import map_file
+from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
 
 DOCUMENTS_PER_CHUNK = 1 << 16
-PORTION_BYTES = 8 << 20
-"""Size of the portions in which long columns are processed, in bytes."""
 UNIQUE = "columns-unique"
 """The folder of the columns with unique ids. It exists only if ids were repeated."""
 ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
@@ -190,14 +189,14 @@ class Documents:
         return np.asarray(self.shingles) == 0
 
     def id_ranks(self) -> np.ndarray:
-        """Returns the rank of each id in the order of its UTF-8 bytes, uint32 (n,)."""
+        """Returns the rank of each id, uint32 (n,)."""
         return rank_ids(self.ids)
 
     def hash_values(self, column: str | None) -> np.ndarray:
         """Returns a hash of each document's value of a carried column, uint64 (n,).
 
         Args:
-            column: Column of blocks or sources, or None if all documents have one value.
+            column: Column of sources, for example, or None if all documents have one value.
         """
         return self._hash_column(column, value_hashes)
 
@@ -222,28 +221,6 @@ class Documents:
         """Yields ranges of documents that are small enough to process at a time."""
         for start in range(0, len(self), DOCUMENTS_PER_CHUNK):
             yield start, min(start + DOCUMENTS_PER_CHUNK, len(self))
-
-
-def rank_ids(ids: pa.ChunkedArray) -> np.ndarray:
-    """Returns the rank of each id in the order of its UTF-8 bytes, uint32 (n,).
-
-    Args:
-        ids: The ids, large_string (n,).
-    """
-    count = len(ids)
-    if count < 2 or pc.all(pc.less(ids[:-1], ids[1:])).as_py():
-        return np.arange(count, dtype=np.uint32)
-    ranks = np.empty(count, np.uint32)
-    ranks[pc.sort_indices(ids).to_numpy()] = np.arange(count, dtype=np.uint32)
-    return ranks
-
-
-def iterate_portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """Yields slices of a column, mapped or not, of about PORTION_BYTES each."""
-    for chunk in column.chunks:
-        rows = max(1, len(chunk) * PORTION_BYTES // max(chunk.nbytes, 1))
-        for start in range(0, len(chunk), rows):
-            yield chunk.slice(start, rows)
 
 
 def take_values(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:

@@ -1,5 +1,6 @@
 """Stage 2 of the local engine: keep order, blocks, and groups of exact duplicates."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -7,9 +8,10 @@ import numpy as np
 
 from nearkin.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.engine.acceptance import groups_exact_duplicates
-from nearkin.engine.document_facts import NULL_VALUE
+from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
+from nearkin.engine.document_facts import NULL_VALUE, block_hashes
 from nearkin.engine.local.acceptance import read_fact
-from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.documents import Documents, signatures_file
 from nearkin.engine.local.value_groups import (
     GroupJoiner,
     order_representatives,
@@ -21,7 +23,8 @@ from nearkin.engine.pair_acceptance import divide_blocks, group_keys
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
 from nearkin.engine.value_keys import ValueColumn, value_columns_of
-from nearkin.pair_scope import PairScope
+from nearkin.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
+from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.runtime.progress import StepCounter, ignore_count
 
 DOCUMENTS_AT_ONCE = 1 << 24
@@ -35,11 +38,16 @@ def hash_blocks(documents: Documents, options: RunOptions) -> np.ndarray:
         documents: Sketched documents.
         options: Options of the run.
     """
-    blocks = documents.hash_values(options.block_by)
+    if options.block_by is None or not len(documents):
+        blocks = np.zeros(len(documents), np.uint64)
+    else:
+        values = iterate_portions(documents.carried[options.block_by])
+        blocks = np.concatenate([block_hashes(part, options.block_of_missing) for part in values])
     if options.acceptance is None or options.related is not None:
         # Documents that are not accepted may be related.
         return blocks
-    return divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
+    divided = divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
+    return np.where(blocks == NO_BLOCK, NO_BLOCK, divided)
 
 
 def hash_copy_keys(documents: Documents, options: RunOptions, blocks: np.ndarray) -> np.ndarray:
@@ -109,8 +117,12 @@ def save_exact_groups(
     rank[order] = np.arange(len(order), dtype=np.uint32)
     counter.finish_step()
     blocks = hash_blocks(documents, options)
+    is_groupable &= blocks != NO_BLOCK
     counter.finish_step()
     without_source = None
+    without_block = None
+    if options.block_by is not None:
+        without_block = int(np.count_nonzero(np.isin(blocks, [NO_BLOCK, EVERY_BLOCK])))
     if has_groups:
         keys = hash_copy_keys(documents, options, blocks)
         members = ~documents.empty & is_groupable
@@ -170,10 +182,28 @@ def save_exact_groups(
         single=short.single,
         fragile=short.fragile,
         without_source=without_source,
+        without_block=without_block,
         unreadable_dates=unreadable_dates or None,
         without_values=without_values or None,
         decisions=None if decided is None else decided.count_verdicts(),
+        constant_fingerprints=_count_constant_fingerprints(documents, options),
     )
+
+
+def _count_constant_fingerprints(
+    documents: Documents, options: RunOptions
+) -> dict[str, int] | None:
+    """Returns the number of documents of each constant fingerprint that several have."""
+    counts: Counter[bytes] = Counter()
+    for number, fingerprints in constant_fingerprints(options):
+        signatures = documents.read_array(signatures_file(number))
+        is_present = documents.have_field(number) & ~documents.matchless
+        for fingerprint in fingerprints:
+            words = np.frombuffer(fingerprint, signatures.dtype)
+            for start, end in documents.chunks():
+                is_equal = (signatures[start:end] == words).all(axis=1)
+                counts[fingerprint] += int(np.count_nonzero(is_equal & is_present[start:end]))
+    return select_notable(counts)
 
 
 def find_first_of_values(

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from nearkin.cluster.kept_documents import may_be_kept
 from nearkin.corpus import Corpus, TableCorpus
+from nearkin.corpus.corpus import require_unique_columns
 from nearkin.engine.leader_similarity import find_leader_similarities
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder
 from nearkin.engine.local.documents import Documents
@@ -55,6 +56,12 @@ def require_choosable(options: RunOptions, corpus: Corpus) -> None:
             f"{function} needs rows in memory, and the data are files; read them into a table, or "
             "give a keep policy, which is a text"
         )
+    require_unique_columns(
+        corpus.table.column_names,
+        "the table",
+        f"{function} gets rows as dictionaries",
+        "rename all but one",
+    )
     if options.acceptance is not None:
         raise UsageError(
             f"{function} and a condition ({options.acceptance}) exclude each other: the condition "

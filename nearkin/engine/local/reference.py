@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
+from nearkin.cluster.id_order import sort_ids
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import read_content
@@ -48,6 +48,7 @@ from nearkin.engine.value_keys import value_columns_of
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.compared_sets import compares_sets
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.pair_scope import NO_BLOCK
 from nearkin.runtime.outputs import MANIFEST
 
 AGAINST = "against"
@@ -223,7 +224,8 @@ class _ReferenceComparison:
         documents = sketched.documents()
         is_kept = np.ones(len(documents), bool) if reference.kept is None else reference.kept
         blocks = hash_blocks(documents, run.options)
-        self._theirs = Side.of(documents, run.options, blocks, is_kept & ~documents.empty)
+        is_compared = is_kept & ~documents.empty & (blocks != NO_BLOCK)
+        self._theirs = Side.of(documents, run.options, blocks, is_compared)
         self._size = int(np.count_nonzero(is_kept))
         own = run.documents()
         if run.has_mixed_groups:
@@ -232,7 +234,7 @@ class _ReferenceComparison:
         else:
             own_blocks = np.asarray(run.work.load("blocks"))
             is_first = run.first_of_groups() & ~own.empty
-        self._ours = Side.of(own, run.options, own_blocks, is_first)
+        self._ours = Side.of(own, run.options, own_blocks, is_first & (own_blocks != NO_BLOCK))
         self._is_kept = is_kept
 
     @classmethod
@@ -346,7 +348,7 @@ class _ReferenceComparison:
             side: Documents.
             keys: Keys of the values of all documents of the side, uint64 (n, 2).
         """
-        has_value = (keys != 0).any(axis=1)
+        has_value = (keys != 0).any(axis=1) & (side.blocks != NO_BLOCK)
         if self._run.options.empty == EmptyDocuments.DROP:
             has_value &= ~side.documents.empty
         return side._replace(selected=np.flatnonzero(has_value))
@@ -381,7 +383,7 @@ class _ReferenceComparison:
         """Returns one document of each exact group of the reference: that of the smallest id."""
         keys = combine_keys(theirs, theirs.selected, theirs.documents.fingerprints)
         ids = take_values(theirs.documents.ids, theirs.selected)
-        by_id = pc.sort_indices(ids).to_numpy().astype(np.int64)
+        by_id = sort_ids(ids)
         _, first = np.unique(keys[by_id], return_index=True)
         return theirs._replace(selected=np.sort(theirs.selected[by_id[first]]))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from nearkin.cluster.id_order import sort_ids
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.result_schema import EXACT, SAME
 from nearkin.engine.stats import ReferenceStats
@@ -143,8 +144,8 @@ class ReferenceMatches:
     def best(self) -> "ReferenceMatches":
         """Returns the best match of each document.
 
-        Exact duplicates come first, then equal values, then higher similarities, then smaller ids
-        in the order of their UTF-8 bytes, then earlier matches.
+        Exact duplicates come first, then equal values, then higher similarities, then smaller ids,
+        then earlier matches.
 
         Examples:
             >>> from nearkin.engine.result_schema import NEAR
@@ -163,9 +164,9 @@ class ReferenceMatches:
 
     def in_order(self) -> "ReferenceMatches":
         """Returns the matches by document, each document's in the order that `best` describes."""
-        by_id = pa.compute.sort_indices(self.ids).to_numpy()
+        by_id = sort_ids(self.ids)
         rank = np.empty(len(self), np.int64)
-        rank[by_id] = _number_groups(self.ids.take(by_id))
+        rank[by_id] = _number_groups(self.ids.take(pa.array(by_id)))
         place = np.full(len(self), len(KINDS_IN_ORDER))
         for position, kind in enumerate(KINDS_IN_ORDER):
             place[self.kind == kind] = position

@@ -129,12 +129,15 @@ class KeyComparison(NamedTuple):
             self.measure, self.banding, side.documents, self.options, self.number
         )
         sketched_keys = comparison.sketched_keys
+        salts = side.blocks[numbers]
+        if not self.options.bands_by_block:
+            salts = np.zeros_like(salts)
         return build_band_keys(
             comparison.band_layout,
             self.banding,
             np.ascontiguousarray(comparison.signatures[numbers]),
             None if sketched_keys is None else sketched_keys[numbers],
-            side.blocks[numbers],
+            salts,
         )
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from nearkin.engine.exact_groups import ExactGroups
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, are_removed
 from nearkin.engine.local.containment import Contained
-from nearkin.engine.local.documents import iterate_portions, take_values
+from nearkin.engine.local.documents import take_values
 from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.related_documents import iterate_related_pairs
 from nearkin.engine.local.run import LocalRun
@@ -30,6 +30,7 @@ from nearkin.engine.result_schema import (
     RELATED_AGAINST,
 )
 from nearkin.packed_pairs import unpack_pairs
+from nearkin.runtime.arrow_portions import iterate_portions
 
 ROWS = 1 << 18
 """Largest number of rows in a batch, and number of rows in a row group."""

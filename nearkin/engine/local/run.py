@@ -100,7 +100,7 @@ from nearkin.engine.token_runs import TokenKind
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
-from nearkin.pair_scope import PairScope
+from nearkin.pair_scope import NO_BLOCK, PairScope
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress, ignore_count
 from nearkin.setting_names import name_setting
@@ -400,6 +400,7 @@ class LocalRun(Run):
         repeat a document of the reference, or are like a blocked entry, are not among them.
         """
         is_active = self.first_of_groups() & ~self.documents().matchless
+        is_active &= np.asarray(self.work.load("blocks")) != NO_BLOCK
         if self.matcher is not None:
             is_active &= not self.matcher.only_reference
             is_active[self.matches().documents] = False
@@ -516,7 +517,9 @@ class LocalRun(Run):
     def find_candidates(self) -> CandidateStats:
         """Writes the candidate pairs that pass the prefilter to the file `survivors`."""
         documents = self.documents()
-        blocks = self.work.load("blocks")
+        salts = self.work.load("blocks")
+        if not self.options.bands_by_block:
+            salts = np.zeros_like(salts)
         spool = PairSpool(self.work.folder("spool"), len(documents), self.pairs_in_memory)
         finders = self._candidate_finders()
         with ExitStack() as stack:
@@ -525,7 +528,7 @@ class LocalRun(Run):
                 hot_members = stack.enter_context(BucketWriter(self.work.folder(HOT_MEMBERS)))
             counts = []
             for finder in finders:
-                write_keys(documents, blocks, finder.comparison, self.work, self.options.workers)
+                write_keys(documents, salts, finder.comparison, self.work, self.options.workers)
                 counts.append(finder.find_pairs(spool, self.progress, hot_members))
         hot_shingles = self._find_contained(spool)
         self.work.save("hot", np.logical_or.reduce([finder.hot for finder in finders]))

@@ -107,9 +107,10 @@ class BandingTasks:
                 else from_binary_rows(batch["keys"], np.uint64).reshape(len(batch), -1)
             )
             band_layout = band_layout_of(measure.spec, self.banding, kept)
-            keys = build_band_keys(
-                band_layout, self.banding, signatures, kept, to_unsigned(batch["block"])
-            )
+            salts = to_unsigned(batch["block"])
+            if not self.request.options.bands_by_block:
+                salts = np.zeros_like(salts)
+            keys = build_band_keys(band_layout, self.banding, signatures, kept, salts)
             docs = np.repeat(to_numbers(batch["doc"]), keys.shape[2])
             sources = np.repeat(self.sources_of(batch), keys.shape[2])
             yield self.partition_keys(keys.reshape(len(keys), -1), docs, sources)

@@ -6,10 +6,11 @@ from functools import partial, reduce
 from typing import Protocol
 
 import numpy as np
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.hot_buckets import GROUPING_LEVELS
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.banding import (
     BUCKETS,
     HOT,
@@ -26,6 +27,7 @@ from nearkin.engine.spark.sketching import FIELD_SIGNATURE, TaskRequest
 from nearkin.engine.spark.task_functions import apply_to_groups, collect_facts
 from nearkin.engine.spark.verification import AGREED, NO_AGREEMENT, HistogramFacts, Scoring
 from nearkin.engine.stats import CandidateStats, ClusteredBucket
+from nearkin.pair_scope import EVERY_BLOCK
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,36 @@ class FieldsSearch:
         return self.searches[0].shuffle(first, round_number)
 
 
+def select_allowed(pairs: DataFrame, documents: DataFrame, options: RunOptions) -> DataFrame:
+    """Returns the pairs of documents whose blocks allow it, if the bands do not decide it.
+
+    Args:
+        pairs: Pairs (a, b, ...).
+        documents: Documents (doc, block, ...).
+        options: Options of the run.
+    """
+    if options.bands_by_block:
+        return pairs
+    blocks = [
+        documents.select(f.col("doc").alias(name), f.col("block").alias(f"block_{name}"))
+        for name in ("a", "b")
+    ]
+    joined = pairs.join(blocks[0], "a").join(blocks[1], "b")
+    return joined.where(may_share_block("block_a", "block_b")).select(*pairs.columns)
+
+
+def may_share_block(first: str, second: str) -> Column:
+    """Returns whether documents of two blocks are compared, as `PairScope` says.
+
+    Args:
+        first: Column of blocks, none of which is NO_BLOCK.
+        second: Another one.
+    """
+    every = int(EVERY_BLOCK)
+    is_every = (f.col(first) == every) | (f.col(second) == every)
+    return is_every | (f.col(first) == f.col(second))
+
+
 def with_signatures_of_field(documents: DataFrame, number: int) -> DataFrame:
     """Returns the documents that have a field, with its signatures as theirs.
 
@@ -194,6 +226,7 @@ class CandidateSearch:
             count * size * (size - 1) // 2 for size, count in sizes.items() if size <= largest
         )
         cold = buckets.where(f.col("a").isNotNull()).select("a", "b").distinct()
+        cold = select_allowed(cold, self.documents, self.request.options)
         agreed, counts = self.tables.counted(
             self._prefilter_pairs(cold, most_pairs), "agreed", pairs=f.count("a")
         )
@@ -208,7 +241,9 @@ class CandidateSearch:
             hot = members.select("doc").distinct()
             inside, facts_of_levels = self._cluster_hot_buckets(members, round_number)
             histograms += [facts["histogram"] for level in facts_of_levels for facts in level]
-            all_pairs = reduce(DataFrame.unionByName, inside, pairs).dropDuplicates(["a", "b"])
+            found = reduce(DataFrame.unionByName, inside)
+            allowed = select_allowed(found, self.documents, self.request.options)
+            all_pairs = pairs.unionByName(allowed).dropDuplicates(["a", "b"])
             pairs, counts = self.tables.counted(all_pairs, "survivors")
             count = counts["rows"]
         no_pairs = [0] * (self.request.options.spec.k + 1)
@@ -248,7 +283,8 @@ class CandidateSearch:
         distinct = pairs.select(
             f.least("doc", "other").alias("a"), f.greatest("doc", "other").alias("b")
         ).distinct()
-        stored, counts = self.tables.counted(distinct, "sampled-pairs")
+        allowed = select_allowed(distinct, self.documents, self.request.options)
+        stored, counts = self.tables.counted(allowed, "sampled-pairs")
         agreed = self.tables.keep(self._prefilter_pairs(stored, counts["rows"]), "agreed")
         return agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
 

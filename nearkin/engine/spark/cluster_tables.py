@@ -237,12 +237,14 @@ class ClusterBuilder:
             .alias("kind"),
         )
         documents = self.document_tables.documents
-        elected = elected.withColumn("kind", f.lit(KINDS[NEAR]))
+        all_documents = elected.withColumn("kind", f.lit(KINDS[NEAR])).unionByName(copies)
         options = self.document_tables.options
-        if options.across is not None or options.acceptance is not None:
+        is_divided = options.across is not None or options.acceptance is not None
+        if is_divided or not options.bands_by_block:
             # Documents with the same content need not be in one exact group.
-            elected = _with_kinds(elected.drop("kind"), documents)
-        all_documents = elected.unionByName(copies)
+            is_same = f.col("kind") == KINDS[SAME]
+            named = _with_kinds(all_documents.where(~is_same).drop("kind"), documents)
+            all_documents = named.unionByName(all_documents.where(is_same))
         names = documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))
         joined = all_documents.join(names, "leader")
         return joined.select("doc", "leader", "similarity", "kind", "cluster")

@@ -19,7 +19,7 @@ from nearkin.engine.spark.arrow_columns import (
     to_numbers,
     to_signed,
 )
-from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
+from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables, may_share_block
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
 from nearkin.engine.spark.sketching import ACROSS
@@ -142,7 +142,12 @@ class SparkContainmentSearch:
         margin = f.element_at(f.array(*map(f.lit, margins)), f.col("hashes") + 1)
         needed = needed.select("doc", margin.alias("margin"))
         names = {"doc": "other", "size": "other_size", ACROSS: "other_source"}
-        joined = looked_up.join(shingles.withColumnsRenamed(names), ["hash", "block"])
+        others = shingles.withColumnsRenamed(names)
+        if request.options.bands_by_block:
+            joined = looked_up.join(others, ["hash", "block"])
+        else:
+            others = others.withColumnRenamed("block", "other_block")
+            joined = looked_up.join(others, "hash").where(may_share_block("block", "other_block"))
         is_larger = (f.col("other_size") > f.col("size")) | (
             (f.col("other_size") == f.col("size")) & (f.col("other") > f.col("doc"))
         )

@@ -14,6 +14,7 @@ from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.engine.spark.clustering import find_components
 from nearkin.engine.spark.decisions import divide_components, list_same_pairs
 from nearkin.engine.spark.materialized import IntermediateTables
+from nearkin.pair_scope import NO_BLOCK
 
 EDGES_IN_ONE_TASK = 4_000_000
 """Number of edges between documents up to which one task joins all of them."""
@@ -52,7 +53,8 @@ def find_exact_duplicates(
     if not has_groups:
         none = documents.select("doc", f.col("doc").alias("head"), f.lit(False).alias("same"))
         return ExactDuplicateTables(none.where(f.lit(False)), 0)
-    copies = find_copies(documents, ["fp0", "fp1", *group], has_shingles())
+    is_grouped = has_shingles() & has_block()
+    copies = find_copies(documents, ["fp0", "fp1", *group], is_grouped)
     table, counts = tables.counted(copies.withColumn("same", f.lit(False)), "copies")
     return ExactDuplicateTables(table, counts["rows"])
 
@@ -82,7 +84,7 @@ def join_by_values(
     """
     relations = [exact.copies.select("doc", "head")]
     for name in value_keys:
-        is_grouped = f.col(name).isNotNull()
+        is_grouped = f.col(name).isNotNull() & has_block()
         if drops_empty:
             is_grouped &= has_shingles()
         relations.append(find_copies(documents, [name, "block"], is_grouped))
@@ -138,6 +140,11 @@ def _unite_edges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def has_shingles() -> Column:
     """Returns whether a document has shingles before the frequency cut."""
     return (f.col("fp0") != 0) | (f.col("fp1") != 0)
+
+
+def has_block() -> Column:
+    """Returns whether a document is compared with those of a block."""
+    return f.col("block") != int(NO_BLOCK)
 
 
 def find_copies(documents: DataFrame, group: list[str], is_grouped: Column) -> DataFrame:

@@ -3,7 +3,7 @@
 Of two documents, the one with the smaller bytes is kept. Each criterion becomes a flag (0 for a
 value, 1 for not a number, 2 for null) and a value. Numbers are eight bytes, most significant first.
 Texts are their bytes, ended by two zeros. All bits are inverted for a descending order. The id
-comes last, so no two documents are equal.
+comes last, as `encode_ids` encodes it, so no two documents are equal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.cluster.id_order import encode_ids
 from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds_numbers
 from nearkin.runtime.arrow_types import is_text
 
@@ -82,9 +83,7 @@ def keep_order(
         _part(key, descending=term.descending and not term.values)
         for key, term in zip(keys, policy.terms, strict=True)
     ]
-    return pc.binary_join_element_wise(
-        *parts, ids.cast(pa.large_binary()), pa.scalar(b"", pa.large_binary())
-    )
+    return pc.binary_join_element_wise(*parts, encode_ids(ids), pa.scalar(b"", pa.large_binary()))
 
 
 def _part(key: pa.Array | pa.ChunkedArray, *, descending: bool) -> pa.Array:

@@ -20,8 +20,9 @@ from nearkin.engine.acceptance import accepts_all_copies
 from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
 from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
-from nearkin.engine.spark.exact_groups import has_shingles
+from nearkin.engine.spark.exact_groups import has_block, has_shingles
 from nearkin.engine.spark.frame_columns import read_column
+from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import (
     ReferenceMatchTable,
@@ -99,7 +100,7 @@ class JointReference(ABC):
             found = found.unionByName(self._match_values(run, both))
         kind = f.col("match_kind")
         place = f.when(kind == KINDS[EXACT], 0).when(kind == KINDS[SAME], 1).otherwise(2)
-        order = f.struct(place, -f.col("match_similarity"), "duplicate_of")
+        order = f.struct(place, -f.col("match_similarity"), id_order(f.col("duplicate_of")))
         values = ("duplicate_of", "match_similarity", "match_kind", "shared", "size")
         chosen = found.groupBy("own").agg(f.min_by(f.struct(*values), order).alias("best"))
         ids = chosen.select(f.substring("own", 2, 1 << 30).alias("id"), "best.*")
@@ -131,7 +132,7 @@ class JointReference(ABC):
         drops_empty = run.options.empty == EmptyDocuments.DROP
         matches = []
         for name in run.request.value_keys:
-            is_grouped = f.col(name).isNotNull()
+            is_grouped = f.col(name).isNotNull() & has_block()
             if drops_empty:
                 is_grouped &= has_shingles()
             own_id = f.concat(f.lit(OURS), "id").alias("own")
@@ -155,7 +156,9 @@ class JointReference(ABC):
         theirs = both.documents.where(_is_theirs("id"))
         number = self._number_references(both).alias("reference")
         group = (number, *(f.col(name) for name in _columns_of_copies(run.options)))
-        heads = theirs.groupBy(*group).agg(f.min_by("doc", f.struct("id", "doc")).alias("other"))
+        own_id = f.substring("id", 2, 1 << 30)
+        first = f.struct(id_order(own_id), "doc")
+        heads = theirs.groupBy(*group).agg(f.min_by("doc", first).alias("other"))
         related = _match_pairs(both, both.scorer.related)
         pairs = related.join(heads.select("other"), "other")
         named = pairs.select(
@@ -417,7 +420,7 @@ def _match_copies(both: SparkRun) -> DataFrame:
         both: Run over the documents of both sides.
     """
     columns = _columns_of_copies(both.options)
-    hashed = both.documents.where(has_shingles()).select("id", *columns)
+    hashed = both.documents.where(has_shingles() & has_block()).select("id", *columns)
     ours = hashed.where(~_is_theirs("id")).withColumnRenamed("id", "own")
     theirs = hashed.where(_is_theirs("id")).withColumnRenamed("id", "other")
     return _name_matches(ours.join(theirs, columns), EXACT, f.lit(1.0))

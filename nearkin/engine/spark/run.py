@@ -16,6 +16,7 @@ from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import groups_exact_duplicates, token_kinds_of
+from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.removal_limit import LEAST_DOUBTED, NEARLY_AS_CLOSE, SHORT_TEXT
@@ -37,6 +38,7 @@ from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.exact_groups import (
     ExactDuplicateTables,
     find_exact_duplicates,
+    has_block,
     join_by_values,
 )
 from nearkin.engine.spark.hot_buckets import SparkHotBucketLoop
@@ -216,6 +218,10 @@ class SparkRun(Run):
         without_source = None
         if self.options.across is not None:
             without_source = self.documents.where(f.col(ACROSS) == NULL_VALUE).count()
+        without_block = None
+        if self.options.block_by is not None:
+            missing = int(self.options.block_of_missing)
+            without_block = self.documents.where(f.col("block") == missing).count()
         unreadable_dates: Counter[str] = Counter()
         for facts in self.document_tables.task_facts:
             unreadable_dates.update(facts["unreadable_dates"])
@@ -228,10 +234,34 @@ class SparkRun(Run):
             single=sketched.single or 0,
             fragile=sketched.fragile or 0,
             without_source=without_source,
+            without_block=without_block,
             unreadable_dates={name: unreadable_dates[name] for name in date_columns} or None,
             without_values=self._list_columns_without_values() or None,
             decisions=None if self.decided is None else self.decided.count_verdicts(),
+            constant_fingerprints=self._count_constant_fingerprints(),
         )
+
+    def _count_constant_fingerprints(self) -> dict[str, int] | None:
+        """Returns the number of documents of each constant fingerprint that several have."""
+        columns = self.request.signature_columns or ("signature",)
+        fingerprints = [
+            (columns[number], fingerprint)
+            for number, pair in constant_fingerprints(self.options)
+            for fingerprint in pair
+        ]
+        if not fingerprints:
+            return None
+        with_content = self.documents.where(f.col("shingles") > 0)
+        counted = with_content.agg(
+            *(
+                f.count(f.when(f.col(name) == f.lit(bytearray(fingerprint)), 1))
+                for name, fingerprint in fingerprints
+            )
+        ).first()
+        counts: Counter[bytes] = Counter()
+        for (_, fingerprint), count in zip(fingerprints, counted, strict=True):
+            counts[fingerprint] += count
+        return select_notable(counts)
 
     def _list_columns_without_values(self) -> list[str]:
         """Returns the columns of the options `same` and `url` in which no document has a value."""
@@ -309,7 +339,7 @@ class SparkRun(Run):
 
         Documents that repeat one of a reference, or are like a blocked entry, are left out.
         """
-        first = self._without_blocked(self._first_of_groups)
+        first = self._without_blocked(self._first_of_groups).where(has_block())
         if self.matcher is None:
             return first
         if self.matcher.only_reference:

@@ -44,6 +44,7 @@ DECIDING = (
     "verify",
     "keep",
     "block_by",
+    "missing_block",
     "across",
     "accept",
     "max_lost",
@@ -81,6 +82,8 @@ class KeyRows:
                 batch["signature"], spec.signature_type, spec.signature_width
             )
             salts, docs = to_unsigned(batch["block"]), to_numbers(batch["doc"])
+            if not self.request.options.bands_by_block:
+                salts = np.zeros_like(salts)
             keys = build_band_keys(
                 band_layout_of(measure.spec, self.banding, None),
                 self.banding,

@@ -30,6 +30,7 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, content_arrow_type
 from nearkin.engine.acceptance import TEXT_FACTS, text_facts_of
 from nearkin.engine.document_facts import (
+    block_hashes,
     compared_value_hashes,
     hash_text_facts,
     id_hashes,
@@ -46,6 +47,7 @@ from nearkin.keys import HashKey
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure
 from nearkin.measures.base import DocumentSketcher
+from nearkin.pair_scope import NO_BLOCK
 from nearkin.runtime.arrow_types import view_as_binary
 from nearkin.setting_names import SettingForm, current_form, name_setting, settings_named_as
 from nearkin.sketch.minhash import fill_shares
@@ -295,7 +297,7 @@ class Sketching:
             "id": read.ids,
             "fp0": to_signed(sketches.fingerprints[:, 0]),
             "fp1": to_signed(sketches.fingerprints[:, 1]),
-            "block": to_signed(_hash_column(read.documents, request.options.block_by)),
+            "block": to_signed(_hash_blocks(read.documents, request.options)),
             "shingles": sketches.shingles,
             "length": lengths,
             "signature": to_binary_rows(sketches.signatures),
@@ -340,6 +342,13 @@ def _hash_column(documents: pa.RecordBatch, column: str | None) -> np.ndarray:
     return value_hashes(documents[carried_column_name(column)])
 
 
+def _hash_blocks(documents: pa.RecordBatch, options: RunOptions) -> np.ndarray:
+    """Returns a hash of each document's block, uint64 (n,)."""
+    if options.block_by is None:
+        return np.zeros(len(documents), np.uint64)
+    return block_hashes(documents[carried_column_name(options.block_by)], options.block_of_missing)
+
+
 def _value_columns(read: Read, request: TaskRequest) -> dict[str, pa.Array]:
     """Returns the keys of the values by which documents are duplicates at once."""
     columns = {}
@@ -362,10 +371,11 @@ def _acceptance_columns(
             return compared_value_hashes(read.documents[carried_column_name(predicate.column)])
         return text_facts[TEXT_FACTS[predicate]]
 
-    blocks = _hash_column(read.documents, request.options.block_by)
+    blocks = _hash_blocks(read.documents, request.options)
     if request.options.related is None:
         # Documents that are not accepted may be related.
-        blocks = divide_blocks(blocks, acceptance, read_fact)
+        divided = divide_blocks(blocks, acceptance, read_fact)
+        blocks = np.where(blocks == NO_BLOCK, NO_BLOCK, divided)
     facts = [read_fact(predicate) for predicate in collect_predicates(acceptance)]
     words = np.column_stack([np.zeros(len(blocks), np.uint64), *facts])
     return {

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearkin.cluster.id_order import rank_ids
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.corpus import Batch, Columns
-from nearkin.engine.local.documents import rank_ids, take_values
+from nearkin.engine.local.documents import take_values
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.boundaries import TokenizedText, require_graphemes

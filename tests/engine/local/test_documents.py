@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearkin.engine.local.documents import iterate_portions, take_values
+from nearkin.engine.local.documents import take_values
+from nearkin.runtime.arrow_portions import iterate_portions
 
 
 def test_values_of_a_chunked_column_are_taken_in_any_order() -> None:
@@ -17,7 +18,7 @@ def test_values_of_a_chunked_column_are_taken_in_any_order() -> None:
 
 
 def test_a_column_is_read_in_portions_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.engine.local.documents.PORTION_BYTES", 1_000)
+    monkeypatch.setattr("nearkin.runtime.arrow_portions.PORTION_BYTES", 1_000)
     column = pa.chunked_array([["x" * 90] * 100, ["y"] * 3], pa.large_string())
     parts = list(iterate_portions(column))
     assert pa.chunked_array(parts).to_pylist() == column.to_pylist()

@@ -76,7 +76,7 @@ def to_rows(table: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str) -> None:
-    ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: str(row["name"])))
+    ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: int(str(row["name"]))))
     local = nk.decontaminate(ordered, SUITES, id="name", text="body", action=action)
     assert len(local) == 4
     frame = spark.createDataFrame(ROWS, SCHEMA).repartition(3)
@@ -88,7 +88,7 @@ def test_items_are_those_of_the_local_engine(spark: SparkSession, action: str) -
         assert [row["reason"] for row in to_rows(result.rejected)] == [
             row["reason"] for row in local.rejected.to_pylist()
         ]
-        kept = sorted(to_rows(result.kept), key=lambda row: str(row["name"]))
+        kept = sorted(to_rows(result.kept), key=lambda row: int(row["name"]))
         assert len(kept) == len(ROWS) - 1 - (4 if action == "drop" else 0)
         assert all(row["label"] == f"l{row['name']}" for row in kept)
         added = {"annotate": "contamination", "cut": "cut_spans"}.get(action)
@@ -117,7 +117,7 @@ def test_clean_rows_have_empty_tables(spark: SparkSession) -> None:
 def test_keyed_suites_are_found_in_frames(spark: SparkSession, tmp_path: Path) -> None:
     write_inputs(tmp_path / "docs")
     key = HashKey.read(str(write_keyed_suites(tmp_path / "suites")))
-    ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: str(row["name"])))
+    ordered = pa.Table.from_pylist(sorted(ROWS, key=lambda row: int(str(row["name"]))))
     same = {"id": "name", "text": "body", "action": "cut", "key": key}
     suites = tmp_path / "suites" / "keyed.arrow"
     local = nk.decontaminate(ordered, suites, **same)

@@ -21,6 +21,7 @@ from tests.engine.test_fields_of_all_kinds import (
     similar_pairs,
     table_of,
 )
+from tests.engine.test_given_fingerprints import SCANS
 
 SCHEMA = (
     "id string, title string, body string, tags array<string>, image string, "
@@ -127,3 +128,18 @@ def test_growth_and_parts_are_refused(spark: SparkSession) -> None:
         nks.dedup(frame, id="id", fields=["title:cosine>=0.5"])
     with pytest.raises(UsageError, match="no column 'other'"):
         nks.dedup(frame, id="id", fields=["other:jaccard>=0.5"])
+
+
+@pytest.mark.parametrize("ignored", [None, ["0" * 16, "f" * 16]])
+def test_constant_fingerprints_count_as_in_the_local_engine(
+    spark: SparkSession, ignored: list[str] | None
+) -> None:
+    options: dict[str, Any] = {"id": "id", "fingerprint": "hash", "distance": 2}
+    local = nk.dedup(SCANS, ignore_fingerprint=ignored, **options)
+    rows = list(zip(SCANS["id"], SCANS["hash"], strict=True))
+    frame = spark.createDataFrame(rows, "id string, hash string")
+    with nks.dedup(frame, ignore_fingerprint=ignored, **options) as result:
+        kinds = {row["id"]: row["kind"] for row in result.clusters.collect()}
+        assert kinds == {row["id"]: row["kind"] for row in local.clusters.to_pylist()}
+        assert result.statistics["empty"] == local.statistics["empty"]
+        assert set(result.warnings) == set(local.warnings)
