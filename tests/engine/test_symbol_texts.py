@@ -60,6 +60,19 @@ def test_texts_that_differ_in_cut_shingles_are_not_counted_as_equal() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*have so few shingles")
+def test_logs_of_events_with_other_words_stay_apart() -> None:
+    head = (
+        "2017-05-16 00:00:0{} 2931 INFO nova.compute.manager [req-3ea4052c - - - - -] [instance: "
+    )
+    head += "b9000564-fe1a-409b-b8cc-1e88b294cd1{}] VM"
+    lines = [
+        f"{head.format(i, i)} {event} (Lifecycle Event)"
+        for i, event in enumerate(["Started", "Paused", "Started", "Resumed"])
+    ]
+    assert sorted(kinds_of(lines, preset="logs")) == ["exact", "kept", "unique", "unique"]
+
+
+@pytest.mark.filterwarnings("ignore:.*have so few shingles")
 def test_symbols_step_tells_texts_apart() -> None:
     texts = ["C++", "C#", "C", "-5", "5", "10\u00b2", "102", "50 %", "50", "@ann", "ann", "#ann"]
     options = {"shingle": "words:1", "threshold": 0.9}
