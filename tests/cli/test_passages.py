@@ -148,6 +148,7 @@ def test_no_documents_is_an_empty_result(tmp_path: Path) -> None:
 def test_summary_says_one_passage_and_one_document_in_the_singular(tmp_path: Path) -> None:
     names = ("documents", "rejected", "text_bytes", "passages", "repeated_bytes")
     counts = dict.fromkeys((*names, "different_passages", "documents_with_passages"), 1)
+    (tmp_path / "rejected.jsonl").write_text('{"reason": "the text is empty"}\n')
     written = io.StringIO()
     print_passages(counts, 5, "word", None, [], [], tmp_path, Console(file=written, width=200))
     assert "1 passage of at least 5 words (1 different) in 1 of 1 document\n" in written.getvalue()

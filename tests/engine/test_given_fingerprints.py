@@ -151,7 +151,7 @@ def test_a_finished_run_is_a_reference_for_fingerprints_of_as_many_bits(
     short, long = tmp_path / "short.parquet", tmp_path / "long.parquet"
     pq.write_table(table_of(values, 64), short)
     pq.write_table(table_of([value << 64 | value for value in values], 128), long)
-    options = ("--fingerprint", "hash", "--id", "id", "--distance", 3, "-q")
+    options = ("--fingerprint", "hash", "--id", "id", "--distance", 3, "--max-removed", 1, "-q")
     old, new = tmp_path / "old", tmp_path / "new"
     assert command("dedup", short, *options, "--out", old) == 0
     assert command("dedup", short, *options, "--against", old, "--out", new) == 0

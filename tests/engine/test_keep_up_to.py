@@ -16,7 +16,7 @@ from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
 from tests.engine.test_keep_criteria import WORDS, make_versions
 
-FLAGS = ["--id", "id", "--shingle", "words:1", "--threshold", "0.5"]
+FLAGS = ["--id", "id", "--shingle", "words:1", "--threshold", "0.5", "--max-removed", "1"]
 
 
 def keep_by_oracle(single: list[dict[str, Any]], table: pa.Table, most: int) -> dict[str, str]:
