@@ -282,7 +282,10 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
     grouping = run.recorded("collapse")
     compared = run.recorded("sketch").get("documents", 0) - grouping.get("empty", 0)
     counts = ShortDocumentCounts(grouping.get("single", 0), grouping.get("fragile", 0))
-    is_by_threshold = options.distance is None and options.acceptance is None
+    # With a threshold of 1, no copy with a changed word is wanted.
+    is_by_threshold = (
+        options.distance is None and options.acceptance is None and options.threshold < 1
+    )
     if doubt_removals(run.stats, options.removal_limits) is not None:
         # The run seems to remove too much, so nothing that finds more duplicates is proposed.
         return []

@@ -117,6 +117,13 @@ def test_long_texts_cause_no_warning_of_short_texts() -> None:
     assert not nk.dedup([*texts, *TITLES[:1]]).warnings
 
 
+@pytest.mark.filterwarnings("error")
+def test_equal_texts_are_no_reason_to_compare_short_ones() -> None:
+    lines = [f"user {number} opened the door" for number in range(9)]
+    assert nk.dedup(lines, preset="logs").kept.sum() == 1
+    assert nk.dedup(lines, threshold=1).kept.sum() == 9
+
+
 def test_warning_of_short_texts_in_fields_names_their_limits() -> None:
     """A run over fields has no threshold that could be lowered."""
     result = nk.dedup({"title": TITLES}, fields=["title:jaccard>=0.9"])
