@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR
 from nearkin.engine.spark.arrow_columns import to_numbers
+from nearkin.engine.spark.document_tables import rejected_rows
 from nearkin.engine.spark.rereading import TextRows, to_excerpts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sketching import FILE_SHIFT
@@ -113,8 +114,8 @@ class SparkRunView(RunView):
     def rejected_reasons(self) -> Mapping[str, int]:
         """Returns the number of rejected rows for each reason."""
         reason = f.substring_index("reason", ":", 1).alias("reason")
-        rows = self._spark_run.document_tables.rejected.groupBy(reason).count().collect()
-        return {row[0]: row[1] for row in rows}
+        reasons = self._spark_run.document_tables.rejected.groupBy(reason)
+        return {row[0]: row[1] for row in reasons.agg(f.sum(rejected_rows())).collect()}
 
     def quoted_clusters(self) -> Sequence[QuotedCluster]:
         """Returns the clusters to quote, the largest first."""

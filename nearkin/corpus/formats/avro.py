@@ -1,35 +1,20 @@
 """Avro object container files. The library fastavro reads and writes their records."""
 
-import lzma
-import struct
-import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import BoundedStream
 from nearkin.corpus.columns import Columns
+from nearkin.corpus.foreign_errors import decoding
 from nearkin.corpus.formats.base import list_added_values, make_unused_name
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.errors import MissingExtraError
 
-DAMAGE = (
-    ArithmeticError,
-    EOFError,
-    LookupError,
-    RecursionError,
-    SystemError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    zlib.error,
-)
-"""The errors that fastavro raises for damaged files."""
-WRITTEN_ROWS = 1000
-"""The number of records that are encoded at a time."""
 NULL = "null"
 
 
@@ -58,20 +43,16 @@ class Avro(RecordFormat):
             whole: Whether the records hold all their values.
 
         Raises:
-            ValueError: If the file is damaged.
+            DamageError: If the file is damaged.
         """
         with file.open_decompressed() as stream:
             reader = _open_reader(stream)
-            while True:
-                try:
-                    values = next(reader, None)
-                except DAMAGE as error:
-                    raise ValueError(f"the next block is damaged: {error!r}") from error
-                if values is None:
-                    return
-                if not whole:
-                    values = {name: values.get(name) for name in columns.all}
-                yield Record(values, _size_of(values))
+            with decoding("the next block is damaged"):
+                for values in reader:
+                    needed = values
+                    if not whole:
+                        needed = {name: values.get(name) for name in columns.all}
+                    yield Record(needed, _size_of(needed))
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "AvroWriter":
         """Returns a writer with the schema and the codec of the input.
@@ -96,12 +77,10 @@ def _load_fastavro() -> Any:
 
 def _open_reader(stream: Any) -> Any:
     fastavro = _load_fastavro()
-    try:
-        reader = fastavro.reader(stream)
+    with decoding("the header is damaged"):
+        reader = fastavro.reader(BoundedStream(stream))
         schema = reader.writer_schema
         is_record = schema["type"] == "record"
-    except (*DAMAGE, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"the header is damaged: {error!r}") from error
     if not is_record:
         raise ValueError("the schema is not a record, so the file has no columns")
     if _takes_no_bytes(schema, {}):
@@ -170,6 +149,8 @@ class AvroWriter:
 
     def __init__(self, schema: dict[str, Any], codec: str, text_column: str, target: str) -> None:
         self._fastavro = _load_fastavro()
+        # A schema or a codec that cannot be written is known before the first record.
+        self._fastavro.write.Writer(BytesIO(), schema, codec)
         self._schema = schema
         self._taken = {field["name"] for field in schema["fields"]}
         self._codec = codec

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
 from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import format_raw_prefix, too_long_reason
-
-BLOCK = 1 << 20
 
 
 class PlainText:
@@ -74,24 +73,6 @@ class PlainText:
             target: The path of the file to write.
         """
         return FileWriter(file, target)
-
-
-def read_up_to(stream: Any, most: int) -> bytes:
-    """Returns the content of a stream, or its first `most` bytes.
-
-    Args:
-        stream: The stream.
-        most: The maximum number of bytes.
-
-    Raises:
-        OSError: If the file is damaged.
-    """
-    parts: list[bytes] = []
-    size = 0
-    while size < most and (part := bytes(stream.read(min(BLOCK, most - size)))):
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
 
 
 def _find_fault(raw: bytes, limit: int, *, has_any_encoding: bool) -> str | None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.html import extract_main_text
-from nearkin.corpus.formats.plain_text import read_up_to
 from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason

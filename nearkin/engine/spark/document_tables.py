@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.options import RunOptions
@@ -276,6 +276,21 @@ class DocumentTables:
             fragile=int(totals.fragile or 0),
             kernels_loaded=[round(max(loading, default=0.0), 3), round(sum(loading), 3)],
         )
+
+
+def rejected_rows() -> Column:
+    """Returns the number of rows that a row of `DocumentTables.rejected` stands for."""
+    rows = f.get_json_object("place", "$.rows").cast("long")
+    return f.coalesce(rows, f.lit(1))
+
+
+def count_rejected(rejected: DataFrame) -> int:
+    """Returns the number of rejected rows.
+
+    Args:
+        rejected: Rows of `DocumentTables.rejected`.
+    """
+    return int(rejected.agg(f.sum(rejected_rows())).first()[0] or 0)
 
 
 @dataclass(frozen=True)

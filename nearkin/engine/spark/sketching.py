@@ -21,12 +21,12 @@ from nearkin.cluster.dates import count_unreadable_dates
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.arrow_conversion import replace_views
-from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import ID, carried_column_name
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.fingerprints import fingerprint_type
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.rejects import describe_place
 from nearkin.corpus.validation import check_rows, content_arrow_type
 from nearkin.engine.acceptance import TEXT_FACTS, text_facts_of
 from nearkin.engine.document_facts import (
@@ -235,6 +235,8 @@ class Read(NamedTuple):
     ids: pa.Array
     documents: pa.RecordBatch
     rejected: pa.RecordBatch
+    rejected_rows: int
+    """The number of rejected rows, of which a run is one row of `rejected`."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,7 @@ class Sketching:
         task = _Task(self.request, _warm(sketcher, self.request), began)
         for read in reads:
             if len(read.rejected):
-                task.rejected += len(read.rejected)
+                task.rejected += read.rejected_rows
                 yield read.rejected
             if len(read.docs):
                 yield self._sketched(read, sketcher, task)
@@ -525,19 +527,13 @@ def _read(
     rejected = []
     for entry in batch.rejected:
         number = int(numbers[entry.file])
-        place = {
-            "file": corpus.names[entry.file],
-            "row": None if entry.row == WHOLE_FILE else entry.row,
-            "line": entry.line,
-        }
-        rejected.append(
-            (number << FILE_SHIFT | counted[number], json.dumps(place), entry.reason, entry.raw)
-        )
+        place = json.dumps(describe_place(entry, corpus.names))
+        rejected.append((number << FILE_SHIFT | counted[number], place, entry.reason, entry.raw))
         counted[number] += 1
     documents = (
         docs_of(numbers[batch.files], batch.rows) if len(batch.files) else np.empty(0, np.int64)
     )
-    return Read(documents, ids, batch.documents, _rejected(rejected, request))
+    return Read(documents, ids, batch.documents, _rejected(rejected, request), batch.rejected_rows)
 
 
 def _rejected(rows: list[tuple[Any, ...]], request: TaskRequest) -> pa.RecordBatch:
@@ -587,7 +583,11 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
             ]
             ids = checked.documents[ID]
             yield Read(
-                id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request)
+                id_hashes(ids).view(np.int64),
+                ids,
+                checked.documents,
+                _rejected(rejected, request),
+                len(rejected),
             )
 
 
