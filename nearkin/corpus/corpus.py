@@ -1,7 +1,7 @@
 """Corpora: files of any format in the order of their names, or a table in memory."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +44,11 @@ from nearkin.corpus.formats.record_batches import (
 )
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.formats.tar_samples import TarSamples
-from nearkin.corpus.formats.warc import Warc
+from nearkin.corpus.formats.warc import CONTINUATION, REVISIT, UNKNOWN, Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.places import places_from, split_places
+from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.table_watch import TableWatch
 from nearkin.corpus.validation import check_rows
@@ -76,6 +77,12 @@ FORMATS: dict[str, Format] = {
 }
 """The formats by suffix, without parquet, CSV and TSV, whose readers belong to a corpus. Files with
 other suffixes are one text each."""
+SKIPPED_RECORDS = {
+    REVISIT: "whose content is that of an earlier record",
+    CONTINUATION: "whose content is a part of an earlier record",
+    UNKNOWN: "whose type nearkin does not know",
+}
+"""Why records are not rows, by their kind."""
 ON_ERROR = ("quarantine", "fail")
 
 
@@ -125,6 +132,7 @@ class FileCorpus:
         self._watches = [TableWatch(table) for table in tables]
         self.row_remedy = advise_to_reject()
         self.statuses: dict[str, FileStatus] = {}
+        self._skipped_records: dict[int, Mapping[str, int]] = {}
         self._json_formats: dict[str, JsonLines] = {}
 
     @classmethod
@@ -184,6 +192,14 @@ class FileCorpus:
                 return ARRAY if holds_array(file) else LINES
         except DamageError:
             return LINES
+
+    @property
+    def skipped_records(self) -> Counter[str]:
+        """The numbers of records of the files that were read that are not rows, by their kind."""
+        total: Counter[str] = Counter()
+        for counts in self._skipped_records.values():
+            total.update(counts)
+        return total
 
     @property
     def names(self) -> list[str]:
@@ -497,10 +513,13 @@ class FileCorpus:
             self._refuse(file, file_slice.rejected)
             if whole:
                 self._require_copied(file, columns, file_slice, row)
+            if file_slice.skipped and rows is None:
+                self._skipped_records[number] = file_slice.skipped
             row = file_slice.next_row
             yield file_slice
         self.require_unchanged(number)
         if slices.damage is not None:
+            raise_hidden_failure(file.path)
             place = f" from row {row}" if row else ""
             reason = f"the file cannot be read{place}: {slices.damage}"
             damaged = make_damaged_slice(reason, row, END_OF_FILE, columns)
@@ -669,6 +688,22 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
         raise UsageError(
             f"{place} has {names.count(name)} columns named {name!r}; rename all but one"
         )
+
+
+def describe_skipped_records(counts: Mapping[str, int]) -> list[str]:
+    """Returns a sentence for each kind of records that are not rows.
+
+    Args:
+        counts: The numbers of records by their kind.
+
+    Examples:
+        >>> describe_skipped_records({"revisit": 2})
+        ['skipped 2 revisit records, whose content is that of an earlier record']
+    """
+    return [
+        f"skipped {count:,} {kind} {'record' if count == 1 else 'records'}, {SKIPPED_RECORDS[kind]}"
+        for kind, count in sorted(counts.items())
+    ]
 
 
 def _name_with_others(files: Sequence[InputFile]) -> str:

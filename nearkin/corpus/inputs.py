@@ -21,11 +21,10 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import (
     EXTRAS,
     HUB,
-    loaded_driver_errors,
-    make_listing_error,
     make_url,
     open_filesystem,
     parse_protocol,
+    translate_listing_errors,
 )
 from nearkin.corpus.remote_tables import RemoteTables, find_enclosing_table
 from nearkin.corpus.table_folders import (
@@ -566,7 +565,7 @@ class _InputSearch:
             path: Its path in the file system.
         """
         tables = RemoteTables(given)
-        try:
+        with translate_listing_errors(given):
             if MAGIC & set(path):
                 matched = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
                 folder = _fixed_folder(path, is_file=False)
@@ -589,12 +588,6 @@ class _InputSearch:
             else:
                 names = [path] if filesystem.exists(path) else []
                 self.named.update(make_url(given, name) for name in names)
-        except UsageError:
-            raise
-        except (OSError, ValueError) as error:
-            raise make_listing_error(given, error) from error
-        except loaded_driver_errors() as error:
-            raise make_listing_error(given, error) from error
         return names, tables
 
     def _open_remote_tables(

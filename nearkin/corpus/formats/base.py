@@ -1,7 +1,8 @@
 """The interface of a file format, and what formats share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import compress
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -52,6 +53,8 @@ class FileSlice(NamedTuple):
     complete_rows: Any = None
     """The complete rows of the documents, in the form that the writer of the format takes. None
     unless they were requested."""
+    skipped: Mapping[str, int] = MappingProxyType({})
+    """The numbers of records of the whole file that are not rows, by their kind."""
 
     def select(self, rows: np.ndarray) -> "FileSlice":
         """Returns the slice with some rows, without their complete rows.

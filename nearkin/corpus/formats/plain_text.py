@@ -10,6 +10,7 @@ import pyarrow as pa
 from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
+from nearkin.corpus.formats.foreign_content import find_binary_content
 from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import format_raw_prefix, too_long_reason
@@ -79,7 +80,8 @@ def _find_fault(raw: bytes, limit: int, *, has_any_encoding: bool) -> str | None
     if len(raw) > limit:
         return too_long_reason("text", limit)
     if has_any_encoding:
-        return None
+        binary = find_binary_content(raw)
+        return None if binary is None else f"the content is not a page: {binary}"
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """Formats whose libraries yield one record at a time, for example WARC, Avro and tar."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ class Record(NamedTuple):
     """The reason why the record is not a document, or None."""
     stored: Any = None
     """The bytes or values from which the writer copies the record. None unless requested."""
+    skipped: str | None = None
+    """The kind of a record that is not a row, and that is only counted. None for a row."""
 
 
 class RecordFormat(ABC):
@@ -84,9 +87,11 @@ class RecordFormat(ABC):
             rows: The rows that are needed, or None for all. Other records are not checked.
         """
         needed = None if rows is None else set(rows.tolist())
+        row = start - 1
+        skipped: Counter[str] = Counter()
         records = ItemsBeforeDamage(self.records(file, columns, whole=whole))
         waiting = _WaitingRecords(columns, whole=whole)
-        for row, record in enumerate(records):
+        for row, record in enumerate(_remove_skipped(records, skipped)):
             if row < start or (needed is not None and row not in needed):
                 continue
             waiting.add(row, record)
@@ -94,7 +99,19 @@ class RecordFormat(ABC):
                 yield waiting.take_slice()
         if waiting.rows:
             yield waiting.take_slice()
+        if skipped:
+            no_rows = FileSlice(np.empty(0, np.int64), make_empty_documents(columns), [], row + 1)
+            yield no_rows._replace(skipped=skipped)
         records.raise_damage()
+
+
+def _remove_skipped(records: Iterable[Record], skipped: Counter[str]) -> Iterator[Record]:
+    """Yields the records that are rows, and counts the others by their kind."""
+    for record in records:
+        if record.skipped is None:
+            yield record
+        else:
+            skipped[record.skipped] += 1
 
 
 class _WaitingRecords:

@@ -7,8 +7,9 @@ rejected row. A row with facts describes its task. Every other row is a document
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -27,7 +28,7 @@ from nearkin.corpus.fingerprints import fingerprint_type
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.rejects import describe_place
-from nearkin.corpus.validation import check_rows, content_arrow_type
+from nearkin.corpus.validation import check_rows, content_arrow_type, make_empty_documents
 from nearkin.engine.acceptance import TEXT_FACTS, text_facts_of
 from nearkin.engine.document_facts import (
     compared_value_hashes,
@@ -212,6 +213,8 @@ class SketchFacts(TypedDict):
     seconds: float
     rejected: int
     """The number of rejected rows."""
+    skipped: dict[str, int]
+    """The numbers of records that are not rows, by their kind."""
     warm: float
     """The seconds until the kernels were loaded."""
     latency: list[tuple[float, int]]
@@ -237,6 +240,8 @@ class Read(NamedTuple):
     rejected: pa.RecordBatch
     rejected_rows: int
     """The number of rejected rows, of which a run is one row of `rejected`."""
+    skipped: Mapping[str, int] = MappingProxyType({})
+    """The numbers of records that are not rows, by their kind."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +287,7 @@ class Sketching:
             if len(read.rejected):
                 task.rejected += read.rejected_rows
                 yield read.rejected
+            task.skipped.update(read.skipped)
             if len(read.docs):
                 yield self._sketched(read, sketcher, task)
         yield make_batch(self.request.schema, facts=[json.dumps(task.facts())])
@@ -382,6 +388,7 @@ class _Task:
 
     def __init__(self, request: TaskRequest, warm: float, began: float) -> None:
         self.rejected = 0
+        self.skipped: Counter[str] = Counter()
         self._request = request
         self._warm, self._began = warm, began
         self._latency: list[tuple[float, int]] = []
@@ -419,6 +426,7 @@ class _Task:
         return {
             "seconds": round(time.perf_counter() - self._began, 3),
             "rejected": self.rejected,
+            "skipped": dict(self.skipped),
             "warm": round(self._warm, 3),
             "latency": self._latency,
             "unfit": sorted(self._unfit),
@@ -490,6 +498,17 @@ def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Itera
     counted: Counter[int] = Counter()
     for batch in corpus.batches(request.columns):
         yield _read(batch, numbers, corpus, request, counted)
+    if corpus.skipped_records:
+        no_rows = Batch(
+            first=0,
+            files=np.empty(0, np.int32),
+            rows=np.empty(0, np.int64),
+            documents=make_empty_documents(request.columns),
+            rejected=(),
+            next=(0, 0),
+        )
+        skipped = corpus.skipped_records
+        yield _read(no_rows, numbers, corpus, request, counted)._replace(skipped=skipped)
 
 
 def corpus_of(
