@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nearkin.corpus.file_names import COMPRESSION_SUFFIXES
 from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
+from nearkin.corpus.library_files import describe_library_file
 from nearkin.corpus.remote import HUB, translate_listing_errors
 from nearkin.corpus.table_folders import TableFolder, TableFormat, find_remote_tables
 from nearkin.errors import MissingExtraError, UsageError
@@ -185,6 +186,7 @@ def _find_all_data_files(filesystem: HfFileSystem, root: str) -> list[str]:
         path
         for path in listed
         if not any(part.startswith((".", "_")) for part in path[len(root) + 1 :].split("/"))
+        and describe_library_file(path) is None
     ]
     for suffixes in DATA_SUFFIXES:
         names = [path for path in paths if _data_suffix(path) in suffixes]
