@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.errors import UsageError
+from tests.cli.conftest import run
 from tests.corpus.samples import copy_all_rows, read_corpus, read_file
 
 
@@ -156,3 +158,14 @@ def test_row_whose_only_text_becomes_empty_is_still_a_row(tmp_path: Path) -> Non
     write_kept(corpus, Columns(), kept, tmp_path / "out", rewrite=lambda *_: new_texts)
     assert (tmp_path / "out" / "a.csv").read_bytes() == b'text\r\n""\r\ntwo\r\n'
     assert read_file(tmp_path / "out" / "a.csv")[0] == ["", "two"]
+
+
+def test_added_value_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    text = "schöne und große Worte in einem Satz, der lang genug ist"
+    (tmp_path / "in" / "a.csv").write_bytes(f"id;text\n1;{text}\n".encode("cp1252"))
+    (tmp_path / "in" / "b.csv").write_text(f"id;text\nя;{text}\n")
+    options = ("--id", "id", "--annotate", "--keep", "id desc", "--out", tmp_path / "out")
+    assert run("dedup", tmp_path / "in", *options) == app.DONE
+    kept = (tmp_path / "out" / "kept" / "a.csv").read_bytes().decode("cp1252")
+    assert "\\u044f" in kept
