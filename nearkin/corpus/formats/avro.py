@@ -189,7 +189,10 @@ class AvroWriter:
         # All slices have the same added columns.
         if len(self._schema["fields"]) == len(self._taken):
             fields = [
-                {"name": names[field.name], "type": [NULL, _to_avro_type(field.type)]}
+                {
+                    "name": names[field.name],
+                    "type": [NULL, _to_avro_type(field.type, names[field.name])],
+                }
                 for field in added.schema
             ]
             self._schema = {**self._schema, "fields": [*self._schema["fields"], *fields]}
@@ -215,10 +218,23 @@ class AvroWriter:
             self._writer = self._fastavro.write.Writer(self._sink, self._schema, self._codec)
 
 
-def _to_avro_type(kind: pa.DataType) -> Any:
-    """Returns the Avro type of an added column."""
+def _to_avro_type(kind: pa.DataType, name: str) -> Any:
+    """Returns the Avro type of an added column.
+
+    Args:
+        kind: The type of its values.
+        name: The name of the column, which is that of its records, too.
+    """
     if pa.types.is_map(kind):
-        return {"type": "map", "values": _to_avro_type(kind.item_type)}
+        return {"type": "map", "values": _to_avro_type(kind.item_type, name)}
+    if is_list(kind):
+        return {"type": "array", "items": _to_avro_type(kind.value_type, name)}
+    if pa.types.is_struct(kind):
+        fields = [
+            {"name": field.name, "type": _to_avro_type(field.type, f"{name}_{field.name}")}
+            for field in kind
+        ]
+        return {"type": "record", "name": name, "fields": fields}
     if pa.types.is_boolean(kind):
         return "boolean"
     if pa.types.is_integer(kind):
