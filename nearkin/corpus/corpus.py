@@ -302,6 +302,8 @@ class FileCorpus:
                 _require(columns, names, file)
             if schema is not None:
                 _require_types(schema, columns, file.shown_path)
+            if isinstance(form, Avro):
+                form.require_types(file, columns)
         self._require_fields(columns, fields)
 
     def list_columns(self) -> set[str]:

@@ -13,9 +13,13 @@ from nearkin.corpus.foreign_errors import decoding
 from nearkin.corpus.formats.base import list_added_values, make_unused_name
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
-from nearkin.errors import MissingExtraError
+from nearkin.errors import MissingExtraError, UsageError
+from nearkin.runtime.arrow_types import is_list
+from nearkin.setting_names import name_setting
 
 NULL = "null"
+NO_TEXTS = (NULL, "boolean", "int", "long", "float", "double", "record", "array", "map")
+"""The types whose values are not texts. Names of other types are not looked up."""
 
 
 class Avro(RecordFormat):
@@ -33,6 +37,28 @@ class Avro(RecordFormat):
         """
         with file.open_decompressed() as stream:
             return [field["name"] for field in _open_reader(stream).writer_schema["fields"]]
+
+    def require_types(self, file: InputFile, columns: Columns) -> None:
+        """Requires that the fields of texts can be texts.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+
+        Raises:
+            UsageError: If the schema has another type for one.
+        """
+        if columns.content != "text":
+            return
+        with file.open_decompressed() as stream:
+            fields = _open_reader(stream).writer_schema["fields"]
+        kinds = {field["name"]: field["type"] for field in fields}
+        for name in columns.sources:
+            if not _may_be_text(kinds[name]):
+                raise UsageError(
+                    f"{file.shown_path}: column {name!r} is {kinds[name]}, not text; choose "
+                    f"another column with {name_setting('text')}"
+                )
 
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
         """Yields the records of a file, as described in `RecordFormat`.
@@ -86,6 +112,15 @@ def _open_reader(stream: Any) -> Any:
     if _takes_no_bytes(schema, {}):
         raise ValueError("the records of the schema take no bytes, so their number has no bound")
     return reader
+
+
+def _may_be_text(kind: Any) -> bool:
+    """Returns whether values of a type can be texts or bytes."""
+    if isinstance(kind, list):
+        return any(map(_may_be_text, kind))
+    if isinstance(kind, dict):
+        return _may_be_text(kind["type"])
+    return kind not in NO_TEXTS
 
 
 def _takes_no_bytes(kind: Any, named: dict[str, bool | None]) -> bool:

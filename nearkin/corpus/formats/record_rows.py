@@ -9,11 +9,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns, FieldKind
 from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.text_forms import format_as_text
-from nearkin.corpus.validation import check_rows, make_empty_documents
+from nearkin.corpus.validation import CheckedRows, check_rows, make_empty_documents
+from nearkin.errors import UsageError
 
 NO_COMMON_TYPE = (
     pa.ArrowInvalid,
@@ -126,7 +127,8 @@ class _WaitingRecords:
 
     def add(self, row: int, record: Record) -> None:
         if record.fault is None:
-            fault = _find_invalid_text(record, self._columns)
+            fault = _find_other_type(record, self._columns)
+            fault = fault or _find_invalid_text(record, self._columns)
             record = record._replace(fault=fault)
         self.rows.append(row)
         self._records.append(record)
@@ -146,9 +148,7 @@ class _WaitingRecords:
         if not fit:
             documents = make_empty_documents(self._columns)
             return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
-        names = self._columns.all
-        values = [self._make_column(name, [records[at] for at in fit]) for name in names]
-        checked = check_rows(pa.record_batch(values, list(names)), self._columns)
+        checked = self._check([records[at] for at in fit])
         rejected += [
             RejectedRow(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected
         ]
@@ -161,17 +161,73 @@ class _WaitingRecords:
             [records[at] for at in kept] if self._whole else None,
         )
 
+    def _check(self, records: list[Record]) -> CheckedRows:
+        """Returns the documents among records, of which each may have values of another type."""
+        names = self._columns.all
+        values = [self._make_column(name, records) for name in names]
+        try:
+            checked = check_rows(pa.record_batch(values, list(names)), self._columns)
+        except UsageError:
+            faults = {
+                at: reason
+                for at, record in enumerate(records)
+                if (reason := self._find_type_fault(record)) is not None
+            }
+            # The others have one type, and a null fits any.
+            fitting = [
+                record._replace(values={}) if at in faults else record
+                for at, record in enumerate(records)
+            ]
+            if len(faults) == len(records):
+                documents = make_empty_documents(self._columns)
+                rejected = [(at, reason, "") for at, reason in faults.items()]
+                return CheckedRows(
+                    documents, np.empty(0, np.int64), rejected, np.zeros(len(records), bool)
+                )
+            values = [self._make_column(name, fitting) for name in names]
+            checked = check_rows(pa.record_batch(values, list(names)), self._columns, faults)
+            reasons = [(at, faults.get(at, why), raw) for at, why, raw in checked.rejected]
+            checked = checked._replace(rejected=reasons)
+        return checked
+
+    def _find_type_fault(self, record: Record) -> str | None:
+        """Returns why a record cannot be a document because of the type of a value, or None."""
+        try:
+            self._check_alone(record)
+        except UsageError as error:
+            return str(error).partition(";")[0]
+        return None
+
+    def _check_alone(self, record: Record) -> None:
+        names = self._columns.all
+        values = [self._make_column(name, [record]) for name in names]
+        check_rows(pa.record_batch(values, list(names)), self._columns)
+
     def _make_column(self, name: str, records: list[Record]) -> pa.Array:
         values = [record.values.get(name) for record in records]
         if name not in self._columns.sources and any(map(_has_own_keys, values)):
             # In a column of structs, each value would have the keys of all values of the slice.
-            return pa.array(map(_format_alone, values), pa.large_string())
+            return pa.array(map(format_alone, values), pa.large_string())
         return make_column(values)
 
 
 def _has_own_keys(value: Any) -> bool:
     """Returns whether a value is a dictionary, or a list that begins with one."""
     return isinstance(value[0] if isinstance(value, list) and value else value, dict)
+
+
+def _find_other_type(record: Record, columns: Columns) -> str | None:
+    """Returns the reason why a text of a record has another type, or None.
+
+    Whether a record is a document must not depend on the types of the others.
+    """
+    texts = columns.sources if columns.content == "text" else ()
+    if columns.fields:
+        texts = tuple(field.name for field in columns.fields if field.kind == FieldKind.TEXT)
+    for name in texts:
+        if not isinstance(record.values.get(name), str | bytes | None):
+            return f"{name} is not a text"
+    return None
 
 
 def _find_invalid_text(record: Record, columns: Columns) -> str | None:
@@ -209,11 +265,15 @@ def make_column(values: list[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except NO_COMMON_TYPE:
-        return pa.array(map(_format_alone, values), pa.large_string())
+        return pa.array(map(format_alone, values), pa.large_string())
 
 
-def _format_alone(value: Any) -> str | None:
-    """Returns the text of a value, which does not depend on the other values of its column."""
+def format_alone(value: Any) -> str | None:
+    """Returns the text of a value, which does not depend on the other values of its column.
+
+    Args:
+        value: A value of Python, or None.
+    """
     if value is None or isinstance(value, str):
         return value
     try:
