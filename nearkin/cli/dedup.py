@@ -14,7 +14,13 @@ from nearkin.cli.engine_options import SPARK, EngineOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.plan_file import apply_plan
-from nearkin.cli.printing import print_inputs, print_json, read_first_reason, require_documents
+from nearkin.cli.printing import (
+    print_inputs,
+    print_json,
+    print_warnings,
+    read_first_reason,
+    require_documents,
+)
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.setting_names import name_setting
@@ -257,6 +263,7 @@ def dedup(
         return options
 
     require_usable_reference(reference, execution, result)
+    file_warnings: list[str] = []
     try:
         inputs = standard.read_inputs(inputs)
         resolved = resolve(
@@ -295,7 +302,7 @@ def dedup(
             audited = audit_run(out, progress, resolved.resources.secret, workers=workers)
             record = record.with_audit(audited.audit, audited.metrics)
         if kept_file is not None:
-            kept_file.write_folder(
+            file_warnings = kept_file.write_folder(
                 out / "kept", job.columns, job.readers, overwrite=resume or output.overwrite
             )
     finally:
@@ -311,6 +318,7 @@ def dedup(
     )
     if kept_file is not None and not output.json:
         sys.stderr.write(f"kept documents in {standard.name_output(output.out)}\n")
+    print_warnings(file_warnings)
     counts = record.counts
     rejected = counts["rejected"]
     advice = f"see {out / 'rejected.jsonl'}"

@@ -6,9 +6,11 @@ CSV are texts, and a file that is one text becomes a row with its name as `id`.
 
 import csv
 import io
+import json
 import os
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,12 @@ import orjson
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
-from nearkin.corpus.encoded_columns import cast_to_stored_type
+from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
+from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.delimited import Delimited
+from nearkin.corpus.formats.html import decode_text
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
@@ -28,6 +33,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import RunError, UsageError
 from nearkin.passages.cutting.request import CUT_SPANS
+from nearkin.report.run_warnings import log_warnings
 from nearkin.runs.document_output import (
     DocumentOutput,
     columns_to_add,
@@ -35,6 +41,7 @@ from nearkin.runs.document_output import (
     documents_to_copy,
     known_documents,
 )
+from nearkin.runs.kept_columns import TableColumns, UnfitColumnError
 from nearkin.runs.table_files import (
     TableFile,
     TableFormat,
@@ -46,6 +53,9 @@ from nearkin.runs.table_files import (
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
 from nearkin.setting_names import name_flag, name_setting
+
+SHOWN_COLUMNS = 5
+"""The number of columns that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ class KeptFile:
 
     def write_folder(
         self, kept: Path, columns: Columns, readers: Readers, *, overwrite: bool
-    ) -> None:
+    ) -> list[str]:
         """Writes the documents of a folder of kept files.
 
         Args:
@@ -151,12 +161,27 @@ class KeptFile:
             readers: The users who may read the file.
             overwrite: Whether an existing file is replaced.
 
+        Returns:
+            A sentence about the columns that became texts, if there are some.
+
         Raises:
-            UsageError: If the format cannot hold a column.
-            RunError: If the rows of the files do not fit into one table, or the disk is full.
+            RunError: If the rows cannot be written, or the disk is full.
         """
         corpus = FileCorpus(list_kept(kept, kept))
-        self._publish(_FileJoin(corpus, columns, self.table).write, readers, overwrite=overwrite)
+        join = _FileJoin(corpus, columns, self.table)
+        return self._describe_texts(self._publish(join.write, readers, overwrite=overwrite))
+
+    def _describe_texts(self, names: Sequence[str]) -> list[str]:
+        """Returns a warning about columns that became texts, or none."""
+        if not names:
+            return []
+        shown = ", ".join(map(repr, names[:SHOWN_COLUMNS]))
+        more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
+        has = "have" if len(names) > 1 else "has"
+        return [
+            f"{shown}{more} {has} values that .{self.table.format} cannot hold in one column of "
+            f"their types, so {self.table.path} holds them as texts"
+        ]
 
     def write_table(self, table: pa.Table, readers: Readers) -> None:
         """Writes the rows of a table.
@@ -170,21 +195,37 @@ class KeptFile:
             RunError: If the disk is full.
         """
 
-        def write(staged: Path) -> None:
-            write_table_file(self.table, staged, table.schema, table.to_batches())
+        def write(staged: Path) -> list[str]:
+            columns = TableColumns(self.table, keeps_dictionaries=True)
+            columns.add_schema(table.schema)
+            # An Arrow file has one dictionary for all batches.
+            batches = map(columns.convert_batch, table.unify_dictionaries().to_batches())
+            write_table_file(self.table, staged, columns.schema, batches)
+            return []
 
         self.table.require_types(table.schema)
         self._publish(write, readers, overwrite=False)
 
     def _publish(
-        self, write: Callable[[Path], object], readers: Readers, *, overwrite: bool
-    ) -> None:
+        self, write: Callable[[Path], list[str]], readers: Readers, *, overwrite: bool
+    ) -> list[str]:
         out = self.table.path
         with claimed(out, "nearkin dedup", replaces=overwrite) as claim, disk_errors(out.parent):
             staged = claim.path / RESULT
-            write(staged)
+            with translate_foreign_errors(self._make_error):
+                texts = write(staged)
             set_readers(staged, readers)
             claim.publish_file(staged)
+        return texts
+
+    def _make_error(self, error: BaseException) -> BaseException:
+        """Returns the error to raise for an exception of a reader or a writer."""
+        if isinstance(error, OSError):
+            return error
+        return RunError(
+            f"cannot write {str(self.table.path)!r}: {describe_error(error)}; write a folder, "
+            "which keeps the format of each input"
+        )
 
 
 def write_kept_file(
@@ -228,14 +269,16 @@ def write_kept_file(
         with tempfile.TemporaryDirectory(dir=run.work.path) as folder:
             known = known_documents(run)
             write_kept(corpus, run.columns, copied, Path(folder), columns, known=known)
-            file.write_folder(Path(folder), run.columns, readers, overwrite=False)
+            log_warnings(file.write_folder(Path(folder), run.columns, readers, overwrite=False))
     return path
 
 
 BLOCK = 1 << 20
 """The number of bytes that are copied at a time."""
-JSON_ROWS = 8192
-"""The number of JSON objects whose columns are inferred at a time."""
+LONG_NUMBER = re.compile(rb"\d{19}")
+"""A pattern of the digits of a number that may have more than 64 bits."""
+ROWS = 8192
+"""The number of rows whose columns are inferred at a time."""
 
 
 @dataclass(frozen=True)
@@ -246,20 +289,47 @@ class _FileJoin:
     columns: Columns
     target: TableFile
 
-    def write(self, staged: Path) -> None:
-        """Writes all rows: as they are if every file has the format, otherwise by columns."""
+    def write(self, staged: Path) -> list[str]:
+        """Writes all rows: as they are if every file has the format, otherwise by columns.
+
+        Returns:
+            The names of columns that are texts because no other type holds their values.
+        """
         if self._can_copy():
             with open_sink(self.target, staged) as sink:
                 for file in self.corpus.files:
                     self._copy_rows(file, sink, with_header=file is self.corpus.files[0])
-        elif self.target.format is TableFormat.JSON_LINES:
+            return []
+        if self.target.format is TableFormat.JSON_LINES:
             with open_sink(self.target, staged) as sink:
-                for file in self.corpus.files:
-                    for rows in self._read_rows(file):
-                        write_json_lines(sink, rows)
-        else:
-            schema = self._unify_schemas()
-            write_table_file(self.target, staged, schema, self._convert_rows(schema))
+                for number in range(len(self.corpus.files)):
+                    self._write_lines(number, sink)
+            return []
+        return self._write_table(staged)
+
+    def _write_table(self, staged: Path) -> list[str]:
+        """Writes the columns of all rows. Those that do not fit are tried again as texts."""
+        texts: list[str] = []
+        keeps_dictionaries = self._has_one_dictionary()
+        while True:
+            columns = TableColumns(self.target, texts, keeps_dictionaries=keeps_dictionaries)
+            for number in range(len(self.corpus.files)):
+                self._add_columns(number, columns)
+            try:
+                write_table_file(self.target, staged, columns.schema, self._convert_rows(columns))
+            except UnfitColumnError as error:
+                texts.append(error.name)
+            else:
+                return sorted(columns.texts)
+
+    def _has_one_dictionary(self) -> bool:
+        """Returns whether all rows share the dictionary of a column."""
+        if len(self.corpus.files) > 1:
+            return False
+        forms = [(file, self.corpus.format_of(file)) for file in self.corpus.files]
+        return all(
+            isinstance(form, ArrowIpc) and form.has_one_dictionary(file) for file, form in forms
+        )
 
     def _can_copy(self) -> bool:
         """Returns whether the bytes of all files can follow each other in the target."""
@@ -276,8 +346,13 @@ class _FileJoin:
         return len(beginnings) == 1
 
     def _header_of(self, file: InputFile) -> bytes:
+        """Returns the bytes at the beginning of a file that only the first file has."""
         form = self.corpus.format_of(file)
-        return form.read_header(file, self.columns) if isinstance(form, Delimited) else b""
+        if isinstance(form, Delimited):
+            return form.read_header(file, self.columns)
+        with file.open_decompressed() as stream:
+            beginning = bytes(stream.read(len(BOM)))
+        return BOM if beginning == BOM else b""
 
     def _copy_rows(self, file: InputFile, sink: Any, *, with_header: bool) -> None:
         with file.open_decompressed() as stream:
@@ -286,31 +361,44 @@ class _FileJoin:
             while block := stream.read(BLOCK):
                 sink.write(block)
 
-    def _read_slices(self, file: InputFile) -> Iterator[Any]:
+    def _read_slices(self, number: int) -> Iterator[Any]:
         """Yields the complete rows of a file, in the form of its format."""
-        form = self.corpus.format_of(file)
-        for file_slice in form.read(file, self.columns, 0, whole=True):
+        for file_slice in self.corpus.read_slices(number, self.columns, whole=True):
             if file_slice.rejected:
+                file = self.corpus.files[number]
                 raise RunError(
                     f"cannot read {file.shown_path} again: {file_slice.rejected[0].reason}; run "
                     f"again with {name_flag('overwrite')}"
                 )
-            yield file_slice.complete_rows
+            if file_slice.complete_rows is not None:
+                yield file_slice.complete_rows
 
-    def _read_rows(self, file: InputFile) -> Iterator[list[dict[str, object]]]:
+    def _write_lines(self, number: int, sink: Any) -> None:
+        """Writes the rows of a file as JSON lines. Rows of JSON keep all digits."""
+        if not isinstance(self.corpus.format_of(self.corpus.files[number]), JsonLines):
+            for rows in self._read_rows(number):
+                write_json_lines(sink, rows)
+            return
+        for elements in self._read_slices(number):
+            for element in elements:
+                line = element.removeprefix(BOM).replace(b"\r", b" ").replace(b"\n", b" ")
+                sink.write(line.strip() + b"\n")
+
+    def _read_rows(self, number: int) -> Iterator[list[dict[str, object]]]:
         """Yields the rows of a file as objects."""
+        file = self.corpus.files[number]
         form = self.corpus.format_of(file)
-        for rows in self._read_slices(file):
+        for rows in self._read_slices(number):
             if isinstance(form, ColumnarFormat):
                 yield to_plain_rows(rows)
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
             elif isinstance(form, JsonLines):
-                yield [orjson.loads(row) for row in rows]
+                yield [_parse_object(row.removeprefix(BOM)) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
             else:
-                yield [{"id": file.name, "text": rows.decode()}]
+                yield [{"id": file.name, "text": decode_text(rows)}]
 
     def _parse_rows(
         self, file: InputFile, form: Delimited, rows: list[str]
@@ -327,53 +415,38 @@ class _FileJoin:
         )
         return [dict(zip(names, values, strict=True)) for values in reader]
 
-    def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
+    def _add_columns(self, number: int, columns: TableColumns) -> None:
+        """Adds the columns of a file to those of the table."""
+        file = self.corpus.files[number]
         form = self.corpus.format_of(file)
         if isinstance(form, ColumnarFormat):
-            yield form.schema(file)
+            columns.add_schema(form.schema(file))
         elif isinstance(form, Delimited):
-            yield pa.schema([(name, pa.string()) for name in form.columns(file, self.columns)])
+            names = form.columns(file, self.columns)
+            columns.add_schema(pa.schema([(name, pa.string()) for name in names]))
         elif isinstance(form, JsonLines | RecordFormat):
-            for rows in self._read_rows(file):
-                for start in range(0, len(rows), JSON_ROWS):
-                    yield pa.schema(list(pa.array(rows[start : start + JSON_ROWS]).type))
+            for rows in self._read_rows(number):
+                for start in range(0, len(rows), ROWS):
+                    columns.add_rows(rows[start : start + ROWS])
         else:
-            yield pa.schema([("id", pa.string()), ("text", pa.string())])
+            columns.add_schema(pa.schema([("id", pa.string()), ("text", pa.string())]))
 
-    def _unify_schemas(self) -> pa.Schema:
-        schema = pa.schema([])
-        for file in self.corpus.files:
-            try:
-                for schema_of_part in self._schemas_of(file):
-                    schema = pa.unify_schemas(
-                        [schema, schema_of_part], promote_options="permissive"
-                    )
-            except pa.ArrowException as error:
-                raise RunError(
-                    f"the rows of {file.name!r} do not fit into one table with the others: "
-                    f"{' '.join(str(error).split())[:200]}; write a .jsonl file or a folder"
-                ) from error
-        return schema
-
-    def _convert_rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _convert_rows(self, columns: TableColumns) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all files as batches of one schema."""
-        for file in self.corpus.files:
+        for number, file in enumerate(self.corpus.files):
             if isinstance(self.corpus.format_of(file), ColumnarFormat):
-                for batch in self._read_slices(file):
-                    yield _fill_missing_columns(batch, schema)
+                for batch in self._read_slices(number):
+                    yield columns.convert_batch(batch)
             else:
-                for rows in self._read_rows(file):
-                    objects = pa.array(rows, pa.struct(list(schema)))
-                    yield pa.RecordBatch.from_struct_array(objects)
+                for rows in self._read_rows(number):
+                    yield columns.convert_rows(rows)
 
 
-def _fill_missing_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch with the columns of a schema. Columns that it does not have are null."""
-    columns = []
-    for field in schema:
-        if field.name in batch.schema.names:
-            stored = cast_to_stored_type(batch[field.name], field.type)
-            columns.append(stored.cast(field.type))
-        else:
-            columns.append(pa.nulls(len(batch), field.type))
-    return pa.record_batch(columns, schema=schema)
+def _parse_object(row: bytes) -> Any:
+    """Returns an object of JSON. Whole numbers of any size keep their digits."""
+    if LONG_NUMBER.search(row):
+        try:
+            return json.loads(row)
+        except RecursionError:
+            pass
+    return orjson.loads(row)

@@ -62,14 +62,18 @@ def names_of_lists(schema: pa.Schema) -> set[str]:
     Args:
         schema: The schema of a table or a file.
     """
-    return {column.name for column in schema if is_list(_plain_type(column.type))}
+    return {column.name for column in schema if is_list(plain_type(column.type))}
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of the values of an encoded or extension type."""
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of the values of an encoded or extension type.
+
+    Args:
+        kind: The type.
+    """
     if isinstance(kind, pa.BaseExtensionType):
-        return _plain_type(kind.storage_type)
-    return _plain_type(kind.value_type) if is_encoded(kind) else kind
+        return plain_type(kind.storage_type)
+    return plain_type(kind.value_type) if is_encoded(kind) else kind
 
 
 def is_nested(kind: pa.DataType) -> bool:

@@ -132,6 +132,17 @@ class ArrowIpc(ColumnarFormat):
             )
         return itertools.islice(reader, most)
 
+    def has_one_dictionary(self, file: InputFile) -> bool:
+        """Returns whether all batches of a file share the dictionary of a column.
+
+        A stream may replace it.
+
+        Args:
+            file: The file.
+        """
+        with file.open_decompressed() as source:
+            return hasattr(self._open(source), "num_record_batches")
+
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer of a file or a stream, like the input.
 
@@ -140,9 +151,8 @@ class ArrowIpc(ColumnarFormat):
             columns: The columns that were read.
             target: The path of the file to write.
         """
-        with file.open_decompressed() as source:
-            reader = self._open(source)
-            schema, is_file = reader.schema, hasattr(reader, "num_record_batches")
+        schema = self.schema(file)
+        is_file = self.has_one_dictionary(file)
         sink = open_compressed_sink(file, target)
         open_writer = pa.ipc.new_file if is_file else pa.ipc.new_stream
 

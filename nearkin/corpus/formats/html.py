@@ -49,6 +49,26 @@ def extract_main_text(content: bytes, charset: str | None = None) -> str:
     return text
 
 
+def decode_text(content: bytes) -> str:
+    """Returns the text of a file, which may be a page in any encoding.
+
+    Args:
+        content: The bytes.
+
+    Examples:
+        >>> decode_text("Köln".encode())
+        'Köln'
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        # Only pages, whose main text was read with this library, are not UTF-8.
+        from resiliparse.parse.encoding import bytes_to_str, detect_encoding
+
+        text: str = bytes_to_str(content, detect_encoding(content))
+        return text
+
+
 def _measure_depth(tree: Any) -> int:
     """Returns the number of levels of the elements of a page."""
     from resiliparse.parse.html import traverse_dom
