@@ -4,6 +4,7 @@ A sample consists of consecutive members whose names are equal up to the first d
 """
 
 import copy
+import hashlib
 import io
 import tarfile
 from array import array
@@ -39,9 +40,6 @@ SCATTERED = (
 class TarSamples(RecordFormat):
     """The format of tar archives of samples."""
 
-    def __init__(self) -> None:
-        self._scattered: dict[str, frozenset[int]] = {}
-
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
         """Yields the samples of an archive, as described in `RecordFormat`.
 
@@ -56,34 +54,14 @@ class TarSamples(RecordFormat):
             DamageError: If the archive is damaged.
         """
         needed = {_extension_of(name) for name in columns.all}
-        scattered = self._find_scattered(file)
-        seen: set[int] = set()
+        scattered = _find_scattered(file)
         with file.open_decompressed() as stream, decoding("the next member is damaged"):
             reader = TarReader(stream)
             for key, members in _group_members(reader):
                 record = _read_sample(reader, key, members, columns, needed, whole=whole)
-                digest = hash(key)
-                if digest in scattered or digest in seen:
+                if _hash_key(key) in scattered:
                     record = record._replace(fault=SCATTERED, stored=None)
-                if file.remote:
-                    seen.add(digest)
                 yield record
-
-    def _find_scattered(self, file: InputFile) -> frozenset[int]:
-        """Returns the hashes of the samples of a local archive whose members are not consecutive.
-
-        Such samples would lose members, so none of their parts is a row. A remote archive is not
-        read twice for that, and only the later parts are not rows.
-        """
-        if file.remote:
-            return frozenset()
-        if file.path not in self._scattered:
-            digests = array("q")
-            with suppress(DamageError), decoding(), file.open_decompressed() as stream:
-                digests.extend(hash(key) for key, _ in _group_members(TarReader(stream)))
-            values, counts = np.unique(np.frombuffer(digests, np.int64), return_counts=True)
-            self._scattered[file.path] = frozenset(values[counts > 1].tolist())
-        return self._scattered[file.path]
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "TarWriter":
         """Returns a writer of an archive with the compression of the input.
@@ -109,6 +87,25 @@ def split_name(path: str) -> tuple[str, str]:
     folder, slash, name = path.rpartition("/")
     stem, _, extension = name.partition(".")
     return f"{folder}{slash}{stem}", extension.lower()
+
+
+def _find_scattered(file: InputFile) -> frozenset[int]:
+    """Returns the hashes of the samples of an archive whose members are not consecutive.
+
+    Such a sample would lose members, so none of its parts is a row. That is known only at the end
+    of an archive, so it is read twice.
+    """
+    digests = array("Q")
+    with suppress(DamageError), decoding(), file.open_decompressed() as stream:
+        digests.extend(_hash_key(key) for key, _ in _group_members(TarReader(stream)))
+    values, counts = np.unique(np.array(digests, np.uint64), return_counts=True)
+    return frozenset(values[counts > 1].tolist())
+
+
+def _hash_key(key: str) -> int:
+    """Returns the hash of the name of a sample, which may have bytes that are not UTF-8."""
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
 
 
 def _extension_of(column: str) -> str:

@@ -6,9 +6,10 @@ import io
 import tarfile
 from pathlib import Path
 
+import fsspec
 import pytest
 
-from nearkin.corpus import Columns
+from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.formats import tar_members, tar_samples
 from nearkin.corpus.input_file import InputFile
 from tests.corpus.formats.kept_copies import (
@@ -18,6 +19,7 @@ from tests.corpus.formats.kept_copies import (
     read_texts,
 )
 from tests.corpus.formats.record_files import TEXTS, write_tar
+from tests.corpus.samples import read_corpus
 
 
 @pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tar.gz", "w:gz")])
@@ -235,6 +237,23 @@ def test_members_that_are_not_adjacent_are_not_lost(name: str, tmp_path: Path) -
     assert all("not next to each other" in reason for reason in reasons)
     with tarfile.open(deduplicate(path)) as copy:
         assert copy.getnames() == ["2.txt", "2.jpg"]
+
+
+def test_archive_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    members = {name: member_of(name, b"a b c") for name in ("0.txt", "1.txt", "0.jpg")}
+    for names, texts in ((["0.txt", "1.txt", "0.jpg"], 1), (["0.txt", "0.jpg", "1.txt"], 2)):
+        (tmp_path / "a.tar").write_bytes(b"".join(map(members.__getitem__, names)) + END)
+        assert len(read_texts(tmp_path / "a.tar")) == texts
+
+
+def test_members_of_a_remote_archive_are_not_lost() -> None:
+    names = ["0.txt", "1.txt", "0.jpg"]
+    content = b"".join(member_of(name, b"a b c") for name in names) + END
+    with fsspec.open("memory://scattered/a.tar", "wb") as file:
+        file.write(content)
+    corpus = FileCorpus.open(["memory://scattered/a.tar"])
+    rows, rejected = read_corpus(corpus, Columns())
+    assert (len(rows), len(rejected)) == (1, 2)
 
 
 def test_sparse_member_of_any_size_is_bounded(tmp_path: Path) -> None:
