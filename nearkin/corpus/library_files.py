@@ -18,7 +18,7 @@ LIBRARY_FILES = {
     ),
     "Hadoop or Spark": (
         *("_SUCCESS", "_committed_*", "_started_*", "_temporary", "_spark_metadata"),
-        *("_metadata", "_common_metadata", "*.crc"),
+        *("_metadata", "_common_metadata", "*.crc", "_checkpoint", "_checkpoints"),
     ),
     "Delta Lake": ("_delta_log", "_delta_index", "_change_data", "deletion_vector_*.bin"),
     "Iceberg": (
@@ -74,7 +74,7 @@ def describe_library_file(path: str) -> str | None:
     above, _, name = path.rpartition("/")
     in_folder = f"{above.rpartition('/')[2]}/{name}"
     for library, (names, paths) in NAMES.items():
-        if names.fullmatch(name) or (paths.pattern and paths.fullmatch(in_folder)):
+        if name and (names.fullmatch(name) or paths.fullmatch(in_folder)):
             return f"it belongs to {library} and holds no documents; name it to read it"
     return None
 

@@ -20,6 +20,7 @@ FOREIGN = [
     "_committed_123",
     "_started_123",
     "_metadata",
+    "_checkpoints/offsets/0",
     "shard.idx",
     "cache-1b2c.arrow",
     "dataset_info.json",
