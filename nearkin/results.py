@@ -75,6 +75,7 @@ REJECTED_ROWS = pa.schema(
     [
         ("file", pa.large_string()),
         ("row", pa.int64()),
+        ("rows", pa.int64()),
         ("line", pa.int64()),
         ("reason", pa.large_string()),
         ("raw", pa.large_string()),
@@ -1261,7 +1262,7 @@ def read_rejected_rows(path: Path) -> ResultTable:
     Args:
         path: The quarantine in the work folder of the run.
     """
-    rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    rows = [{"rows": 1, **orjson.loads(line)} for line in path.read_bytes().splitlines()]
     return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
 
 
