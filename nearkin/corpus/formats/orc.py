@@ -16,6 +16,7 @@ from nearkin.corpus.formats.record_batches import (
     number_batches,
 )
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.untrusted_batches import VALUES_OF_BYTE
 
 
 class Orc(ColumnarFormat):
@@ -80,18 +81,32 @@ def _open_file(source: Any) -> Any:
 def _read_batches(source: Any) -> Iterator[pa.RecordBatch]:
     """Yields the rows of an open file.
 
-    A stripe of a few bytes may have any number of rows, so none is decoded as a whole.
+    A stripe of a few bytes may have any number of rows, so none is decoded as a whole. Only in
+    files with several columns of one name, which Arrow does not read in batches, stripes are.
+
+    Raises:
+        ValueError: If the number of rows is not that of the footer, or stripes may be too large.
     """
     from pyarrow.dataset import OrcFileFormat
 
-    expected = _open_file(source).nrows
-    fragment = OrcFileFormat().make_fragment(source)
+    stripes = _open_file(source)
+    names = stripes.schema.names
+    if len(set(names)) == len(names):
+        fragment = OrcFileFormat().make_fragment(source)
+        batches = fragment.to_batches(batch_size=BATCH_ROWS, batch_readahead=1, use_threads=False)
+    elif stripes.nrows > BATCH_ROWS + VALUES_OF_BYTE * stripes.content_length:
+        raise ValueError(
+            f"it claims {stripes.nrows:,} rows in {stripes.content_length:,} bytes, and several "
+            "columns have one name"
+        )
+    else:
+        batches = map(stripes.read_stripe, range(stripes.nstripes))
     rows = 0
-    for batch in fragment.to_batches(batch_size=BATCH_ROWS, batch_readahead=1, use_threads=False):
+    for batch in batches:
         rows += len(batch)
         yield batch
-    if rows != expected:
-        raise ValueError(f"the footer states {expected} rows, but the stripes have {rows}")
+    if rows != stripes.nrows:
+        raise ValueError(f"the footer states {stripes.nrows} rows, but the stripes have {rows}")
 
 
 class _OrcWriter:

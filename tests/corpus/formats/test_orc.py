@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
@@ -56,9 +57,19 @@ def test_damaged_file_is_rejected(tmp_path: Path) -> None:
     assert len(read_reasons(path)) == 1
 
 
+def test_many_rows_of_few_bytes_are_not_decoded_if_columns_have_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    zeros = pa.nulls(1 << 20, pa.int64())
+    columns = [pa.array(["a"] * (1 << 20)), zeros, zeros]
+    orc.write_table(pa.Table.from_arrays(columns, ["text", "n", "n"]), path, compression="zstd")
+    assert read_texts(path) == []
+    assert "it claims 1,048,576 rows in" in read_reasons(path)[0]
+
+
 def test_missing_rows_are_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_orc(tmp_path / "a.orc")
-    monkeypatch.setattr("nearkin.corpus.formats.orc._open_file", lambda _: SimpleNamespace(nrows=7))
+    footer = SimpleNamespace(nrows=7, schema=pa.schema([]))
+    monkeypatch.setattr("nearkin.corpus.formats.orc._open_file", lambda _: footer)
     assert read_texts(path) == TEXTS
     assert read_reasons(path) == [
         "the file cannot be read from row 6: the footer states 7 rows, but the stripes have 6"
