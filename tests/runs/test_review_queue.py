@@ -184,7 +184,7 @@ def test_command_asks_on_a_terminal(
         except StopIteration:
             raise EOFError from None
 
-    monkeypatch.setattr("click.getchar", read_key)
+    monkeypatch.setattr("typer.getchar", read_key)
     path = tmp_path / "decisions.csv"
     arguments = ["review", str(finished), "--by", "ada", "--decisions", str(path)]
     assert run_command(arguments) == 0

@@ -114,7 +114,7 @@ def test_damaged_end_costs_no_complete_line(tmp_path: Path) -> None:
 def test_preset_of_logs_reads_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "app.log"
     path.write_bytes(LOG)
-    preset = ("--preset", "logs", "--quiet")
+    preset = ("--preset", "logs")
     assert run("dedup", path, *preset, "--out", tmp_path / "out") == app.DONE
     assert "1 .log file (one document a line)" in capsys.readouterr().err
     assert (tmp_path / "out" / "kept" / "app.log").read_bytes() == KEPT
