@@ -416,6 +416,25 @@ def test_byte_order_marks_of_later_files_are_left_out(tmp_path: Path) -> None:
         assert read_column(result.write(tmp_path / out)) == ["a", "b", "c"]
 
 
+def test_rows_of_json_in_another_encoding_are_written_as_utf8(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": f"{text_of(at)} Größe"}, ensure_ascii=False) for at in range(2)]
+    content = b"[" + rows[0].encode() + b",\n" + rows[1].encode("cp1252") + b"]"
+    (tmp_path / "a.json").write_bytes(content)
+    result = nk.dedup(tmp_path / "a.json", encoding="utf-8,windows-1252")
+    expected = [json.loads(row) for row in rows]
+    assert read_rows(result.write(tmp_path / "out.jsonl")) == expected
+    assert pq.read_table(result.write(tmp_path / "out.parquet")).to_pylist() == expected
+
+
+def test_numbers_that_json_lacks_are_null_and_long_ones_keep_their_digits(tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "lang=en"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text(f'[{{"text": "{TEXT}", "n": {10**25}, "x": NaN}}]')
+    for source, columns in ((folder / "a.json", {}), (tmp_path / "in", {"lang": "en"})):
+        out = nk.dedup(source).write(tmp_path / f"{len(columns)}.jsonl")
+        assert read_rows(out) == [{**columns, "text": TEXT, "n": 10**25, "x": None}]
+
+
 def test_page_in_another_encoding_becomes_a_row(tmp_path: Path) -> None:
     page = "<meta charset=iso-8859-1><p>Köln am Rhein ist eine schöne und alte Stadt</p>"
     (tmp_path / "a.html").write_bytes(page.encode("latin-1"))

@@ -13,7 +13,7 @@ from nearkin.corpus.foreign_errors import decoding
 from nearkin.corpus.formats.base import list_added_values, make_unused_name
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.nested_columns import list_roots
+from nearkin.corpus.nested_columns import find_root, list_roots
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runtime.arrow_types import is_list
 from nearkin.setting_names import name_setting
@@ -52,13 +52,13 @@ class Avro(RecordFormat):
         if columns.content != "text":
             return
         with file.open_decompressed() as stream:
-            fields = _open_reader(stream).writer_schema["fields"]
-        kinds = {field["name"]: field["type"] for field in fields}
+            schema = _open_reader(stream).writer_schema
         for name in columns.sources:
-            # What is inside a field is checked for each record.
-            if name in kinds and not _may_be_text(kinds[name]):
+            kinds = list(_list_types(schema, name))
+            if kinds and not any(map(_may_be_text, kinds)):
+                shown = " or ".join(map(str, kinds))
                 raise UsageError(
-                    f"{file.shown_path}: column {name!r} is {kinds[name]}, not text; choose "
+                    f"{file.shown_path}: column {name!r} is {shown}, not text; choose "
                     f"another column with {name_setting('text')}"
                 )
 
@@ -116,6 +116,22 @@ def _open_reader(stream: Any) -> Any:
     if _takes_no_bytes(schema, {}):
         raise ValueError("the records of the schema take no bytes, so their number has no bound")
     return reader
+
+
+def _list_types(kind: Any, path: str) -> Iterator[Any]:
+    """Yields the types at the end of a path, without those behind maps and names of types."""
+    if isinstance(kind, list):
+        for option in kind:
+            yield from _list_types(option, path)
+    elif not path:
+        yield kind
+    elif isinstance(kind, dict) and kind["type"] == "array":
+        yield from _list_types(kind["items"], path)
+    elif isinstance(kind, dict) and kind["type"] == "record":
+        members = {field["name"]: field["type"] for field in kind["fields"]}
+        name = find_root(path, list(members))
+        if name is not None:
+            yield from _list_types(members[name], path[len(name) + 1 :])
 
 
 def _may_be_text(kind: Any) -> bool:

@@ -137,6 +137,27 @@ def test_records_that_take_no_bytes_are_refused(tmp_path: Path) -> None:
     assert "take no bytes" in read_reasons(path)[0]
 
 
+@pytest.mark.parametrize("name", ["meta.n", "meta.turns.n", "meta.turns"])
+def test_field_inside_another_one_that_cannot_be_a_text_is_an_error(
+    name: str, tmp_path: Path
+) -> None:
+    members = [{"name": "n", "type": "int"}, {"name": "t", "type": ["null", "string"]}]
+    turn = {"type": "record", "name": "Turn", "fields": members}
+    turns = {"name": "turns", "type": {"type": "array", "items": turn}}
+    meta = {"type": "record", "name": "Meta", "fields": [*members, turns]}
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "meta", "type": meta}]}
+    path = tmp_path / "a.avro"
+    content = {"n": 1, "t": "one text"}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [{"meta": {**content, "turns": [content]}}])
+    corpus = FileCorpus.open([str(path)])
+    with pytest.raises(UsageError, match=f"column '{name}' is .*, not text"):
+        corpus.check(Columns(text=name))
+    for column in ("meta.t", "meta.turns.t"):
+        corpus.check(Columns(text=column))
+        assert read_texts(path, Columns(text=column)) == ["one text"]
+
+
 def test_field_that_cannot_be_a_text_is_an_error_before_reading(tmp_path: Path) -> None:
     write_field(tmp_path / "a.avro", ["null", "string"], "x")
     write_field(tmp_path / "b.avro", ["null", {"type": "array", "items": "long"}], [1])
