@@ -425,8 +425,9 @@ class DedupResult:
     def rejected(self) -> ResultTable:
         """The rejected rows, which are not documents.
 
-        The columns are file (empty for a table), row (from 0, null for a whole file), line (from 1,
-        null if the format has no lines), reason, and raw (the beginning of the value).
+        The columns are file (empty for a table), row (from 0, null for a whole file), rows (the
+        number of rows from this one on that are rejected as a whole), line (from 1, null if the
+        format has no lines), reason, and raw (the beginning of the value).
         """
         return read_rejected_rows(self._open[0].run.work.path / "sketch" / REJECTED)
 
@@ -1240,8 +1241,10 @@ def _describe_rejected_rows(rejected: ResultTable) -> str:
     """Returns the same as `_describe_rejected` from the table of rejected rows."""
     if not len(rejected):
         return ""
-    reasons = Counter(reason.partition(":")[0] for reason in rejected.arrow["reason"].to_pylist())
-    return f"; {describe_rejections(len(rejected), reasons)}"
+    reasons: Counter[str] = Counter()
+    for entry in rejected.arrow.select(["reason", "rows"]).to_pylist():
+        reasons[entry["reason"].partition(":")[0]] += entry["rows"]
+    return f"; {describe_rejections(reasons.total(), reasons)}"
 
 
 def _show_pairs(
