@@ -303,7 +303,9 @@ class _FileReader:
             invalid = [
                 _Row((rejection.file, rejection.row), None, None)
                 for rejection in batch.rejected
-                if rejection.row != WHOLE_FILE and not rejection.reason.endswith(" is null")
+                if rejection.row != WHOLE_FILE
+                and rejection.rows == 1
+                and not rejection.reason.endswith(" is null")
             ]
             yield from sorted([*self._read_batch(batch), *invalid], key=lambda row: row.place)
 
@@ -320,7 +322,7 @@ class _FileReader:
 
     def _read_batch(self, batch: Batch) -> list[_Row]:
         """Returns the documents of a batch, and counts its rejected rows."""
-        self._rejected_count += len(batch.rejected)
+        self._rejected_count += batch.rejected_rows
         self.reasons.update(count_rejections(batch.rejected))
         documents = documents_of(batch.documents[self._columns.content])
         ids: list[str | None] = [None] * len(documents)

@@ -336,7 +336,7 @@ def match_files(
         is_related = index.settings.related is not None
         matches = MatchTable(related=[] if is_related else None)
         for batch in corpus.batches(columns):
-            rejected += len(batch.rejected)
+            rejected += batch.rejected_rows
             reasons.update(count_rejections(batch.rejected))
             ids = make_ids(batch, columns, corpus.names).to_pylist()
             documents = documents_of(batch.documents[columns.content])

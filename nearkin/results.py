@@ -75,6 +75,7 @@ REJECTED_ROWS = pa.schema(
     [
         ("file", pa.large_string()),
         ("row", pa.int64()),
+        ("rows", pa.int64()),
         ("line", pa.int64()),
         ("reason", pa.large_string()),
         ("raw", pa.large_string()),
@@ -424,8 +425,9 @@ class DedupResult:
     def rejected(self) -> ResultTable:
         """The rejected rows, which are not documents.
 
-        The columns are file (empty for a table), row (from 0, null for a whole file), line (from 1,
-        null if the format has no lines), reason, and raw (the beginning of the value).
+        The columns are file (empty for a table), row (from 0, null for a whole file), rows (the
+        number of rows from this one on that are rejected as a whole), line (from 1, null if the
+        format has no lines), reason, and raw (the beginning of the value).
         """
         return read_rejected_rows(self._open[0].run.work.path / "sketch" / REJECTED)
 
@@ -1239,8 +1241,10 @@ def _describe_rejected_rows(rejected: ResultTable) -> str:
     """Returns the same as `_describe_rejected` from the table of rejected rows."""
     if not len(rejected):
         return ""
-    reasons = Counter(reason.partition(":")[0] for reason in rejected.arrow["reason"].to_pylist())
-    return f"; {describe_rejections(len(rejected), reasons)}"
+    reasons: Counter[str] = Counter()
+    for entry in rejected.arrow.select(["reason", "rows"]).to_pylist():
+        reasons[entry["reason"].partition(":")[0]] += entry["rows"]
+    return f"; {describe_rejections(reasons.total(), reasons)}"
 
 
 def _show_pairs(
@@ -1261,7 +1265,7 @@ def read_rejected_rows(path: Path) -> ResultTable:
     Args:
         path: The quarantine in the work folder of the run.
     """
-    rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    rows = [{"rows": 1, **orjson.loads(line)} for line in path.read_bytes().splitlines()]
     return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
 
 

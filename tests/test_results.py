@@ -117,7 +117,7 @@ def test_removed_and_rejected_rows_are_tables() -> None:
     assert result.removed.to_pandas()["id"].tolist() == ["0000000000"]
     assert result.removed["kind"].to_pylist() == ["near"]
     assert result.rejected.arrow.to_pylist() == [
-        {"file": "", "row": 1, "line": None, "reason": "text is null", "raw": ""}
+        {"file": "", "row": 1, "rows": 1, "line": None, "reason": "text is null", "raw": ""}
     ]
     assert result.statistics["rejected"] == 1
 

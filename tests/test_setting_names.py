@@ -14,8 +14,9 @@ from nearkin.setting_names import SettingForm, name_setting, settings_named_as
 
 PACKAGE = Path(nk.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-COMMAND_LINE = re.compile(r"(nearkin [a-z-]+[^;,.]*|zstd )$")
-"""The beginning of a text that ends within a command line, whose options are named as such."""
+COMMAND_LINE = re.compile(r"\b(nearkin [a-z-]+|zstd|tar)\b[^;,.]*$")
+"""The beginning of a text that ends within a command line of nearkin or of another program, whose
+options are named as such."""
 FOR_COMMANDS = ("cli", "server", "lab")
 """The packages whose messages only the commands show, or that call them."""
 SHORT_TEXTS = [f"note number {number}" for number in range(40)]

@@ -217,13 +217,13 @@ def columns_of_inputs(inputs: Sequence[str]) -> list[str]:
         inputs: Files, globs and folders, as on a command line.
     """
     from nearkin.corpus import FileCorpus
-    from nearkin.corpus.formats.base import UNREADABLE
+    from nearkin.corpus.foreign_errors import DamageError
     from nearkin.errors import NearkinError
 
     try:
         path = first_file(inputs)
         return [] if path is None else FileCorpus.open([path]).column_names()
-    except (NearkinError, *UNREADABLE):
+    except (NearkinError, DamageError, OSError):
         return []
 
 

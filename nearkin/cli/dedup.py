@@ -18,6 +18,7 @@ from nearkin.cli.printing import (
     print_brief,
     print_inputs,
     print_json,
+    print_warnings,
     read_first_reason,
     require_documents,
 )
@@ -261,6 +262,7 @@ def dedup(
         return options
 
     require_usable_reference(reference, execution, result)
+    file_warnings: list[str] = []
     try:
         inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve(
@@ -299,7 +301,7 @@ def dedup(
             audited = audit_run(out, progress, resolved.resources.secret, workers=workers)
             record = record.with_audit(audited.audit, audited.metrics)
         if kept_file is not None:
-            kept_file.write_folder(
+            file_warnings = kept_file.write_folder(
                 out / "kept",
                 job.columns,
                 job.readers,
@@ -320,6 +322,7 @@ def dedup(
     )
     if kept_file is not None and not output.json and not output.quiet:
         sys.stderr.write(f"kept documents in {standard.name_output(output.out)}\n")
+    print_warnings(file_warnings)
     counts = record.counts
     rejected = counts["rejected"]
     advice = f"see {out / 'rejected.jsonl'}"

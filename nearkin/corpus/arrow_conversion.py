@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from nearkin.corpus.checked_column import CheckedColumn
 from nearkin.corpus.encoded_columns import remove_encoding
+from nearkin.corpus.foreign_errors import RUST_PLACE
 from nearkin.corpus.iceberg_tables import open_scan
 from nearkin.corpus.integers import concat_tables, convert_values
 from nearkin.corpus.lance_tables import require_readable_names
-from nearkin.corpus.table_versions import RUST_PLACE
+from nearkin.corpus.untrusted_batches import find_damage
 from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import (
@@ -59,8 +60,8 @@ def to_table(data: Any) -> pa.Table:
             list or an iterator of texts or of dictionaries, or a matrix (n, d) of vectors.
 
     Raises:
-        UsageError: If the data is of another type, a column has a type that Arrow does not have, or
-            all texts are paths of existing files.
+        UsageError: If the data is of another type, a column has a type that Arrow does not have,
+            rows are damaged, or all texts are paths of existing files.
 
     Examples:
         >>> to_table(["one", "two"]).column_names
@@ -68,7 +69,26 @@ def to_table(data: Any) -> pa.Table:
         >>> to_table([{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]).num_rows
         2
     """
-    return replace_views(_to_table(data))
+    table = _to_table(data)
+    _require_sound(table.to_batches())
+    return replace_views(table)
+
+
+def _require_sound(batches: Iterable[pa.RecordBatch]) -> None:
+    """Requires that the values of batches can be looked at. Arrow does not check what it is given.
+
+    Raises:
+        UsageError: If rows are damaged.
+    """
+    first = 0
+    for batch in batches:
+        damage = find_damage(batch)
+        if damage is not None:
+            raise UsageError(
+                f"rows {first} to {first + len(batch) - 1} are damaged Arrow data: {damage}; make "
+                "them again with the library that they come from"
+            )
+        first += len(batch)
 
 
 def replace_views(table: pa.Table) -> pa.Table:
@@ -114,14 +134,14 @@ def _to_table(data: Any) -> pa.Table:
         return _values_to_table(data)
     if not _is_column(data):
         raise UsageError(f"{type_name(data)} is not a table; give {TABLES}")
-    return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})
+    return pa.table({"vector" if _is_matrix(data) else "text": _to_chunked(data)})
 
 
 def _values_to_table(values: Sequence[Any]) -> pa.Table:
     """Returns the table of a list of texts or of dictionaries."""
     if _are_rows(values):
-        return pa.Table.from_struct_array(to_chunked(values))
-    return pa.table({"text": to_chunked(values)})
+        return pa.Table.from_struct_array(_to_chunked(values))
+    return pa.table({"text": _to_chunked(values)})
 
 
 def _are_rows(values: Sequence[Any]) -> bool:
@@ -428,7 +448,7 @@ def _mapping_to_table(data: Mapping[Any, Any]) -> pa.Table:
             f"column {executed[0]!r} is {type_name(data[executed[0]])}, which may have its rows in "
             "another order than the other columns; give one table with all columns"
         )
-    columns = {str(name): to_chunked(values) for name, values in data.items()}
+    columns = {str(name): _to_chunked(values) for name, values in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name!r}: {length}" for name, length in lengths.items())
@@ -455,8 +475,15 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
             sequence, a column of any library with the Arrow interface, or a table of one column.
 
     Raises:
-        UsageError: If the value is not a column, or its values have no common Arrow type.
+        UsageError: If the value is not a column, its values have no common Arrow type, or rows are
+            damaged.
     """
+    column = _to_chunked(values)
+    _require_sound(pa.record_batch([chunk], ["values"]) for chunk in column.chunks)
+    return column
+
+
+def _to_chunked(values: Any) -> pa.ChunkedArray:
     if is_polars(values):
         values = _without_foreign_types(values)
     if isinstance(values, pa.ChunkedArray):

@@ -30,6 +30,8 @@ class Rejection(NamedTuple):
     """The first characters of the row."""
     line: int | None = None
     """The line at which the row begins, counted from 1. None if the format has no lines."""
+    rows: int = 1
+    """The number of rows from this one on that are rejected as a whole."""
 
 
 class Batch(NamedTuple):
@@ -50,6 +52,11 @@ class Batch(NamedTuple):
     """The rejected rows between these documents."""
     next: tuple[int, int]
     """The file and the row at which reading continues after this batch."""
+
+    @property
+    def rejected_rows(self) -> int:
+        """The number of rejected rows. A part of a file whose rows are not known counts as one."""
+        return sum(entry.rows for entry in self.rejected)
 
     def select(self, places: np.ndarray) -> "Batch":
         """Returns the batch with the documents and the rejected rows at some places.

@@ -302,5 +302,6 @@ class Columns:
         Args:
             partitions: The values by the name of the column.
         """
-        used = tuple((name, partitions[name]) for name in self.all if name in partitions)
-        return replace(self, partitions=used) if used else self
+        used = {name: partitions[name] for name in self.all if name in partitions}
+        known = {**dict(self.partitions), **used}
+        return replace(self, partitions=tuple(known.items())) if used else self

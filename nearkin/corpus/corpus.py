@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +13,16 @@ from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, DOCUMENT_SHARE, Columns
 from nearkin.corpus.decompression import ZSTD
 from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.avro import Avro
 from nearkin.corpus.formats.base import (
-    UNREADABLE,
+    END_OF_FILE,
     FileSlice,
     Format,
+    ItemsBeforeDamage,
     RejectedRow,
-    describe_error,
+    make_damaged_slice,
 )
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.foreign_content import READABLE, SPREADSHEET, find_foreign_content
@@ -41,11 +43,11 @@ from nearkin.corpus.formats.record_batches import (
     AHEAD,
     ColumnarFormat,
     check_batches,
-    number_batches,
+    split_batches,
 )
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.formats.tar_samples import TarSamples
-from nearkin.corpus.formats.warc import Warc
+from nearkin.corpus.formats.warc import CONTINUATION, REVISIT, UNKNOWN, Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.long_windows import (
@@ -63,10 +65,11 @@ from nearkin.corpus.nested_columns import (
     list_roots,
 )
 from nearkin.corpus.places import places_from, split_places
+from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.table_watch import TableWatch
-from nearkin.corpus.validation import make_empty_documents
-from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.corpus.validation import check_rows
+from nearkin.errors import RunError, UsageError
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import describe_columns, did_you_mean
 
@@ -88,6 +91,12 @@ FORMATS: dict[str, Format] = {
 }
 """The formats by suffix, without parquet, CSV and TSV, whose readers belong to a corpus. Files with
 other suffixes are one text each."""
+SKIPPED_RECORDS = {
+    REVISIT: "whose content is that of an earlier record",
+    CONTINUATION: "whose content is a part of an earlier record",
+    UNKNOWN: "whose type nearkin does not know",
+}
+"""Why records are not rows, by their kind."""
 ON_ERROR = ("quarantine", "fail")
 
 
@@ -137,6 +146,7 @@ class FileCorpus:
         self._watches = [TableWatch(table) for table in tables]
         self.row_remedy = advise_to_reject()
         self.statuses: dict[str, FileStatus] = {}
+        self._skipped_records: dict[int, Mapping[str, int]] = {}
         self._json_formats: dict[str, JsonLines] = {}
 
     @classmethod
@@ -192,9 +202,18 @@ class FileCorpus:
     @staticmethod
     def _json_format(file: InputFile) -> JsonLines:
         try:
-            return detect_json_form(file)
-        except UNREADABLE:
+            with decoding():
+                return detect_json_form(file)
+        except DamageError:
             return LINES
+
+    @property
+    def skipped_records(self) -> Counter[str]:
+        """The numbers of records of the files that were read that are not rows, by their kind."""
+        total: Counter[str] = Counter()
+        for counts in self._skipped_records.values():
+            total.update(counts)
+        return total
 
     @property
     def names(self) -> list[str]:
@@ -229,8 +248,9 @@ class FileCorpus:
         if not isinstance(form, Delimited):
             return kind, ""
         try:
-            dialect = form.dialect_of(file, columns)
-        except UNREADABLE:
+            with decoding():
+                dialect = form.dialect_of(file, columns)
+        except DamageError:
             return kind, ""
         usual = Dialect(form.delimiter, UTF8)
         notes = []
@@ -276,20 +296,30 @@ class FileCorpus:
         """Checks what can be known about the files before they are read completely.
 
         Raises:
-            UsageError: If no reader understands a file, a file lacks a column, or no JSON object
-                has it.
+            UsageError: If no reader understands a file, a file lacks a column or has it in a type
+                that cannot hold documents, or no JSON object has it.
         """
         fields: dict[str, FieldSample] = {}
         for file in self.files:
+            form = self.format_of(file)
+            own_columns = columns.with_partitions(file.partitions)
+            schema: pa.Schema | None = None
             try:
-                _require_usable_compression(file, self.format_of(file), columns)
-                names = self._column_names(file, columns, fields)
-            except UsageError:
-                raise
-            except UNREADABLE:
+                with decoding():
+                    _require_usable_compression(file, form, columns)
+                    if isinstance(form, ColumnarFormat):
+                        schema = form.schema(file)
+                        names: list[str] | None = _list_schema_columns(schema, columns)
+                    else:
+                        names = self._column_names(file, columns, fields)
+            except DamageError:
                 continue
             if names is not None:
-                _require(columns.with_partitions(file.partitions), names, file)
+                _require(own_columns, names, file)
+            if schema is not None:
+                _require_types(schema, own_columns, file.shown_path)
+            if isinstance(form, Avro):
+                form.require_types(file, own_columns)
         self._require_fields(columns, fields)
 
     def list_columns(self, columns: Columns) -> set[str]:
@@ -301,11 +331,12 @@ class FileCorpus:
         for file in self.files:
             form = self.format_of(file)
             try:
-                if isinstance(form, JsonLines):
-                    return sample_fields(file, form, columns).lists
-                if isinstance(form, ColumnarFormat):
-                    return list_paths_of_lists(form.schema(file))
-            except UNREADABLE:
+                with decoding():
+                    if isinstance(form, JsonLines):
+                        return sample_fields(file, form, columns).lists
+                    if isinstance(form, ColumnarFormat):
+                        return list_paths_of_lists(form.schema(file))
+            except DamageError:
                 continue
             return set()
         return set()
@@ -331,8 +362,10 @@ class FileCorpus:
                     f"{kind} without columns; write another format, or leave out the option"
                 )
             try:
-                existing = self._column_names(file, replace(columns, carried_columns=()), {}) or []
-            except UNREADABLE:
+                with decoding():
+                    read = replace(columns, carried_columns=())
+                    existing = self._column_names(file, read, {}) or []
+            except DamageError:
                 continue
             for name in names:
                 if name in existing:
@@ -366,19 +399,17 @@ class FileCorpus:
 
         Raises:
             UsageError: If the content is in a format that nearkin does not read.
-            OSError, ValueError or an error of Arrow: If the file cannot be read.
+            DamageError: If the file cannot be read.
         """
-        return self._column_names(self.files[0], Columns(), {}) or []
+        with decoding():
+            return self._column_names(self.files[0], Columns(), {}) or []
 
     def _column_names(
         self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]
     ) -> list[str] | None:
         form = self.format_of(file)
         if isinstance(form, ColumnarFormat):
-            schema = form.schema(file)
-            paths = list_paths(schema)
-            # The keys of maps are not in the schema.
-            return [*paths, *_list_further(columns, paths, lambda name: is_column(name, schema))]
+            return _list_schema_columns(form.schema(file), columns)
         if isinstance(form, RecordFormat):
             if columns.vector and not isinstance(form, Avro):
                 raise UsageError(
@@ -506,6 +537,9 @@ class FileCorpus:
     ) -> Iterator[FileSlice]:
         """Yields the rows of one file. A part that cannot be read is one rejection.
 
+        All formats pass through here, so what their readers raise is damage of the file, whatever
+        it is. It is a rejection of the rows from the first one on that was not read.
+
         Args:
             number: The number of the file.
             columns: The columns to read.
@@ -521,28 +555,61 @@ class FileCorpus:
         """
         file, row = self.files[number], start
         columns = columns.with_partitions(file.partitions)
+        form = self.format_of(file)
         self.require_unchanged(number)
-        try:
-            for file_slice in self.format_of(file).read(
-                file, columns, start, whole=whole, rows=rows
-            ):
-                row = file_slice.next_row
-                self._refuse(file, file_slice.rejected)
-                yield file_slice
-        except NearkinError:
-            raise
-        except UNREADABLE as error:
-            self.require_unchanged(number)
-            reason = (
-                f"the file cannot be read{f' from row {row}' if row else ''}: "
-                f"{describe_error(error)}"
-            )
-            rejected = [RejectedRow(WHOLE_FILE, reason, "")]
-            self._refuse(file, rejected)
-            yield FileSlice(np.empty(0, np.int64), make_empty_documents(columns), rejected, row + 1)
-        except KeyError as error:
-            raise UsageError(f"{file.shown_path} has no column {error}") from error
+        slices = ItemsBeforeDamage(form.read(file, columns, start, whole=whole, rows=rows))
+        for file_slice in slices:
+            self._refuse(file, file_slice.rejected)
+            if whole:
+                self._require_copied(file, columns, file_slice, row)
+            if file_slice.skipped and rows is None:
+                self._skipped_records[number] = file_slice.skipped
+            row = file_slice.next_row
+            yield file_slice
         self.require_unchanged(number)
+        if slices.damage is not None:
+            raise_hidden_failure(file.path)
+            place = f" from row {row}" if row else ""
+            reason = f"the file cannot be read{place}: {slices.damage}"
+            damaged = make_damaged_slice(reason, row, END_OF_FILE, columns)
+            self._refuse(file, damaged.rejected)
+            if whole:
+                self._require_copied(file, columns, damaged, row)
+            yield damaged
+
+    def _require_copied(
+        self, file: InputFile, columns: Columns, copied: FileSlice, row: int
+    ) -> None:
+        """Requires that rows that cannot be copied are no documents.
+
+        A row that is a document must be copied. It cannot be copied if a column is damaged that
+        the run does not read.
+
+        Args:
+            file: The file.
+            columns: The columns that were read.
+            copied: A slice with the complete rows, and with those that cannot be copied.
+            row: The row at which the slice begins.
+
+        Raises:
+            RunError: If one of them is a document.
+        """
+        for entry in copied.rejected:
+            if not entry.is_damage:
+                continue
+            first = row if entry.row == WHOLE_FILE else entry.row
+            end = copied.next_row if entry.row == WHOLE_FILE else first + entry.rows
+            form = self.format_of(file)
+            for readable in ItemsBeforeDamage(form.read(file, columns, first, whole=False)):
+                found = readable.rows[readable.rows < end]
+                if len(found):
+                    raise RunError(
+                        f"cannot copy rows {found[0]} to {found[-1]} of {file.shown_path}: a "
+                        f"column that the run did not read is damaged ({entry.reason}); drop that "
+                        "column from the file, or leave the file out"
+                    )
+                if readable.next_row >= end:
+                    break
 
     def _refuse(self, file: InputFile, rejected: list[RejectedRow]) -> None:
         if rejected and self.on_error == "fail":
@@ -637,6 +704,25 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
         require_unique_column(name, names, file.shown_path)
 
 
+def _require_types(schema: pa.Schema, columns: Columns, place: str) -> None:
+    """Requires that columns can hold documents, ids and so on, whatever their values are.
+
+    Args:
+        schema: The schema of a file or a table.
+        columns: The columns that are read.
+        place: The file or the table, for the message.
+
+    Raises:
+        UsageError: If the type of a column is not one of those.
+    """
+    roots = list_roots(columns, schema.names)
+    no_values = [pa.nulls(0, schema.field(name).type) for name in roots]
+    try:
+        check_rows(pa.record_batch(no_values, roots), columns)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
 def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
     """Raises UsageError if several columns have the name, because it is ambiguous then.
 
@@ -708,11 +794,34 @@ def _require_usable_compression(file: InputFile, form: Format, columns: Columns)
         )
 
 
+def _list_schema_columns(schema: pa.Schema, columns: Columns) -> list[str]:
+    """Returns the columns of a schema, the paths inside them, and the paths that a run reads."""
+    paths = list_paths(schema)
+    # The keys of maps are not in the schema.
+    return [*paths, *_list_further(columns, paths, lambda name: is_column(name, schema))]
+
+
 def _list_further(
     columns: Columns, names: Sequence[str], exists: Callable[[str], object]
 ) -> list[str]:
     """Returns the columns that a run reads and that exist, but are not among some names."""
     return [name for name in columns.all if name not in names and exists(name)]
+
+
+def describe_skipped_records(counts: Mapping[str, int]) -> list[str]:
+    """Returns a sentence for each kind of records that are not rows.
+
+    Args:
+        counts: The numbers of records by their kind.
+
+    Examples:
+        >>> describe_skipped_records({"revisit": 2})
+        ['skipped 2 revisit records, whose content is that of an earlier record']
+    """
+    return [
+        f"skipped {count:,} {kind} {'record' if count == 1 else 'records'}, {SKIPPED_RECORDS[kind]}"
+        for kind, count in sorted(counts.items())
+    ]
 
 
 def _name_with_others(files: Sequence[InputFile]) -> str:
@@ -751,13 +860,16 @@ class _BatchBuilder:
         files = [np.full(len(file_slice.rows), number, np.int32) for number, file_slice in parts]
         rejected = [rejection for part in parts for rejection in _rejections(part[0], part[1])]
         last_number, last_slice = parts[-1]
+        following = (last_number, last_slice.next_row)
+        if last_slice.next_row == END_OF_FILE:
+            following = (last_number + 1, 0)
         batch = Batch(
             first=self._first,
             files=np.concatenate(files),
             rows=np.concatenate([file_slice.rows for _, file_slice in parts]),
             documents=_join_batches(documents),
             rejected=tuple(rejected),
-            next=(last_number, last_slice.next_row),
+            next=following,
         )
         self._first += len(batch.files)
         return batch
@@ -765,7 +877,14 @@ class _BatchBuilder:
 
 def _rejections(number: int, file_slice: FileSlice) -> list[Rejection]:
     return [
-        Rejection(file=number, row=entry.row, reason=entry.reason, raw=entry.raw, line=entry.line)
+        Rejection(
+            file=number,
+            row=entry.row,
+            reason=entry.reason,
+            raw=entry.raw,
+            line=entry.line,
+            rows=entry.rows,
+        )
         for entry in file_slice.rejected
     ]
 
@@ -858,7 +977,8 @@ class TableCorpus:
         Raises:
             RunError: If a row is rejected and `on_error` is `fail`.
         """
-        for file_slice in check_batches(self._parts(columns, start[1]), columns, whole=False):
+        batches = self.table.select(list_roots(columns, self.table.schema.names)).to_batches()
+        for file_slice in check_batches(split_batches(batches, 0, start[1]), columns, whole=False):
             if file_slice.rejected and self.on_error == "fail":
                 first_row = file_slice.rejected[0]
                 raise RunError(
@@ -893,7 +1013,3 @@ class TableCorpus:
             selected = batch.select(places)._replace(first=first)
             first += len(selected.rows)
             yield selected
-
-    def _parts(self, columns: Columns, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        roots = list_roots(columns, self.table.schema.names)
-        return number_batches(self.table.select(roots).to_batches(), start)

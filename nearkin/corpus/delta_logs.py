@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearkin.corpus.remote import loaded_driver_errors, make_listing_error, open_filesystem
-from nearkin.errors import UsageError
+from nearkin.corpus.remote import open_filesystem, translate_listing_errors
 from nearkin.runtime.temporary_folder import TemporaryFolder
 
 LOG = "_delta_log"
@@ -36,7 +35,7 @@ def list_log(url: str) -> list[str]:
     Raises:
         UsageError: If the log cannot be listed.
     """
-    with _storage_errors(url):
+    with translate_listing_errors(f"{url}/{LOG}"):
         filesystem, path = open_filesystem(f"{url}/{LOG}")
         filesystem.invalidate_cache()
         start = len(path.rstrip("/")) + 1
@@ -55,7 +54,7 @@ def copy_log(url: str) -> Iterator[str]:
     """
     names = list_log(url)
     with TemporaryFolder() as folder:
-        with _storage_errors(url):
+        with translate_listing_errors(f"{url}/{LOG}"):
             filesystem, path = open_filesystem(f"{url}/{LOG}")
             first = _read_checkpoint_version(filesystem, path) if LAST_CHECKPOINT in names else 0
             for name in names:
@@ -86,20 +85,3 @@ def _copy_file(filesystem: Any, source: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with filesystem.open(source, "rb") as stored, target.open("wb") as copy:
         shutil.copyfileobj(stored, copy)
-
-
-@contextmanager
-def _storage_errors(url: str) -> Iterator[None]:
-    """Translates errors of the storage.
-
-    Raises:
-        UsageError: If the storage cannot be reached or refuses the request.
-    """
-    try:
-        yield
-    except UsageError:
-        raise
-    except (OSError, ValueError) as error:
-        raise make_listing_error(f"{url}/{LOG}", error) from error
-    except loaded_driver_errors() as error:
-        raise make_listing_error(f"{url}/{LOG}", error) from error

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -12,8 +11,9 @@ from nearkin.corpus.batches import Corpus
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus, TableCorpus
 from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
-from nearkin.corpus.formats.base import UNREADABLE, Format, ItemsBeforeDamage
+from nearkin.corpus.formats.base import Format, ItemsBeforeDamage
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.lance import Lance
@@ -84,10 +84,11 @@ def list_empty_files(corpus: FileCorpus) -> list[InputFile]:
         if file.remote or isinstance(form, PlainText):
             continue
         try:
-            size = file.status().size
-            if size == 0 or (size <= SMALL_FILE and not _rows_of_file(file, form)):
-                empty.append(file)
-        except (*UNREADABLE, NearkinError):
+            with decoding():
+                size = file.status().size
+                if size == 0 or (size <= SMALL_FILE and not _rows_of_file(file, form)):
+                    empty.append(file)
+        except (DamageError, NearkinError):
             # a damaged file is rejected, or ends the run, when it is read
             continue
     return empty
@@ -103,9 +104,10 @@ def _estimate_rows(corpus: FileCorpus, files: Sequence[InputFile], columns: Colu
     sampled_rows = 0.0
     for file in files[::step]:
         try:
-            sampled_rows += _rows_of_file(file, corpus.format_of(file))
-            sampled.append(file)
-        except (*UNREADABLE, NearkinError):
+            with decoding():
+                sampled_rows += _rows_of_file(file, corpus.format_of(file))
+                sampled.append(file)
+        except (DamageError, NearkinError):
             # a damaged file is rejected, or ends the run, when it is read
             continue
     if is_remote:
@@ -158,13 +160,8 @@ def _decompress_beginning(file: InputFile, beginning: bytes) -> bytes:
     if file.compression is None:
         return beginning
     stream = DecompressedStream(lambda: pa.BufferReader(beginning), file.compression)
-    parts: list[Any] = []
-    try:
-        while part := stream.read(SAMPLED_BYTES):
-            parts.append(part)
-    except UNREADABLE:
-        # the beginning ends in the middle of a compressed block
-        pass
+    # the beginning ends in the middle of a compressed block
+    parts = ItemsBeforeDamage(iter(lambda: stream.read(SAMPLED_BYTES), b""))
     return b"".join(parts)
 
 

@@ -73,46 +73,93 @@ def without_dictionary(kind: pa.DataType) -> pa.DataType:
 
 
 def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
-    """Returns the number of bytes of text that each row takes once the encoding is removed.
+    """Returns the number of bytes that each row takes once the encoding is removed.
 
     Args:
-        values: A column. Its text may be encoded as a whole, or inside lists, maps and structs.
+        values: A column. Parts of lists, maps and structs may be encoded, too.
 
     Returns:
-        int64 (n,), or None if the column has no encoded text.
+        int64 (n,), or None if rows do not share stored values.
     """
-    if isinstance(values, pa.ExtensionArray):
-        return measure_decoded_rows(values.storage)
-    kind = values.type
+    return _measure_rows(values) if _shares_values(values.type) else None
+
+
+def _shares_values(kind: pa.DataType) -> bool:
+    """Returns whether one stored value of a type can stand for any number of values."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _shares_values(kind.storage_type)
+    is_shared = (
+        is_encoded(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+    return is_shared or any(_shares_values(field.type) for field in _fields_of(kind))
+
+
+def _fields_of(kind: pa.DataType) -> list[pa.Field]:
     if pa.types.is_map(kind):
-        entries = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        return measure_decoded_rows(values.cast(pa.list_(entries)))
-    if pa.types.is_struct(kind):
-        parts = [
-            sizes
-            for field in values.flatten()
-            if (sizes := measure_decoded_rows(field)) is not None
-        ]
-        return np.sum(parts, axis=0) if parts else None
-    if is_list(kind):
-        return _measure_decoded_lists(values)
-    if not is_encoded(kind):
-        return None
-    stored, places = split_encoding(values)
-    if not (is_text(stored.type) or is_binary(stored.type)):
-        return None
-    lengths = pc.binary_length(view_as_binary(stored)).take(places)
-    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+        return [kind.key_field, kind.item_field]
+    if pa.types.is_struct(kind) or pa.types.is_union(kind):
+        return [kind.field(number) for number in range(kind.num_fields)]
+    return [kind.value_field] if is_list(kind) else []
 
 
-def _measure_decoded_lists(lists: pa.Array) -> np.ndarray | None:
-    element_sizes = measure_decoded_rows(lists.flatten())
-    if element_sizes is None:
-        return None
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(lengths)
-    totals = np.concatenate([[0], np.cumsum(element_sizes)])
-    return np.asarray(totals[ends] - totals[ends - lengths], np.int64)
+def _measure_rows(values: pa.Array) -> np.ndarray:
+    """Returns the number of bytes of each value, int64 (n,). Nulls and numbers of unions have 0."""
+    kind = values.type
+    if isinstance(values, pa.ExtensionArray):
+        sizes = _measure_rows(values.storage)
+    elif is_encoded(kind):
+        stored, places = split_encoding(values)
+        stored_sizes = pa.array(_measure_rows(stored))
+        sizes = stored_sizes.take(places).fill_null(0).to_numpy(zero_copy_only=False)
+    elif pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        # Each view has four numbers, of which the first is its length. Arrow cannot compute it.
+        end = 4 * (values.offset + len(values))
+        views = np.frombuffer(values.buffers()[1] or b"", np.int32)
+        sizes = views[4 * values.offset : end : 4].astype(np.int64)
+    elif is_text(kind) or is_binary(kind):
+        lengths = pc.binary_length(view_as_binary(values)).fill_null(0)
+        sizes = lengths.to_numpy(zero_copy_only=False)
+    elif pa.types.is_struct(kind):
+        sizes = np.zeros(len(values), np.int64)
+        for field in values.flatten():
+            sizes = sizes + _measure_rows(field)
+    elif is_list(kind) or pa.types.is_map(kind):
+        return _measure_lists(values)
+    else:
+        is_fixed = not pa.types.is_null(kind) and not pa.types.is_union(kind)
+        sizes = np.full(len(values), kind.bit_width // 8 if is_fixed else 0, np.int64)
+    return _without_nulls(np.asarray(sizes, np.int64), values)
+
+
+def _without_nulls(sizes: np.ndarray, values: pa.Array) -> np.ndarray:
+    if not values.null_count:
+        return sizes
+    return np.where(values.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
+
+
+def _measure_lists(lists: pa.Array) -> np.ndarray:
+    """Returns the number of bytes of the elements of each list or map, int64 (n,)."""
+    kind = lists.type
+    if pa.types.is_fixed_size_list(kind):
+        starts = (lists.offset + np.arange(len(lists))) * kind.list_size
+        ends = starts + kind.list_size
+    else:
+        offsets = lists.offsets.to_numpy().astype(np.int64)
+        starts = offsets[: len(lists)]
+        ends = offsets[1:]
+        if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+            ends = starts + lists.sizes.to_numpy()
+    # The elements may be those of a whole batch, of which these lists are a slice.
+    first = int(np.min(starts, initial=0 if not len(lists) else starts[0]))
+    count = int(np.max(ends, initial=first)) - first
+    parts = [lists.keys, lists.items] if pa.types.is_map(kind) else [lists.values]
+    sizes = sum(_measure_rows(part.slice(first, count)) for part in parts)
+    totals = np.concatenate([[0], np.cumsum(sizes)])
+    return _without_nulls(totals[ends - first] - totals[starts - first], lists)
 
 
 def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -171,9 +218,19 @@ def remove_encoding_within(values: pa.Array, limit: int) -> tuple[pa.Array, list
         return remove_encoding(values), []
     if isinstance(values, pa.ExtensionArray):
         return remove_encoding_within(values.storage, limit)
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        return _remove_long_views(values, sizes > limit), np.flatnonzero(sizes > limit).tolist()
     if not is_encoded(values.type):
         rows = pa.array(np.arange(len(values)), mask=sizes > limit)
         return values.take(rows), list(np.flatnonzero(sizes > limit).tolist())
     stored, places = split_encoding(values)
     within = pc.if_else(pa.array(sizes <= limit), places, None)
     return remove_encoding(stored.take(within)), list(np.flatnonzero(sizes > limit).tolist())
+
+
+def _remove_long_views(views: pa.Array, mask: np.ndarray) -> pa.Array:
+    """Returns views with null at each true position. Arrow cannot take views."""
+    valid = views.is_valid().to_numpy(zero_copy_only=False) & ~mask
+    bitmap = np.packbits(np.concatenate([np.zeros(views.offset, bool), valid]), bitorder="little")
+    buffers = [pa.py_buffer(bitmap), *views.buffers()[1:]]
+    return pa.Array.from_buffers(views.type, len(views), buffers, offset=views.offset)

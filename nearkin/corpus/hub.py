@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nearkin.corpus.file_names import COMPRESSION_SUFFIXES
-from nearkin.corpus.remote import HUB, loaded_driver_errors, make_listing_error
+from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
+from nearkin.corpus.library_files import describe_library_file
+from nearkin.corpus.remote import HUB, translate_listing_errors
 from nearkin.corpus.table_folders import TableFolder, TableFormat, find_remote_tables
 from nearkin.errors import MissingExtraError, UsageError
 
@@ -82,7 +84,7 @@ def resolve_hub_input(filesystem: HfFileSystem, url: str) -> HubInput:
         UsageError: If the repository does not exist or cannot be read, it has several
             configurations and none is named, or it has no data files.
     """
-    try:
+    with translate_listing_errors(url):
         path = url.partition("://")[2].strip("/")
         # The file system remembers repositories that did not exist or could not be read.
         filesystem.invalidate_cache()
@@ -103,12 +105,6 @@ def resolve_hub_input(filesystem: HfFileSystem, url: str) -> HubInput:
         if resolved.repo_type != "dataset" or names_files:
             return HubInput(pinned, path, None)
         return HubInput(pinned, root, _find_data_files(filesystem, root, inside))
-    except UsageError:
-        raise
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise make_listing_error(url, error) from error
-    except loaded_driver_errors() as error:
-        raise make_listing_error(url, error) from error
 
 
 def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[str]:
@@ -190,6 +186,7 @@ def _find_all_data_files(filesystem: HfFileSystem, root: str) -> list[str]:
         path
         for path in listed
         if not any(part.startswith((".", "_")) for part in path[len(root) + 1 :].split("/"))
+        and describe_library_file(path) is None
     ]
     for suffixes in DATA_SUFFIXES:
         names = [path for path in paths if _data_suffix(path) in suffixes]
@@ -222,17 +219,14 @@ def _read_configurations(filesystem: HfFileSystem, root: str) -> dict[str, Mappi
         content = file.read(MAX_CARD_BYTES).decode("utf-8", "replace")
     if not re.match(r"\s*---\s", content):
         return {}
-    try:
+    with translate_foreign_errors(
+        lambda error: UsageError(
+            f"the metadata of {HUB}://{path} cannot be read ({describe_error(error)}); give the "
+            "URLs of the files"
+        )
+    ):
         entries = RepoCard(content).data.get("configs") or []
         return {_require_text(entry["config_name"]): entry for entry in entries}
-    except UsageError:
-        raise
-    except Exception as error:
-        # The parser of YAML has errors of its own.
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"the metadata of {HUB}://{path} cannot be read ({reason}); give the URLs of the files"
-        ) from error
 
 
 def _choose_configuration(

@@ -11,13 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus.file_names import format_path
+from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
 from nearkin.corpus.table_folders import ICEBERG_METADATA, TableFolder, list_names
-from nearkin.corpus.table_versions import (
-    UNREADABLE_TABLE,
-    TableVersion,
-    locate_file,
-    table_library_errors,
-)
+from nearkin.corpus.table_versions import TableVersion, locate_file, table_library_errors
 from nearkin.errors import UsageError
 
 READER = "nk.dedup(pyiceberg.table.StaticTable.from_metadata({path!r}))"
@@ -42,22 +38,19 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
     """
     path = metadata or _find_newest_metadata(table)
     with table_library_errors(table):
-        from pyiceberg.exceptions import ResolveError, ValidationError
         from pyiceberg.table import StaticTable
 
-        try:
+        name = format_path(os.path.basename(path))  # noqa: PTH119
+        with translate_foreign_errors(
+            lambda error: ValueError(
+                f"its metadata {name} cannot be read: {_describe_invalid_metadata(error)}"
+            )
+        ):
             iceberg = StaticTable.from_metadata(path)
-        except (ValidationError, *UNREADABLE_TABLE) as error:
-            reason = _describe_invalid_metadata(error)
-            name = format_path(os.path.basename(path))  # noqa: PTH119
-            raise ValueError(f"its metadata {name} cannot be read: {reason}") from error
-        try:
-            snapshot = iceberg.current_snapshot()
-            with bounded_decoder():
-                _require_local(table, iceberg)
-                files = {} if snapshot is None else _list_data_files(table, iceberg, path)
-        except (AssertionError, ResolveError, ValidationError) as error:
-            raise ValueError(str(error)) from error
+        snapshot = iceberg.current_snapshot()
+        with bounded_decoder():
+            _require_local(table, iceberg)
+            files = {} if snapshot is None else _list_data_files(table, iceberg, path)
     for file in files:
         _require_same_columns(table, iceberg, file, path)
     number = None if snapshot is None else int(snapshot.snapshot_id)
@@ -73,13 +66,11 @@ def open_scan(scan: Any) -> pa.RecordBatchReader:
     Raises:
         ValueError: If the table is damaged.
     """
-    from pyiceberg.exceptions import ResolveError
-
-    try:
-        with bounded_decoder():
-            return scan.to_arrow_batch_reader()
-    except (ResolveError, *UNREADABLE_TABLE) as error:
-        raise ValueError(str(error) or type(error).__name__) from error
+    with (
+        translate_foreign_errors(lambda error: ValueError(describe_error(error))),
+        bounded_decoder(),
+    ):
+        return scan.to_arrow_batch_reader()
 
 
 @contextmanager
@@ -107,7 +98,7 @@ def bounded_decoder() -> Iterator[None]:
             file.new_decoder = compiled
 
 
-def _describe_invalid_metadata(error: Exception) -> str:
+def _describe_invalid_metadata(error: BaseException) -> str:
     """Returns why metadata cannot be read: if fields are not valid, the first one and its fault."""
     from pydantic import ValidationError
 

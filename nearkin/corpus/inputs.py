@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -19,14 +20,21 @@ from nearkin.corpus.file_names import (
     make_safe_name,
 )
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.library_files import (
+    MAX_STATE,
+    STATE,
+    SavedDataset,
+    describe_library_file,
+    describe_library_path,
+    find_saved_dataset,
+)
 from nearkin.corpus.remote import (
     EXTRAS,
     HUB,
-    loaded_driver_errors,
-    make_listing_error,
     make_url,
     open_filesystem,
     parse_protocol,
+    translate_listing_errors,
 )
 from nearkin.corpus.remote_tables import RemoteTables, find_enclosing_table
 from nearkin.corpus.table_folders import (
@@ -35,6 +43,7 @@ from nearkin.corpus.table_folders import (
     detect_table,
     find_remote_tables,
     find_table,
+    list_names,
 )
 from nearkin.corpus.table_versions import TableVersion
 from nearkin.corpus.table_watch import open_named_version, open_newest_version
@@ -300,6 +309,8 @@ class _InputSearch:
     """The newest version of each table that was met."""
     versions: list[TableVersion] = field(default_factory=list)
     """The versions of which files were found."""
+    saved: dict[str, SavedDataset | None] = field(default_factory=dict)
+    """The saved dataset that each folder is."""
 
     def expand(self, given: str) -> list[str]:
         """Returns every file that one input names.
@@ -374,6 +385,7 @@ class _InputSearch:
         recursive = "**" in pattern
         top = len(_fixed_folder(pattern, is_file=False))
         files: list[str] = []
+        of_libraries: dict[str, str] = {}
         real: set[str] = set()
         matches = glob.glob(pattern, recursive=True, include_hidden=self.selection.hidden)  # noqa: PTH207 (absolute patterns)
         for match in sorted(matches, key=lambda path: (path.count("/"), os.fsencode(path))):
@@ -385,11 +397,22 @@ class _InputSearch:
             target = f"{folder}/{os.path.basename(match)}"  # noqa: PTH119
             if not self._is_regular_file(match) or not self._selects_file(match, match[top:]):
                 continue
-            if not self._is_current(match, target):
+            saved = self._find_saved_dataset(folder)
+            if not self._is_current(match, target) or not self._is_in_dataset(saved, match):
                 continue
-            if not (recursive and target in real):
-                real.add(target)
+            if recursive and target in real:
+                continue
+            real.add(target)
+            reason = describe_library_path(match[top:])
+            if reason is None:
                 files.append(match)
+            else:
+                of_libraries[match] = reason
+        if not files:
+            # A pattern that matches nothing else is meant for them.
+            return list(of_libraries)
+        for match, reason in of_libraries.items():
+            self.skip(match, reason)
         return files
 
     def _is_current(self, path: str, target: str) -> bool:
@@ -442,16 +465,19 @@ class _InputSearch:
                 folders.clear()
                 yield from self._find_table_files(table, parent, folder)
                 continue
+            saved = self._find_saved_dataset(parent)
             folders[:] = sorted(
                 name
                 for name in folders
-                if self._enters_folder(f"{parent.rstrip('/')}/{name}", name)
+                if self._is_in_dataset(saved, f"{parent.rstrip('/')}/{name}")
+                and self._enters_folder(f"{parent.rstrip('/')}/{name}", name)
             )
             for name in files:
                 path = f"{parent.rstrip('/')}/{name}"
                 relative = path[len(folder.rstrip("/")) + 1 :]
                 if (
-                    self._is_visible(path, name)
+                    self._is_in_dataset(saved, path)
+                    and self._is_visible(path, name)
                     and self._is_regular_file(path)
                     and self._selects_file(path, relative)
                 ):
@@ -535,10 +561,27 @@ class _InputSearch:
         return True
 
     def _is_visible(self, path: str, name: str) -> bool:
-        if self.selection.hidden or not is_hidden([name]):
-            return True
-        self.skip(path, describe_hidden())
-        return False
+        reason = describe_library_file(path)
+        if reason is None and not self.selection.hidden and is_hidden([name]):
+            reason = describe_hidden()
+        if reason is not None:
+            self.skip(path, reason)
+        return reason is None
+
+    def _find_saved_dataset(self, folder: str) -> SavedDataset | None:
+        """Returns the saved dataset that a local folder is, or None."""
+        if folder not in self.saved:
+            self.saved[folder] = find_saved_dataset(
+                folder, list_names(folder), lambda name: _read_beginning(f"{folder}/{name}")
+            )
+        return self.saved[folder]
+
+    def _is_in_dataset(self, saved: SavedDataset | None, path: str) -> bool:
+        """Returns False if the folder of a file or folder is a saved dataset without it."""
+        reason = None if saved is None else saved.describe_skipped(path.rpartition("/")[2])
+        if reason is not None:
+            self.skip(path, reason)
+        return reason is None
 
     def _selects_file(self, path: str, relative: str) -> bool:
         reason = self.selection.find_refusal(relative)
@@ -592,7 +635,7 @@ class _InputSearch:
             path: Its path in the file system.
         """
         tables = RemoteTables(given)
-        try:
+        with translate_listing_errors(given):
             if MAGIC & set(path):
                 matched = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
                 folder = _fixed_folder(path, is_file=False)
@@ -600,6 +643,7 @@ class _InputSearch:
                 enclosing = find_enclosing_table(given, filesystem, folder)
                 tables = self._open_remote_tables(given, folder, matched, enclosing)
                 names = [name for name in matched if self._is_in_version(name, given, tables)]
+                names = self._select_of_saved_datasets(given, filesystem, names)
             elif filesystem.isdir(path):
                 listed = filesystem.find(path)
                 above = path.rstrip("/").rpartition("/")[0]
@@ -612,15 +656,10 @@ class _InputSearch:
                     if not tables.is_left_out(name)
                     and (tables.find_version(name) or self._visible_in(path, name, given))
                 ]
+                names = self._select_of_saved_datasets(given, filesystem, names)
             else:
                 names = [path] if filesystem.exists(path) else []
                 self.named.update(make_url(given, name) for name in names)
-        except UsageError:
-            raise
-        except (OSError, ValueError) as error:
-            raise make_listing_error(given, error) from error
-        except loaded_driver_errors() as error:
-            raise make_listing_error(given, error) from error
         return names, tables
 
     def _open_remote_tables(
@@ -654,10 +693,56 @@ class _InputSearch:
         return True
 
     def _visible_in(self, folder: str, name: str, given: str) -> bool:
-        if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):
-            return True
-        self.skip(make_url(given, name), describe_hidden())
-        return False
+        relative = name[len(folder) :].strip("/")
+        reason = describe_library_path(relative)
+        if reason is None and not self.selection.hidden and is_hidden(relative.split("/")):
+            reason = describe_hidden()
+        if reason is not None:
+            self.skip(make_url(given, name), reason)
+        return reason is None
+
+    def _select_of_saved_datasets(
+        self, given: str, filesystem: Any, names: Sequence[str]
+    ) -> list[str]:
+        """Returns listed files without those beside the data files of saved datasets.
+
+        Args:
+            given: The URL that was listed.
+            filesystem: Its file system.
+            names: The paths of the files in the file system.
+        """
+        folders: dict[str, list[str]] = {}
+        for name in names:
+            above, _, last = name.rpartition("/")
+            folders.setdefault(above, []).append(last)
+        selected = []
+        for above, files in folders.items():
+            if any(file.endswith(".arrow") for file in files) and STATE not in files:
+                # A pattern need not match the file that names the others.
+                listed = filesystem.ls(above, detail=False)
+                present = [name.rstrip("/").rpartition("/")[2] for name in listed]
+            else:
+                present = files
+            read = partial(_read_remote_beginning, filesystem, above)
+            saved = find_saved_dataset(make_url(given, above), present, read)
+            selected += [
+                f"{above}/{file}"
+                for file in files
+                if self._is_in_dataset(saved, make_url(given, f"{above}/{file}"))
+            ]
+        return selected
+
+
+def _read_beginning(path: str) -> bytes:
+    """Returns the first bytes of a local file that names others."""
+    with open(path, "rb") as file:  # noqa: PTH123 (bytes that are not UTF-8 stay as they are)
+        return file.read(MAX_STATE)
+
+
+def _read_remote_beginning(filesystem: Any, folder: str, name: str) -> bytes:
+    """Returns the first bytes of a remote file that names others."""
+    content: bytes = filesystem.cat_file(f"{folder}/{name}", 0, MAX_STATE)
+    return content
 
 
 def _fixed_folder(path: str, *, is_file: bool) -> str:

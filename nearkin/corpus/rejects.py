@@ -16,6 +16,8 @@ TOP_REASONS = 3
 class QuarantineWriter:
     """Appends rejections to an open file, one JSON object a line.
 
+    A run of rows that is rejected as a whole is one object.
+
     Args:
         file: A file that is open for writing, positioned at its end.
         names: The names of the files of the corpus.
@@ -28,14 +30,8 @@ class QuarantineWriter:
     def add(self, rejected: Iterable[Rejection]) -> None:
         """Writes rejections."""
         for entry in rejected:
-            place: dict[str, str | int] = {"file": self._names[entry.file]}
-            if entry.row != WHOLE_FILE:
-                place["row"] = entry.row
-            if entry.line is not None:
-                place["line"] = entry.line
-            self._file.write(
-                orjson.dumps({**place, "reason": entry.reason, "raw": entry.raw}) + b"\n"
-            )
+            facts = {**describe_place(entry, self._names), "reason": entry.reason, "raw": entry.raw}
+            self._file.write(orjson.dumps(facts) + b"\n")
 
     def flush(self) -> int:
         """Flushes the buffer and returns the size of the file in bytes."""
@@ -44,12 +40,15 @@ class QuarantineWriter:
 
 
 def count_rejections(rejected: Iterable[Rejection]) -> Counter[str]:
-    """Returns the number of rejections for each reason, without details behind a colon.
+    """Returns the number of rejected rows for each reason, without details behind a colon.
 
     Args:
-        rejected: The rejections.
+        rejected: The rejections, of which each may stand for several rows.
     """
-    return Counter(entry.reason.partition(":")[0] for entry in rejected)
+    counts: Counter[str] = Counter()
+    for entry in rejected:
+        counts[entry.reason.partition(":")[0]] += entry.rows
+    return counts
 
 
 def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
@@ -88,13 +87,38 @@ def describe_rejections(rejected: int, reasons: Mapping[str, int]) -> str:
     return f"{rejected:,} {verb} rejected: {', '.join(parts)}"
 
 
+def describe_place(entry: Rejection, names: Sequence[str]) -> dict[str, str | int]:
+    """Returns the file of a rejection, and the rows and the line if they are known.
+
+    Args:
+        entry: The rejection.
+        names: The names of the files of the corpus.
+
+    Examples:
+        >>> describe_place(Rejection(0, 30, "the record batch is damaged", rows=10), ["a.arrow"])
+        {'file': 'a.arrow', 'row': 30, 'rows': 10}
+    """
+    place: dict[str, str | int] = {"file": names[entry.file]}
+    if entry.row != WHOLE_FILE:
+        place["row"] = entry.row
+    if entry.rows != 1:
+        place["rows"] = entry.rows
+    if entry.line is not None:
+        place["line"] = entry.line
+    return place
+
+
 def count_reasons(path: Path) -> Counter[str]:
-    """Returns the number of rejections for each reason.
+    """Returns the number of rejected rows for each reason.
 
     Details that differ from row to row, which follow a colon, are left out of the reason.
 
     Args:
         path: The path of the quarantine.
     """
+    counts: Counter[str] = Counter()
     with path.open("rb") as file:
-        return Counter(orjson.loads(line)["reason"].partition(":")[0] for line in file)
+        for line in file:
+            entry = orjson.loads(line)
+            counts[entry["reason"].partition(":")[0]] += entry.get("rows", 1)
+    return counts

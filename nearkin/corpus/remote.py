@@ -2,11 +2,11 @@
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
 EXTRAS = {"http": "remote", "https": "remote"}
@@ -14,6 +14,8 @@ HUB = "hf"
 """The protocol of the Hugging Face Hub."""
 PINNED = re.compile(rf"^{HUB}://[^@]+@[0-9a-f]{{40}}/")
 """The URL of a file of a commit of the hub, which never changes."""
+ADDRESS = re.compile(r"://([^/@]*@)?\[")
+"""The beginning of a URL with an address of IPv6 in place of a host."""
 CLOUDS = ("s3", "gs", "abfs")
 """The protocols for which pyarrow has drivers."""
 CREDENTIALS = {
@@ -27,19 +29,6 @@ CHECKS = {
     "that HF_TOKEN may read it"
 }
 """What to check if a URL does not exist, by protocol."""
-DRIVER_ERRORS = {
-    "pyarrow.lib": ("ArrowException",),
-    "botocore.exceptions": ("BotoCoreError", "ClientError"),
-    "aiohttp": ("ClientError",),
-    "google.auth.exceptions": ("GoogleAuthError",),
-    "gcsfs.retry": ("HttpError",),
-    "requests": ("RequestException",),
-    "httpx": ("HTTPError",),
-    "httpx2": ("HTTPError",),
-    # Names of files that a hub lists and its library refuses, for example absolute ones.
-    "huggingface_hub.errors": ("HfUriError",),
-}
-"""The exceptions of drivers that are not an OSError."""
 WITHOUT_CREDENTIALS = (
     "NoCredentialsError",
     "PartialCredentialsError",
@@ -105,6 +94,11 @@ def open_filesystem(url: str) -> tuple[Any, str]:
     for name, value in SHORT_WAITS.items():
         os.environ.setdefault(name, value)
     protocol = parse_protocol(url)
+    if ADDRESS.search(url):
+        # The colons of such an address also join the parts of a chained URL.
+        raise UsageError(
+            f"cannot open {url}: addresses in brackets are not supported; use the name of the host"
+        )
     if protocol in CLOUDS and "::" not in url:
         try:
             from nearkin.corpus.cloud_storage import open_cloud_storage
@@ -121,43 +115,49 @@ def open_filesystem(url: str) -> tuple[Any, str]:
     # Importing fsspec takes longer than reading the files of a small local run.
     import fsspec
 
-    try:
+    with translate_foreign_errors(lambda error: _make_opening_error(url, error)):
         filesystem, path = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        extra = EXTRAS.get(url.partition("://")[0])
-        need = f"{url} requires a package that is not installed"
-        if extra is None:
-            raise MissingExtraError(f"{need}: {error}") from error
-        raise MissingExtraError.for_extra(need, extra) from error
-    except ValueError as error:
-        raise UsageError(f"cannot open {url}: {error}") from error
     return filesystem, path
 
 
-def loaded_driver_errors() -> tuple[type[BaseException], ...]:
-    """Returns the exceptions of the drivers that are loaded."""
-    errors = [
-        getattr(module, name)
-        for path, names in DRIVER_ERRORS.items()
-        if (module := sys.modules.get(path)) is not None
-        for name in names
-        if hasattr(module, name)
-    ]
-    return (*errors,)
+def _make_opening_error(url: str, error: BaseException) -> UsageError | MissingExtraError:
+    """Returns the error to raise if a driver refuses a URL."""
+    if not isinstance(error, ImportError):
+        return UsageError(
+            f"cannot open {url}: {describe_error(error)}; check the URL and what its protocol needs"
+        )
+    extra = EXTRAS.get(url.partition("://")[0])
+    need = f"{url} requires a package that is not installed"
+    if extra is None:
+        return MissingExtraError(f"{need}: {error}")
+    return MissingExtraError.for_extra(need, extra)
 
 
 @contextmanager
 def translate_driver_errors(url: str) -> Iterator[None]:
-    """Raises the exceptions of drivers as errors of nearkin.
+    """Raises the exceptions of drivers that are no OSError as errors of nearkin.
 
     Raises:
         OSError: If the storage cannot be reached.
         UsageError: If there are no credentials.
     """
-    try:
+
+    def translate(error: BaseException) -> BaseException:
+        return error if isinstance(error, OSError) else make_storage_error(url, error)
+
+    with translate_foreign_errors(translate):
         yield
-    except loaded_driver_errors() as error:
-        raise make_storage_error(url, error) from error
+
+
+@contextmanager
+def translate_listing_errors(url: str) -> Iterator[None]:
+    """Raises the exceptions of drivers while the files of a URL are listed as errors of nearkin.
+
+    Raises:
+        UsageError: If the URL cannot be listed.
+    """
+    with translate_foreign_errors(lambda error: make_listing_error(url, error)):
+        yield
 
 
 def read_file_info(url: str) -> dict[str, Any]:
@@ -232,6 +232,24 @@ def _first_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
+FAILURES: dict[str, RunError] = {}
+"""The latest failure to read each URL. Decoders in C++ may raise it as damage of the file."""
+
+
+def raise_hidden_failure(url: str) -> None:
+    """Raises the failure of a storage that a decoder took for damage of a file, if there was one.
+
+    Args:
+        url: The URL of the file.
+
+    Raises:
+        RunError: If the file could not be read.
+    """
+    failure = FAILURES.pop(url, None)
+    if failure is not None:
+        raise failure
+
+
 class RemoteStream:
     """An open remote file.
 
@@ -246,6 +264,7 @@ class RemoteStream:
     def __init__(self, url: str, file: Any) -> None:
         self._url = url
         self._file = file
+        FAILURES.pop(url, None)
 
     def read(self, size: int = -1) -> bytes:
         """Returns the next bytes.
@@ -253,18 +272,16 @@ class RemoteStream:
         Raises:
             RunError: If they cannot be read.
         """
-        try:
+        with translate_foreign_errors(self._make_error):
             data: bytes = self._file.read(size)
-        except OSError as error:
-            raise self._make_error(error) from error
-        except loaded_driver_errors() as error:
-            raise self._make_error(error) from error
         return data
 
     def _make_error(self, error: BaseException) -> RunError:
-        return RunError(
+        failure = RunError(
             f"cannot read {self._url}: {_first_line(error)}; run again when it can be reached"
         )
+        FAILURES[self._url] = failure
+        return failure
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from nearkin.corpus.delta_logs import LOG
+from nearkin.corpus.foreign_errors import translate_foreign_errors
 from nearkin.corpus.remote import (
     EXTRAS,
     HUB,
     is_denied,
-    loaded_driver_errors,
     make_url,
     parse_protocol,
 )
@@ -63,6 +63,10 @@ class RemoteTables:
                 raise make_missing_file_error(version.table, file)
 
 
+class _DeniedError(Exception):
+    """An error: a folder must not be listed."""
+
+
 def find_enclosing_table(given: str, filesystem: Any, folder: str) -> TableFolder | None:
     """Returns the Delta table that a folder in object storage is, or is inside of, or None.
 
@@ -79,15 +83,15 @@ def find_enclosing_table(given: str, filesystem: Any, folder: str) -> TableFolde
         return None
     # The folder of a repository on the hub is datasets/ORG/NAME, and nothing above it is a folder.
     fewest_slashes = 2 if protocol == HUB else 0
-    errors: tuple[type[BaseException], ...] = (OSError, *loaded_driver_errors())
     folder = folder.rstrip("/")
     while folder and folder.count("/") >= fewest_slashes:
         try:
-            if filesystem.isdir(f"{folder}/{LOG}"):
-                return TableFolder(make_url(given, folder), TableFormat.DELTA)
-        except errors as error:
-            if is_denied(error):
-                return None
-            raise
+            with translate_foreign_errors(
+                lambda error: _DeniedError() if is_denied(error) else error
+            ):
+                if filesystem.isdir(f"{folder}/{LOG}"):
+                    return TableFolder(make_url(given, folder), TableFormat.DELTA)
+        except _DeniedError:
+            return None
         folder = folder.rpartition("/")[0]
     return None

@@ -7,7 +7,7 @@ import re
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.dialect import WIDE, detect_dialect, detect_encoding, find_named_delimiter
-from nearkin.corpus.formats.base import UNREADABLE
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.foreign_content import SAMPLE, describe_foreign_content
 from nearkin.corpus.formats.json_values import has_list_of_objects
 from nearkin.corpus.input_file import InputFile
@@ -55,9 +55,9 @@ def detect_suffix(file: InputFile, columns: Columns) -> str:
             column of the documents.
     """
     try:
-        with file.open_decompressed() as stream:
+        with decoding(), file.open_decompressed() as stream:
             sample = bytes(stream.read(SAMPLE))
-    except UNREADABLE:
+    except DamageError:
         # Reading the file as rows says why it cannot be read.
         sample = b""
     for start, suffix in CODECS.items():

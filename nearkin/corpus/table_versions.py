@@ -1,15 +1,13 @@
 """Versions of Delta, Iceberg and Lance tables: their files, and errors of their libraries."""
 
 import os
-import re
-import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypedDict
 
 from nearkin.corpus.file_names import format_path, hide_password
+from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
 from nearkin.corpus.table_folders import REMEDIES, TableFolder, TableFormat
 from nearkin.errors import MissingExtraError, UsageError
 
@@ -19,23 +17,6 @@ LIBRARIES = {
     TableFormat.LANCE: "lance",
 }
 """The library that reads each format, which is also the name of its extra in lower case."""
-RUST_PLACE = re.compile(r"(, \S+\.rs:\d+(:\d+)?)+\s*$")
-"""The places in the source code at the end of messages of Lance."""
-UNREADABLE_TABLE = (
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    MemoryError,
-    RuntimeError,
-    SystemError,
-    struct.error,
-    zlib.error,
-)
-"""The exceptions that the libraries raise for damaged tables."""
 
 
 class TableRecord(TypedDict):
@@ -78,22 +59,6 @@ class TableVersion:
 
 
 @contextmanager
-def panic_errors() -> Iterator[None]:
-    """Translates panics of libraries in Rust, which are not subclasses of Exception.
-
-    Raises:
-        ValueError: If the library panics, for example over a damaged file.
-    """
-    try:
-        yield
-    except BaseException as error:
-        # Each library has a class of its own, which cannot be imported.
-        if type(error).__name__ == "PanicException":
-            raise ValueError(str(error)) from error
-        raise
-
-
-@contextmanager
 def table_library_errors(table: TableFolder) -> Iterator[None]:
     """Translates errors of the library of a table.
 
@@ -104,23 +69,20 @@ def table_library_errors(table: TableFolder) -> Iterator[None]:
         UsageError: If the library cannot read the table.
         MissingExtraError: If the library is not installed.
     """
-    try:
-        with panic_errors():
-            yield
-    except UsageError:
-        raise
-    except ImportError as error:
-        need = (
-            f"cannot read {table.description} as files: they also hold rows that were removed; "
-            f"reading its newest version requires {LIBRARIES[table.format]}"
+
+    def translate(error: BaseException) -> Exception:
+        if isinstance(error, ImportError):
+            need = (
+                f"cannot read {table.description} as files: they also hold rows that were removed; "
+                f"reading its newest version requires {LIBRARIES[table.format]}"
+            )
+            return MissingExtraError.for_extra(need, table.format.value.lower())
+        return UsageError(
+            f"cannot read {table.description}: {describe_error(error)}; repair it, or leave it out"
         )
-        raise MissingExtraError.for_extra(need, table.format.value.lower()) from error
-    except UNREADABLE_TABLE as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        reason = RUST_PLACE.sub("", reason)[:300]
-        raise UsageError(
-            f"cannot read {table.description}: {reason}; repair it, or leave it out"
-        ) from error
+
+    with translate_foreign_errors(translate):
+        yield
 
 
 def locate_file(table: TableFolder, name: str) -> str:

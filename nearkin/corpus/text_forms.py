@@ -208,8 +208,13 @@ def _json_values(values: pa.Array) -> list[Any]:
         or pa.types.is_null(kind)
     ):
         return list(values.to_pylist())
-    if pa.types.is_union(kind) or pa.types.is_interval(kind):
-        return [None if value is None else str(value) for value in values.to_pylist()]
+    if pa.types.is_interval(kind):
+        return [None if value is None else list(value) for value in values.to_pylist()]
+    if pa.types.is_union(kind):
+        return [
+            value if value is None or isinstance(value, str | int | float) else str(value)
+            for value in values.to_pylist()
+        ]
     return list(format_as_readable_text(values).to_pylist())
 
 

@@ -1,7 +1,8 @@
 """The decision which rows are documents, and the reasons why others are rejected."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
 from nearkin.setting_names import name_setting
 
+NO_FAULTS: Mapping[int, str] = MappingProxyType({})
 TOKENS = pa.large_list(pa.large_string())
 """The type of a column of tokens in a batch."""
 
@@ -47,12 +49,15 @@ class CheckedRows(NamedTuple):
     """True for each row that is a document, bool."""
 
 
-def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
+def check_rows(
+    rows: pa.RecordBatch, columns: Columns, faults: Mapping[int, str] = NO_FAULTS
+) -> CheckedRows:
     """Divides rows into documents and rejected rows.
 
     Args:
         rows: The rows, with at least the stored columns that the run needs.
         columns: The columns that are read.
+        faults: Why rows are rejected in any case, by their position.
 
     Returns:
         The documents, and the rejected rows with the reasons.
@@ -69,7 +74,7 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
     else:
         checked = check_content(content, columns)
     limit = columns.document_limit
-    reasons = dict(checked.reasons)
+    reasons = {**faults, **checked.reasons}
     reasons.update({at: too_long_reason(path, limit) for at, path in too_long.items()})
     values = {columns.content: checked.values}
     if columns.id is not None:

@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,13 @@ import pyarrow as pa
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import join_inside, make_output_names
-from nearkin.corpus.formats.base import FileSlice, Writer, describe_error
+from nearkin.corpus.foreign_errors import (
+    DamageError,
+    decoding,
+    describe_error,
+    translate_foreign_errors,
+)
+from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
 from nearkin.corpus.formats.record_batches import TableWriter
@@ -105,14 +112,16 @@ def write_kept(
             if observe is not None:
                 own_columns = columns.with_partitions(file.partitions)
                 observer = _LineObserver(own_columns, known.observed, observe)
-        for file_slice in _written(
+        file_slices = _written(
             corpus.read_slices(number, columns, whole=True, rows=known_rows),
             writer,
             kept,
             rows,
             first,
             None if rewrite is None else _RewrittenColumn(columns.content, rewrite),
-        ):
+            corpus.files[number],
+        )
+        for file_slice in file_slices:
             if observer is not None:
                 observer.observe(first, file_slice)
             elif observe is not None:
@@ -209,11 +218,12 @@ def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> 
     """
     file = corpus.files[number]
     try:
-        return corpus.format_of(file).writer(file, columns, str(target))
-    except (OSError, ValueError, pa.ArrowException) as error:
+        with decoding():
+            return corpus.format_of(file).writer(file, columns, str(target))
+    except DamageError as error:
         return RunError(
-            f"cannot copy {file.shown_path} to {target}: {describe_error(error)}; correct the "
-            "problem, then run again"
+            f"cannot copy {file.shown_path} to {target}: {error}; correct the problem, then run "
+            "again"
         )
 
 
@@ -224,6 +234,7 @@ def _written(
     rows: Annotations | None,
     first: int,
     rewritten: _RewrittenColumn | None,
+    file: InputFile,
 ) -> Iterator[FileSlice]:
     """Yields the slices.
 
@@ -243,16 +254,40 @@ def _written(
                 if rewritten is not None:
                     texts = rewritten.rewrite(first, file_slice.documents[rewritten.name])
                     if texts is not None:
-                        complete_rows = writer.replace_texts(complete_rows, texts)
+                        with _writer_errors(file):
+                            complete_rows = writer.replace_texts(complete_rows, texts)
                 added = None
                 if rows is not None:
                     added = rows(first, first + count).filter(pa.array(keep))
-                pending.append(pool.submit(writer.write, writer.select(complete_rows, keep, added)))
-                if len(pending) > AHEAD:
-                    pending.popleft().result()
+                with _writer_errors(file):
+                    selected = writer.select(complete_rows, keep, added)
+                    pending.append(pool.submit(writer.write, selected))
+                    if len(pending) > AHEAD:
+                        pending.popleft().result()
             first += count
             yield file_slice
-        for future in pending:
-            future.result()
-    if not isinstance(writer, RunError):
-        writer.close()
+        with _writer_errors(file):
+            for future in pending:
+                future.result()
+            if not isinstance(writer, RunError):
+                writer.close()
+
+
+@contextmanager
+def _writer_errors(file: InputFile) -> Iterator[None]:
+    """Raises the exceptions of a writer as a RunError, apart from those of a full disk.
+
+    Args:
+        file: The file whose rows are written.
+    """
+
+    def translate(error: BaseException) -> BaseException:
+        if isinstance(error, OSError):
+            return error
+        return RunError(
+            f"cannot copy rows of {file.shown_path}: {describe_error(error)}; write them in "
+            "another format, or leave the file out"
+        )
+
+    with translate_foreign_errors(translate):
+        yield

@@ -10,7 +10,7 @@ from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, make_ids
 from nearkin.corpus.arrow_conversion import to_table
 from nearkin.corpus.columns import ContentField, FieldKind, document_limit
 from nearkin.corpus.file_names import format_path
-from nearkin.corpus.formats.base import UNREADABLE
+from nearkin.corpus.foreign_errors import DamageError
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import list_paths
 from nearkin.decontamination.request import SUITE_FIELDS
@@ -159,7 +159,7 @@ def _read_file(
     corpus = FileCorpus([file])
     try:
         names = corpus.column_names()
-    except UNREADABLE as error:
+    except DamageError as error:
         raise UsageError(
             f"cannot read the suite {format_path(file.path)}: {error}; give a file of items, such "
             "as Parquet, CSV or JSON lines"
@@ -272,4 +272,4 @@ def _read_items(corpus: Corpus, columns: Columns, fields: Sequence[str]) -> Iter
         items = batch.documents[columns.content]
         values = {field: items.field(field) if columns.fields else items for field in fields}
         texts = {name: list(map(flatten_value, of.to_pylist())) for name, of in values.items()}
-        yield ItemTexts(ids, texts, len(batch.rejected))
+        yield ItemTexts(ids, texts, batch.rejected_rows)

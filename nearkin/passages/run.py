@@ -204,7 +204,7 @@ class DocumentRun:
                 use(made)
                 documents.add(batch, self.texts_of(batch))
                 quarantine.add(batch.rejected)
-                rejected += len(batch.rejected)
+                rejected += batch.rejected_rows
                 self.progress.advance(len(batch.rows))
         return {
             "documents": documents.documents,

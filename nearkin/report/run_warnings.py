@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Protocol
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.corpus import describe_skipped_records
 from nearkin.corpus.dialect import MIXED
 from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
@@ -469,6 +470,7 @@ def warn_of_inputs(corpus: Corpus, columns: Columns) -> list[str]:
     if not isinstance(corpus, FileCorpus):
         return []
     return [
+        *describe_skipped_records(corpus.skipped_records),
         *describe_skipped(corpus.skipped),
         *_describe_empty_files(list_empty_files(corpus)),
         *corpus.describe_doubts(columns),

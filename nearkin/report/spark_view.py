@@ -1,6 +1,7 @@
 """The report's view of a run over Spark, which counts where the rows are and fetches few texts."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypedDict
@@ -10,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from nearkin.corpus.corpus import describe_skipped_records
 from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR
 from nearkin.engine.spark.arrow_columns import to_numbers
 from nearkin.engine.spark.rereading import TextRows, to_excerpts
@@ -73,7 +75,13 @@ class SparkRunView(RunView):
         source = self._spark_run.source
         if not isinstance(source, FileSource):
             return []
-        return warn_of_inputs(source.corpus, self._spark_run.request.columns)
+        skipped: Counter[str] = Counter()
+        for facts in self._spark_run.document_tables.task_facts:
+            skipped.update(facts["skipped"])
+        return [
+            *describe_skipped_records(skipped),
+            *warn_of_inputs(source.corpus, self._spark_run.request.columns),
+        ]
 
     def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """Returns the statistics of all stages by name, in the order of execution."""

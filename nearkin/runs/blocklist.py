@@ -177,4 +177,4 @@ def _read_documents(
         return
     for batch in corpus.batches(columns):
         ids = None if columns.id is None else batch.documents[ID].to_pylist()
-        yield batch.documents[columns.content], ids, len(batch.rejected)
+        yield batch.documents[columns.content], ids, batch.rejected_rows

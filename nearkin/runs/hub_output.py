@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from nearkin.corpus.remote import CREDENTIALS, HUB, loaded_driver_errors
+from nearkin.corpus.foreign_errors import translate_foreign_errors
+from nearkin.corpus.remote import CREDENTIALS, HUB
 from nearkin.errors import RunError, UsageError
 from nearkin.report.card import find_section
 from nearkin.runs.card import DatasetCard
@@ -317,16 +318,13 @@ class HubOutput:
         """Raises the errors of huggingface_hub as errors of nearkin."""
         from huggingface_hub.errors import LocalTokenNotFoundError
 
-        try:
+        def translate(error: BaseException) -> BaseException:
+            if isinstance(error, LocalTokenNotFoundError):
+                return UsageError(f"no credentials for {self.url}; {CREDENTIALS[HUB]}")
+            return self._upload_error(failure, advice, error)
+
+        with translate_foreign_errors(translate):
             yield
-        except UsageError:
-            raise
-        except LocalTokenNotFoundError as error:
-            raise UsageError(f"no credentials for {self.url}; {CREDENTIALS[HUB]}") from error
-        except (OSError, ValueError) as error:
-            raise self._upload_error(failure, advice, error) from error
-        except loaded_driver_errors() as error:
-            raise self._upload_error(failure, advice, error) from error
 
     def _upload_error(
         self, failure: str, advice: str, error: BaseException

@@ -17,23 +17,29 @@ import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, list_kept, write_kept
 from nearkin.corpus.corpus import require_unique_columns
-from nearkin.corpus.dialect import decode_text
-from nearkin.corpus.encoded_columns import cast_to_stored_type
-from nearkin.corpus.formats.base import UNREADABLE
+from nearkin.corpus.dialect import decode_text, row_encoding_of
+from nearkin.corpus.foreign_errors import (
+    DamageError,
+    decoding,
+    describe_error,
+    translate_foreign_errors,
+)
+from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.delimited import Delimited, decode_values
+from nearkin.corpus.formats.html import decode_page, is_page
 from nearkin.corpus.formats.json_lines import JsonLines
-from nearkin.corpus.formats.json_rows import parse_exact_json
+from nearkin.corpus.formats.json_rows import BOM, parse_exact_json, replace_not_finite, to_utf8
 from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.integers import convert_values, unify_schemas
 from nearkin.corpus.nested_columns import find_root
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import RunError, UsageError
 from nearkin.passages.cutting.request import CUT_SPANS
+from nearkin.report.run_warnings import log_warnings
 from nearkin.runs.document_output import (
     DocumentOutput,
     columns_to_add,
@@ -41,6 +47,7 @@ from nearkin.runs.document_output import (
     documents_to_copy,
     known_documents,
 )
+from nearkin.runs.kept_columns import TableColumns, UnfitColumnError
 from nearkin.runs.table_files import (
     TableFile,
     TableFormat,
@@ -49,11 +56,13 @@ from nearkin.runs.table_files import (
     write_json_lines,
     write_table_file,
 )
-from nearkin.runtime.arrow_types import TEXT
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.setting_names import name_flag, name_setting
+
+SHOWN_COLUMNS = 5
+"""The number of columns that a warning names."""
 
 
 @dataclass(frozen=True)
@@ -151,13 +160,14 @@ class KeptFile:
                     "its rows have columns; use a suffix such as .jsonl, or a folder"
                 )
             try:
-                if isinstance(form, ColumnarFormat):
-                    schema = form.schema(file)
-                elif isinstance(form, Delimited) and not join.can_copy:
-                    schema = pa.schema([(name, TEXT) for name in form.columns(file, columns)])
-                else:
-                    continue
-            except UNREADABLE:
+                with decoding():
+                    if isinstance(form, ColumnarFormat):
+                        schema = form.schema(file)
+                    elif isinstance(form, Delimited) and not join.can_copy:
+                        schema = _make_text_schema(form.columns(file, columns))
+                    else:
+                        continue
+            except DamageError:
                 continue
             _require_unique_columns(schema.names, file.shown_path)
             self.table.require_types(schema)
@@ -170,7 +180,7 @@ class KeptFile:
         *,
         overwrite: bool,
         is_stream: bool = False,
-    ) -> None:
+    ) -> list[str]:
         """Writes the documents of a folder of kept files.
 
         Args:
@@ -180,14 +190,28 @@ class KeptFile:
             overwrite: Whether an existing file is replaced.
             is_stream: Whether the file becomes a stream without a name. Lines stay lines in it.
 
+        Returns:
+            A sentence about the columns that became texts, if there are some.
+
         Raises:
-            UsageError: If the format cannot hold a column.
-            RunError: If the rows of the files do not fit into one table, or the disk is full.
+            RunError: If the rows cannot be written, or the disk is full.
         """
         join = _FileJoin(FileCorpus(list_kept(kept, kept)), columns, self.table)
         if is_stream and join.holds_lines:
             join = replace(join, target=replace(self.table, format=TableFormat.TEXT))
-        self._publish(join.write, readers, overwrite=overwrite)
+        return self._describe_texts(self._publish(join.write, readers, overwrite=overwrite))
+
+    def _describe_texts(self, names: Sequence[str]) -> list[str]:
+        """Returns a warning about columns that became texts, or none."""
+        if not names:
+            return []
+        shown = ", ".join(map(repr, names[:SHOWN_COLUMNS]))
+        more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
+        has = "have" if len(names) > 1 else "has"
+        return [
+            f"{shown}{more} {has} values that .{self.table.format} cannot hold in one column of "
+            f"their types, so {self.table.path} holds them as texts"
+        ]
 
     def write_table(self, table: pa.Table, readers: Readers) -> None:
         """Writes the rows of a table.
@@ -201,22 +225,38 @@ class KeptFile:
             RunError: If the disk is full.
         """
 
-        def write(staged: Path) -> None:
-            write_table_file(self.table, staged, table.schema, table.to_batches())
+        def write(staged: Path) -> list[str]:
+            columns = TableColumns(self.table, keeps_dictionaries=True)
+            columns.add_schema(table.schema)
+            # An Arrow file has one dictionary for all batches.
+            batches = map(columns.convert_batch, table.unify_dictionaries().to_batches())
+            write_table_file(self.table, staged, columns.schema, batches)
+            return []
 
         _require_unique_columns(table.column_names, "the table")
         self.table.require_types(table.schema)
         self._publish(write, readers, overwrite=False)
 
     def _publish(
-        self, write: Callable[[Path], object], readers: Readers, *, overwrite: bool
-    ) -> None:
+        self, write: Callable[[Path], list[str]], readers: Readers, *, overwrite: bool
+    ) -> list[str]:
         out = self.table.path
         with claimed(out, "nearkin dedup", replaces=overwrite) as claim, disk_errors(out.parent):
             staged = claim.path / RESULT
-            write(staged)
+            with translate_foreign_errors(self._make_error):
+                texts = write(staged)
             set_readers(staged, readers)
             claim.publish_file(staged)
+        return texts
+
+    def _make_error(self, error: BaseException) -> BaseException:
+        """Returns the error to raise for an exception of a reader or a writer."""
+        if isinstance(error, OSError):
+            return error
+        return RunError(
+            f"cannot write {str(self.table.path)!r}: {describe_error(error)}; write a folder, "
+            "which keeps the format of each input"
+        )
 
 
 def _require_unique_columns(names: Sequence[str], place: str) -> None:
@@ -275,14 +315,14 @@ def write_kept_file(
         with TemporaryFolder(run.work.path) as folder:
             known = known_documents(run)
             write_kept(corpus, run.columns, copied, folder, columns, known=known)
-            file.write_folder(folder, run.columns, readers, overwrite=False)
+            log_warnings(file.write_folder(folder, run.columns, readers, overwrite=False))
     return path
 
 
 BLOCK = 1 << 20
 """The number of bytes that are copied at a time."""
-JSON_ROWS = 8192
-"""The number of JSON objects whose columns are inferred at a time."""
+ROWS = 8192
+"""The number of rows whose columns are inferred at a time."""
 
 
 @dataclass(frozen=True)
@@ -293,20 +333,47 @@ class _FileJoin:
     columns: Columns
     target: TableFile
 
-    def write(self, staged: Path) -> None:
-        """Writes all rows: as they are if every file has the format, otherwise by columns."""
+    def write(self, staged: Path) -> list[str]:
+        """Writes all rows: as they are if every file has the format, otherwise by columns.
+
+        Returns:
+            The names of columns that are texts because no other type holds their values.
+        """
         if self.can_copy:
             with open_sink(self.target, staged) as sink:
                 for file in self.corpus.files:
                     self._copy_rows(file, sink, with_header=file is self.corpus.files[0])
-        elif self.target.format is TableFormat.JSON_LINES:
+            return []
+        if self.target.format is TableFormat.JSON_LINES:
             with open_sink(self.target, staged) as sink:
-                for file in self.corpus.files:
-                    for rows in self._read_rows(file):
-                        write_json_lines(sink, rows)
-        else:
-            schema = self._unify_schemas()
-            write_table_file(self.target, staged, schema, self._convert_rows(schema))
+                for number in range(len(self.corpus.files)):
+                    self._write_lines(number, sink)
+            return []
+        return self._write_table(staged)
+
+    def _write_table(self, staged: Path) -> list[str]:
+        """Writes the columns of all rows. Those that do not fit are tried again as texts."""
+        texts: list[str] = []
+        keeps_dictionaries = self._has_one_dictionary()
+        while True:
+            columns = TableColumns(self.target, texts, keeps_dictionaries=keeps_dictionaries)
+            for number in range(len(self.corpus.files)):
+                self._add_columns(number, columns)
+            try:
+                write_table_file(self.target, staged, columns.schema, self._convert_rows(columns))
+            except UnfitColumnError as error:
+                texts.append(error.name)
+            else:
+                return sorted(columns.texts)
+
+    def _has_one_dictionary(self) -> bool:
+        """Returns whether all rows share the dictionary of a column."""
+        if len(self.corpus.files) > 1:
+            return False
+        forms = [(file, self.corpus.format_of(file)) for file in self.corpus.files]
+        return all(
+            isinstance(form, ArrowIpc) and form.has_one_dictionary(file) for file, form in forms
+        )
 
     @property
     def holds_lines(self) -> bool:
@@ -334,8 +401,13 @@ class _FileJoin:
         return len(beginnings) == 1
 
     def _header_of(self, file: InputFile) -> bytes:
+        """Returns the bytes at the beginning of a file that only the first file has."""
         form = self.corpus.format_of(file)
-        return form.read_header(file, self.columns) if isinstance(form, Delimited) else b""
+        if isinstance(form, Delimited):
+            return form.read_header(file, self.columns)
+        with file.open_decompressed() as stream:
+            beginning = bytes(stream.read(len(BOM)))
+        return BOM if beginning == BOM else b""
 
     def _copy_rows(self, file: InputFile, sink: Any, *, with_header: bool) -> None:
         with file.open_decompressed() as stream:
@@ -344,43 +416,68 @@ class _FileJoin:
             while block := stream.read(BLOCK):
                 sink.write(block)
 
-    def _read_slices(self, file: InputFile) -> Iterator[Any]:
+    def _read_slices(self, number: int) -> Iterator[Any]:
         """Yields the complete rows of a file, in the form of its format."""
-        form = self.corpus.format_of(file)
+        file = self.corpus.files[number]
         columns = replace(self.columns, id=None, carried_columns=())
-        names = form.columns(file, columns) or columns.all
+        names = self.corpus.format_of(file).columns(file, columns) or columns.all
         # The files below `kept` need not have the partition folders of the inputs.
         unknown = {name: None for name in columns.all if find_root(name, names) is None}
-        columns = columns.with_partitions({**unknown, **file.partitions})
-        for file_slice in form.read(file, columns, 0, whole=True):
+        columns = columns.with_partitions(unknown)
+        for file_slice in self.corpus.read_slices(number, columns, whole=True):
             if file_slice.rejected:
                 raise RunError(
                     f"cannot read {file.shown_path} again: {file_slice.rejected[0].reason}; run "
                     f"again with {name_flag('overwrite')}"
                 )
-            yield file_slice.complete_rows
+            if file_slice.complete_rows is not None:
+                yield file_slice.complete_rows
 
-    def _read_rows(self, file: InputFile) -> Iterator[list[dict[str, object]]]:
+    def _read_objects(self, number: int) -> Iterator[list[bytes]]:
+        """Yields the objects of a file of JSON, in UTF-8."""
+        encoding = row_encoding_of(self.columns.encoding)
+        for elements in self._read_slices(number):
+            objects = [element.removeprefix(BOM) for element in elements]
+            yield objects if encoding is None else [to_utf8(raw, encoding) for raw in objects]
+
+    def _write_lines(self, number: int, sink: Any) -> None:
+        """Writes the rows of a file as JSON lines. Rows of JSON keep all digits."""
+        file = self.corpus.files[number]
+        if file.partitions or not isinstance(self.corpus.format_of(file), JsonLines):
+            for rows in self._read_rows(number):
+                write_json_lines(sink, rows)
+            return
+        for objects in self._read_objects(number):
+            for raw in objects:
+                line = replace_not_finite(raw).replace(b"\r", b" ").replace(b"\n", b" ")
+                sink.write(line.strip() + b"\n")
+
+    def _read_rows(self, number: int) -> Iterator[list[dict[str, Any]]]:
         """Yields the rows of a file as objects, with the columns of its partitions."""
-        partitions = file.partitions
-        for rows in self._read_stored_rows(file):
+        partitions = self.corpus.files[number].partitions
+        for rows in self._read_stored_rows(number):
             yield [{**partitions, **row} for row in rows] if partitions else rows
 
-    def _read_stored_rows(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
+    def _read_stored_rows(self, number: int) -> Iterator[list[dict[str, Any]]]:
+        file = self.corpus.files[number]
         form = self.corpus.format_of(file)
-        for rows in self._read_slices(file):
+        if isinstance(form, JsonLines):
+            for objects in self._read_objects(number):
+                yield [parse_exact_json(raw) for raw in objects]
+            return
+        for rows in self._read_slices(number):
             if isinstance(form, ColumnarFormat):
                 yield to_plain_rows(rows)
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
-            elif isinstance(form, JsonLines):
-                yield [parse_exact_json(row) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
             elif self.columns.lines:
                 lines = (row.removesuffix(b"\n").removesuffix(b"\r") for row in rows)
                 encoding = self.columns.encoding
                 yield [{"text": decode_text(line, encoding, "the line")} for line in lines]
+            elif is_page(file, self.columns):
+                yield [{"id": file.name, "text": decode_page(rows)}]
             else:
                 text = decode_text(rows, self.columns.encoding, "the text")
                 yield [{"id": file.name, "text": text}]
@@ -396,70 +493,44 @@ class _FileJoin:
             parsed.append(dict(zip(names, decode_values(row, values, dialect), strict=True)))
         return parsed
 
-    def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
-        """Yields schemas that together have all columns of a file, with those of its partitions."""
-        partitions = file.partitions
-        for schema in self._stored_schemas_of(file):
-            further = [name for name in partitions if name not in schema.names]
-            yield pa.schema([*schema, *((name, pa.string()) for name in further)])
-
-    def _stored_schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
+    def _add_columns(self, number: int, columns: TableColumns) -> None:
+        """Adds the columns of a file, and those of its partitions, to those of the table."""
+        file = self.corpus.files[number]
         form = self.corpus.format_of(file)
+        if isinstance(form, JsonLines | RecordFormat):
+            for rows in self._read_rows(number):
+                for start in range(0, len(rows), ROWS):
+                    columns.add_rows(rows[start : start + ROWS])
+            return
         if isinstance(form, ColumnarFormat):
-            yield form.schema(file)
+            schema = form.schema(file)
         elif isinstance(form, Delimited):
-            yield pa.schema([(name, pa.string()) for name in form.columns(file, self.columns)])
-        elif isinstance(form, JsonLines | RecordFormat):
-            for rows in self._read_rows(file):
-                for start in range(0, len(rows), JSON_ROWS):
-                    objects = convert_values(rows[start : start + JSON_ROWS])
-                    yield pa.schema(list(objects.type))
+            schema = _make_text_schema(form.columns(file, self.columns))
         else:
-            names = ("text",) if self.columns.lines else ("id", "text")
-            yield pa.schema([(name, pa.string()) for name in names])
+            schema = _make_text_schema(["text"] if self.columns.lines else ["id", "text"])
+        columns.add_schema(schema)
+        further = [name for name in file.partitions if name not in schema.names]
+        columns.add_schema(_make_text_schema(further))
 
-    def _unify_schemas(self) -> pa.Schema:
-        schema = pa.schema([])
-        for file in self.corpus.files:
-            try:
-                for schema_of_part in self._schemas_of(file):
-                    schema = unify_schemas([schema, schema_of_part])
-            except pa.ArrowException as error:
-                raise RunError(
-                    f"the rows of {file.name!r} do not fit into one table with the others: "
-                    f"{' '.join(str(error).split())[:200]}; write a .jsonl file or a folder"
-                ) from error
-        return schema
-
-    def _convert_rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _convert_rows(self, columns: TableColumns) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all files as batches of one schema."""
-        for file in self.corpus.files:
+        for number, file in enumerate(self.corpus.files):
             if isinstance(self.corpus.format_of(file), ColumnarFormat):
-                for batch in self._read_slices(file):
-                    yield _fill_missing_columns(batch, schema, file.partitions)
+                for batch in self._read_slices(number):
+                    yield columns.convert_batch(_add_partitions(batch, file.partitions))
             else:
-                for rows in self._read_rows(file):
-                    objects = convert_values(rows, pa.struct(list(schema)))
-                    yield pa.RecordBatch.from_struct_array(objects)
+                for rows in self._read_rows(number):
+                    yield columns.convert_rows(rows)
 
 
-def _fill_missing_columns(
-    batch: pa.RecordBatch, schema: pa.Schema, partitions: Mapping[str, str | None]
-) -> pa.RecordBatch:
-    """Returns a batch with the columns of a schema.
+def _make_text_schema(names: Iterable[str]) -> pa.Schema:
+    return pa.schema([(name, pa.string()) for name in names])
 
-    Columns that it does not have are null, or have the value of the partition of its file.
-    """
-    columns = []
-    for field in schema:
-        if field.name in batch.schema.names:
-            stored = cast_to_stored_type(batch[field.name], field.type)
-            columns.append(stored.cast(field.type))
-        else:
-            value = partitions.get(field.name)
-            columns.append(
-                pa.nulls(len(batch), field.type)
-                if value is None
-                else pa.repeat(pa.scalar(value, field.type), len(batch))
-            )
-    return pa.record_batch(columns, schema=schema)
+
+def _add_partitions(batch: pa.RecordBatch, partitions: Mapping[str, str | None]) -> pa.RecordBatch:
+    """Returns rows with the columns of the partitions of their file that they do not have."""
+    for name, value in partitions.items():
+        if name not in batch.schema.names:
+            values = pa.repeat(pa.scalar(value, pa.string()), len(batch))
+            batch = batch.append_column(name, values)
+    return batch

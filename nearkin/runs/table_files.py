@@ -1,7 +1,6 @@
 """Tables in files whose suffix decides the format: parquet, CSV, JSON lines or Arrow."""
 
-import csv
-import io
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +13,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.ipc
 
+from nearkin.corpus.formats.delimited_rows import join_values
 from nearkin.corpus.input_file import COMPRESSIONS
+from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine.local import result_tables
 from nearkin.errors import UsageError
-from nearkin.runtime.arrow_types import is_text
+from nearkin.runtime.arrow_types import is_binary, is_text, plain_type
 
 WRITABLE = (
     ".parquet, .csv, .tsv, .jsonl and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, .bz2 or "
@@ -143,8 +144,9 @@ class TableFile:
                 and the format is JSON lines.
         """
         for field in schema:
-            nested = pa.types.is_nested(field.type)
-            binary = _is_binary(field.type)
+            kind = plain_type(field.type)
+            nested = pa.types.is_nested(kind)
+            binary = is_binary(kind) or pa.types.is_fixed_size_binary(field.type)
             if (binary and self.format.is_text) or (nested and self.delimits):
                 raise UsageError(
                     f"cannot write {str(self.path)!r}: column {field.name!r} has the type "
@@ -155,11 +157,6 @@ class TableFile:
     def delimits(self) -> bool:
         """True if the format is CSV or TSV."""
         return self.format in (TableFormat.CSV, TableFormat.TSV)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    return any(check(kind) for check in checks)
 
 
 def write_table_file(
@@ -225,25 +222,43 @@ def write_json_lines(sink: Any, rows: list[dict[str, object]]) -> int:
     Returns:
         The number of rows.
     """
-    lines = [orjson.dumps(row, default=str) for row in rows]
+    lines = [_dump_json(row) for row in rows]
     if lines:
         sink.write(b"\n".join(lines) + b"\n")
     return len(lines)
+
+
+def _dump_json(row: dict[str, object]) -> bytes:
+    try:
+        return orjson.dumps(row, default=_to_json_value)
+    except TypeError:
+        # A whole number has more than 64 bits.
+        text = json.dumps(row, default=_to_json_value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode()
+
+
+def _to_json_value(value: object) -> str:
+    """Returns the text of a value that JSON does not have."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"\\x{value.hex()}"
+    return str(value)
 
 
 def _write_delimited(
     sink: Any, delimiter: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
     rows = 0
-    text = io.TextIOWrapper(sink, "utf-8", newline="")
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(schema.names)
+    sink.write(join_values(schema.names, delimiter).encode() + b"\n")
     for batch in batches:
-        for row in to_plain_rows(batch):
-            writer.writerow([format_csv_value(value) for value in row.values()])
-            rows += 1
-    text.flush()
-    text.detach()
+        lines = [
+            join_values(map(format_csv_value, row.values()), delimiter) + "\n"
+            for row in to_plain_rows(batch)
+        ]
+        sink.write("".join(lines).encode())
+        rows += len(lines)
     return rows
 
 
@@ -262,6 +277,16 @@ def format_csv_value(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def _to_values(column: pa.Array) -> list[Any]:
+    """Returns the values of a column, or their texts if Python cannot hold some of them."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException):
+        # A text is not valid UTF-8, or a time is out of the range of datetime.
+        values = format_as_readable_text(column).to_pylist()
+    return values
+
+
 def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them.
 
@@ -272,7 +297,7 @@ def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     """
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values = column.to_pylist()
+        values = _to_values(column)
         if pa.types.is_float32(column.type):
             values = [None if value is None else float(str(np.float32(value))) for value in values]
         elif pa.types.is_map(column.type) and is_text(column.type.key_type):

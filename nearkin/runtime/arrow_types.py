@@ -57,7 +57,11 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of the values of an encoded or extension type."""
+    """Returns the type of the values of an encoded or extension type.
+
+    Args:
+        kind: The type.
+    """
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     return plain_type(kind.value_type) if is_encoded(kind) else kind

@@ -171,7 +171,7 @@ class ScanTasks:
         first = 0
         for read in reads:
             if len(read.rejected):
-                rejected += len(read.rejected)
+                rejected += read.rejected_rows
                 columns = {name: read.rejected[name] for name in ("doc", "reason", "raw")}
                 yield make_batch(SCANNED, **columns, place=read.rejected["facts"])
             texts = read.documents[self.reading.request.columns.content]

@@ -150,6 +150,7 @@ def test_summary_says_one_passage_and_one_document_in_the_singular(tmp_path: Pat
     counts = dict.fromkeys((*names, "different_passages", "documents_with_passages"), 1)
     (tmp_path / "rejected.jsonl").write_text('{"reason": "the text is empty"}\n')
     written = io.StringIO()
+    (tmp_path / "rejected.jsonl").write_text('{"reason": "text is null"}\n')
     print_passages(counts, 5, "word", None, [], [], tmp_path, Console(file=written, width=200))
     assert "1 passage of at least 5 words (1 different) in 1 of 1 document\n" in written.getvalue()
-    assert "1 row was rejected" in written.getvalue()
+    assert "1 row was rejected: text is null (1)" in written.getvalue()

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
-from nearkin.corpus.encoded_columns import cast_to_stored_type, replace_list_views
+from nearkin.corpus.encoded_columns import (
+    cast_to_stored_type,
+    measure_decoded_rows,
+    replace_list_views,
+)
+from nearkin.corpus.formats.record_batches import split_batch
 from tests.corpus.samples import LIMIT
 
 
@@ -105,3 +110,50 @@ def test_documents_of_list_views_are_those_of_lists() -> None:
     )
     run = nk.dedup({"vector": vectors.slice(1)}, vector="vector", threshold=0.9)
     assert run.clusters["kind"].to_pylist() == ["kept", "exact", "unique"]
+
+
+def make_views(count: int) -> dict[str, pa.Array]:
+    """Returns columns whose rows all share one text of 100 kB, by their layout."""
+    text = "x" * 100_000
+    view = pa.array([text, "short"], pa.string_view())
+    views = np.frombuffer(view.buffers()[1], np.int32).reshape(-1, 4)
+    repeated = pa.py_buffer(np.tile(views[:1], (count, 1)))
+    zeros = pa.array(np.zeros(count, np.int32))
+    ones = pa.array(np.ones(count, np.int32))
+    lists = pa.array([[text]])
+    return {
+        "view": pa.Array.from_buffers(view.type, count, [None, repeated, *view.buffers()[2:]]),
+        "list view": pa.ListViewArray.from_arrays(zeros, ones, pa.array([text])),
+        "dictionary of lists": pa.DictionaryArray.from_arrays(zeros, lists),
+        "runs of lists": pa.RunEndEncodedArray.from_arrays(pa.array([count], pa.int32()), lists),
+    }
+
+
+@pytest.mark.parametrize("name", make_views(1))
+def test_rows_that_share_a_value_are_decoded_in_parts(name: str) -> None:
+    """16 bytes of a row stand for 100 kB, so 2,000 rows would take 200 MB at once."""
+    batch = pa.record_batch([make_views(2000)[name]], ["text"])
+    sizes = measure_decoded_rows(batch["text"])
+    assert sizes is not None
+    assert sizes.tolist() == [100_000] * 2000
+    parts = list(split_batch(5, batch))
+    assert [first for first, _ in parts[:2]] == [5, 5 + len(parts[0][1])]
+    assert sum(len(part) for _, part in parts) == 2000
+    assert max(len(part) for _, part in parts) < 100
+
+
+@pytest.mark.parametrize("name", ["view", "list view"])
+def test_view_of_a_long_text_is_rejected(name: str, tmp_path: Path) -> None:
+    long = make_views(2)[name]
+    plain = pa.array(["short", "short"] if name == "view" else [["short"]] * 2, long.type)
+    table = pa.table({"text": pa.chunked_array([long, plain])})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    columns = Columns(
+        text="text" if name == "view" else None,
+        tokens=None if name == "view" else "text",
+        document_limit=LIMIT - 1,
+    )
+    (batch,) = FileCorpus.open([str(tmp_path)]).batches(columns)
+    assert batch.rows.tolist() == [2, 3]
+    assert ["longer than 99,999 bytes" in entry.reason for entry in batch.rejected] == [True] * 2

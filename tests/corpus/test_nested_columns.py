@@ -19,6 +19,7 @@ from nearkin.corpus.columns import ContentField, FieldKind, carried_column_name
 from nearkin.corpus.nested_columns import MISSING, derive_columns, find_value, is_column
 from nearkin.errors import UsageError
 from tests.cli.conftest import run
+from tests.corpus.samples import read_file, write_table
 
 BODY = "one two three four five six seven eight nine ten eleven twelve"
 CHATS: list[dict[str, Any]] = [
@@ -386,3 +387,28 @@ def test_every_role_takes_partitions(tmp_path: Path) -> None:
         assert documents[columns.content][::2] == expected
     documents = read_documents(FileCorpus.open([str(folder)]), Columns(id="lang"))
     assert documents["id"] == ["a/b", "a/b", "en", "en"]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_many_nulls_inside_a_column_are_one_rejection(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    assert write_table(pa.table({"meta": pa.nulls(2000, pa.struct([("t", pa.string())]))}), path)
+    texts, rejected = read_file(path, Columns(text="meta.t"))
+    assert texts == []
+    assert [(entry.rows, entry.reason) for entry in rejected] == [(2000, "meta.t is null")]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_text_inside_a_column_that_is_not_utf8_costs_only_its_row(
+    suffix: str, tmp_path: Path
+) -> None:
+    texts = pa.array([b"one", b"\xff", b"three"]).view(pa.string())
+    turns = pa.StructArray.from_arrays([texts], ["content"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), turns)
+    path = tmp_path / f"a{suffix}"
+    assert write_table(pa.table({"turns": lists}), path)
+    read, rejected = read_file(path, Columns(text="turns.content"))
+    assert read == ["one", "three"]
+    assert [(entry.row, entry.reason) for entry in rejected] == [
+        (1, "turns.content is not valid UTF-8")
+    ]

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import fsspec
 import pyarrow as pa
+import pyarrow.orc as orc
 import pytest
 from fsspec.implementations.memory import MemoryFile
 
@@ -91,11 +92,16 @@ def test_unreachable_storage_is_one_error_with_a_remedy(
         find_inputs(["s3://bucket/a.jsonl"])
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow", "a.csv"])
+@pytest.mark.parametrize(
+    "name", ["a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow", "a.csv", "a.orc"]
+)
 def test_broken_connection_is_an_error_and_not_a_rejection(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines_of(*range(20_000)).encode()))
+    if name == "a.orc":
+        rows = pa.table({"text": [words_of(number) for number in range(20_000)]})
+        orc.write_table(rows, tmp_path / name, compression="uncompressed")
     if name in FILE_WRITERS:
         FILE_WRITERS[name](
             tmp_path / name, pa.table({"text": [words_of(i) for i in range(20_000)]})
@@ -119,3 +125,24 @@ def test_broken_connection_is_an_error_and_not_a_rejection(
         RunError, match=r"cannot read memory://broken/.*: the connection was reset; run again"
     ):
         list(corpus.batches(Columns()))
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://localhost:1/x.jsonl", "Connection refused"),
+        ("zip://a.zip", "cannot open zip://a.zip: "),
+        ("zip://a.csv::file:///nowhere/a.zip", "No such file or directory"),
+        ("reference://x", "missing 1 required positional argument"),
+        ("dbfs://x", "missing 2 required positional arguments"),
+        ("dir://x", "cannot open dir://x: "),
+        ("generic://x", "cannot open generic://x: "),
+        ("http://[::1/x", "addresses in brackets are not supported"),
+        ("https://user:secret@[::1]:80/x", r"user:\*\*\*@.* addresses in brackets"),
+        ("xyz://a", "Protocol not known"),
+        ("http://host:port/x.csv", "cannot list http://host:port/x.csv: "),
+    ],
+)
+def test_url_that_a_driver_refuses_is_a_usage_error(url: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        find_inputs([url])

@@ -94,7 +94,7 @@ def test_table_in_object_storage_is_refused(marker: str) -> None:
         storage.rm("/lake", recursive=True)
 
 
-@pytest.mark.parametrize("library", ["deltalake", "pyiceberg.exceptions", "lance"])
+@pytest.mark.parametrize("library", ["deltalake", "pyiceberg.table", "lance"])
 def test_table_without_its_library_is_refused(
     library: str,
     tmp_path: Path,

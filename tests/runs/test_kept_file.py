@@ -4,10 +4,13 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.ipc
@@ -169,15 +172,6 @@ def test_texts_become_rows_with_their_names(tmp_path: Path) -> None:
     ]
 
 
-def test_rows_that_fit_no_table_are_an_error(tmp_path: Path) -> None:
-    rows = [{"text": TEXT, "n": 1}, {"text": "other words in this one", "n": [1]}]
-    source = tmp_path / "a.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(nk.RunError, match=r"do not fit into one table.*\.jsonl"):
-        nk.dedup(source).write(tmp_path / "out.parquet")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
-
-
 TWICE = pa.Table.from_arrays(
     [
         pa.array(list("abc")),
@@ -254,3 +248,196 @@ def test_table_with_columns_of_one_name_loses_none(tmp_path: Path) -> None:
     kept = read_parquet(str(folder / "kept" / "documents.parquet"))
     for table in (kept, result.filter(TWICE)):
         assert [table.column(at).to_pylist() for at in (1, 2)] == [[1, 3], [4, 6]]
+
+
+def text_of(number: int) -> str:
+    """Returns a text of twelve words that no other number has."""
+    return " ".join(f"w{number}x{at}" for at in range(12))
+
+
+def write_values(path: Path, values: Sequence[object], first: int = 0) -> Path:
+    """Writes JSON lines of different texts, each with a value in the column n."""
+    rows = [{"text": text_of(first + at), "n": value} for at, value in enumerate(values)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def read_column(path: Path) -> list[Any]:
+    """Returns the values of the column n of a file, read with other libraries."""
+    data = path.read_bytes()
+    if path.suffix == ".jsonl":
+        return [json.loads(line)["n"] for line in data.decode("utf-8-sig").splitlines()]
+    if path.suffix in (".csv", ".tsv"):
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        rows = list(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=delimiter))
+        assert {len(row) for row in rows} == {len(rows[0])}
+        return [row[rows[0].index("n")] for row in rows[1:]]
+    is_arrow = path.suffix == ".arrow"
+    table = pa.ipc.open_file(data).read_all() if is_arrow else pq.read_table(io.BytesIO(data))
+    return list(table["n"].to_pylist())
+
+
+MIXED = [1, "x", [1], {"a": 1}, None, True, 1.5, 10**30, {}, (1 << 60) + 1]
+TEXTS_OF_MIXED = [
+    *("1", "x", "[1]", '{"a":1}', None, "true", "1.5"),
+    *("1000000000000000000000000000000", "{}", "1152921504606846977"),
+]
+
+
+@pytest.mark.parametrize("out", ["out.parquet", "out.csv", "out.tsv", "out.arrow"])
+def test_values_without_a_common_type_become_texts(
+    out: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nk.dedup(write_values(tmp_path / "a.jsonl", MIXED)).write(tmp_path / out)
+    expected = [value or "" if "sv" in out else value for value in TEXTS_OF_MIXED]
+    assert read_column(tmp_path / out) == expected
+    assert f"'n' has values that .{out[4:]} cannot hold in one column" in caplog.text
+
+
+def test_command_warns_of_columns_that_become_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = write_values(tmp_path / "a.jsonl", [1, 2])
+    second = write_values(tmp_path / "b.jsonl", ["x"], 7)
+    assert run_command("dedup", first, second, "--out", tmp_path / "out.parquet") == app.DONE
+    assert read_column(tmp_path / "out.parquet") == ["1", "2", "x"]
+    assert "holds them as texts" in capsys.readouterr().err
+
+
+ENCODED = pa.array(["a", "b"]).dictionary_encode()
+OTHER = pa.array(["c", "d"]).dictionary_encode()
+COLUMNS: dict[str, tuple[list[pa.Array], dict[str, list[Any]]]] = {
+    "numbers and texts": (
+        [pa.array([1, 2]), pa.array(["x", "y"])],
+        {"parquet": ["1", "2", "x", "y"], "jsonl": [1, 2, "x", "y"], "csv": ["1", "2", "x", "y"]},
+    ),
+    "whole numbers that a float cannot hold": (
+        [pa.array([(1 << 60) + 1]), pa.array([1.5])],
+        {"parquet": ["1152921504606846977", "1.5"]},
+    ),
+    "numbers that a float holds": (
+        [pa.array([1]), pa.array([1.5])],
+        {"parquet": [1.0, 1.5], "csv": ["1.0", "1.5"]},
+    ),
+    "several dictionaries": (
+        [ENCODED, OTHER],
+        {"arrow": ["a", "b", "c", "d"], "parquet": ["a", "b", "c", "d"]},
+    ),
+    "runs": (
+        [pc.run_end_encode(pa.array(["a", "a"]))],
+        {"parquet": ["a", "a"], "csv": ["a", "a"], "arrow": ["a", "a"]},
+    ),
+    "unions": (
+        [
+            pa.UnionArray.from_sparse(
+                pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["b", "c"])]
+            )
+        ],
+        {"parquet": ["1", '"c"'], "jsonl": [1, "c"]},
+    ),
+    "intervals": (
+        [pa.array([pa.MonthDayNano([1, 2, 3])])],
+        {"parquet": ["[1,2,3]"]},
+    ),
+    "list views": (
+        [pa.array([["x"], []], pa.list_view(pa.string_view()))],
+        {"parquet": [["x"], []], "jsonl": [["x"], []]},
+    ),
+    "structs without fields": ([pa.array([{}, None], pa.struct([]))], {"parquet": ["{}", None]}),
+    "dates out of range": (
+        [pa.array([1 << 30], pa.int32()).view(pa.date32())],
+        {"jsonl": ["<value out of range: 1073741824>"]},
+    ),
+    "bytes in lists": ([pa.array([[b"\xff", b"a"]])], {"jsonl": [["\\xff", "a"]]}),
+    "dates and texts": (
+        [pa.array([date(2024, 1, 2)]), pa.array(["x"])],
+        {"parquet": ["2024-01-02", "x"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_column_of_any_type_is_written_as_the_nearest_thing(name: str, tmp_path: Path) -> None:
+    parts, expected = COLUMNS[name]
+    paths = []
+    for number, values in enumerate(parts):
+        path = tmp_path / f"in{number}.arrow"
+        texts = [text_of(10 * number + at) for at in range(len(values))]
+        table = pa.table({"text": texts, "n": values})
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        paths.append(path)
+    result = nk.dedup(paths)
+    for suffix, column in expected.items():
+        assert read_column(result.write(tmp_path / f"out.{suffix}")) == column, suffix
+
+
+def test_dictionary_that_a_stream_replaces_is_decoded(tmp_path: Path) -> None:
+    schema = pa.schema([("text", pa.string()), ("n", ENCODED.type)])
+    with pa.ipc.new_stream(tmp_path / "a.arrows", schema) as writer:
+        for number, values in enumerate((ENCODED, OTHER)):
+            texts = [text_of(10 * number + at) for at in range(len(values))]
+            writer.write_table(pa.table([texts, values], schema=schema))
+    result = nk.dedup(tmp_path / "a.arrows")
+    assert read_column(result.write(tmp_path / "out.arrow")) == ["a", "b", "c", "d"]
+    table = pa.table({"text": [text_of(at) for at in range(4)]})
+    table = table.append_column("n", pa.chunked_array([ENCODED, OTHER]))
+    assert read_column(nk.dedup(table).write(tmp_path / "table.arrow")) == ["a", "b", "c", "d"]
+
+
+def test_text_that_is_not_utf8_is_escaped(tmp_path: Path) -> None:
+    stored = pa.array([b"\xff", b"a"]).view(pa.string())
+    table = pa.table({"text": [text_of(0), text_of(1)], "n": stored})
+    pq.write_table(table, tmp_path / "a.parquet")
+    result = nk.dedup(tmp_path / "a.parquet")
+    for suffix in ("csv", "jsonl"):
+        assert read_column(result.write(tmp_path / f"out.{suffix}")) == ["\\xff", "a"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_values_with_line_ends_are_quoted(suffix: str, tmp_path: Path) -> None:
+    values = ["a\rb", "c\nd", "e\r\nf", "g\0h", '"i"', "", "j,k\tl"]
+    result = nk.dedup(write_values(tmp_path / "a.jsonl", values))
+    assert read_column(result.write(tmp_path / f"out.{suffix}")) == values
+
+
+def test_numbers_of_an_array_keep_their_digits(tmp_path: Path) -> None:
+    rows = [{"text": text_of(at), "n": value} for at, value in enumerate([10**25, 1])]
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=1))
+    assert read_column(nk.dedup(tmp_path / "a.json").write(tmp_path / "out.jsonl")) == [10**25, 1]
+
+
+def test_byte_order_marks_of_later_files_are_left_out(tmp_path: Path) -> None:
+    paths = [write_values(tmp_path / f"{name}.jsonl", [name], ord(name)) for name in "abc"]
+    for path in paths:
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    result = nk.dedup(paths)
+    for out in ("out.jsonl", "out.parquet"):
+        assert read_column(result.write(tmp_path / out)) == ["a", "b", "c"]
+
+
+def test_rows_of_json_in_another_encoding_are_written_as_utf8(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": f"{text_of(at)} Größe"}, ensure_ascii=False) for at in range(2)]
+    content = b"[" + rows[0].encode() + b",\n" + rows[1].encode("cp1252") + b"]"
+    (tmp_path / "a.json").write_bytes(content)
+    result = nk.dedup(tmp_path / "a.json", encoding="utf-8,windows-1252")
+    expected = [json.loads(row) for row in rows]
+    assert read_rows(result.write(tmp_path / "out.jsonl")) == expected
+    assert pq.read_table(result.write(tmp_path / "out.parquet")).to_pylist() == expected
+
+
+def test_numbers_that_json_lacks_are_null_and_long_ones_keep_their_digits(tmp_path: Path) -> None:
+    folder = tmp_path / "in" / "lang=en"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text(f'[{{"text": "{TEXT}", "n": {10**25}, "x": NaN}}]')
+    for source, columns in ((folder / "a.json", {}), (tmp_path / "in", {"lang": "en"})):
+        out = nk.dedup(source).write(tmp_path / f"{len(columns)}.jsonl")
+        assert read_rows(out) == [{**columns, "text": TEXT, "n": 10**25, "x": None}]
+
+
+def test_page_in_another_encoding_becomes_a_row(tmp_path: Path) -> None:
+    page = "<meta charset=iso-8859-1><p>Köln am Rhein ist eine schöne und alte Stadt</p>"
+    (tmp_path / "a.html").write_bytes(page.encode("latin-1"))
+    out = tmp_path / "out.jsonl"
+    assert run_command("dedup", tmp_path / "a.html", "--main-text", "--out", out) == app.DONE
+    assert read_rows(out) == [{"id": "a.html", "text": page}]

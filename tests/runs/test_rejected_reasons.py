@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
@@ -82,3 +84,12 @@ def test_results_of_the_library_name_the_reasons(rows: Path) -> None:
     without = nk.dedup(["a text", None, "another one"])
     assert "1 row was rejected: text is null (1)" in repr(without)
     assert "rejected" not in repr(nk.dedup(["a text"]))
+
+
+def test_run_of_rows_counts_as_all_of_them_in_every_result(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": [None] * 2000 + ["a text"]}), path, row_group_size=2000)
+    reasons = "; 2,000 rows were rejected: text is null (2,000)>"
+    for result in (nk.dedup(path), nk.pairs(path), nk.passages(path, min_tokens=8)):
+        assert repr(result).endswith(reasons)
+        assert len(result.rejected) == 1

@@ -128,7 +128,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def dedup(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "nearkin", "dedup", "many.jsonl", "--vector", "vector"]
-    line += ["--max-removed", "1", "--out", "out", *options]
+    line += ["--out", "out", "--max-removed", "1", *options]
     variables = {**os.environ, "NEARKIN_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200"}
     return subprocess.run(
         line, cwd=folder, env=variables, capture_output=True, text=True, check=True

@@ -15,29 +15,18 @@ from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
     ColumnarFormat,
+    DamagedRows,
     TableWriter,
-    check_batches,
+    check_stored_batches,
     number_batches,
-    select_batches,
 )
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.nested_columns import list_roots
 from nearkin.runtime.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.setting_names import name_setting
 
 BATCH_SHARE = 16
 """A record batch is read as a whole. It may unfold into this many times the document limit, which
 is half of the memory bound."""
-
-
-def _skip_rows(
-    batches: Iterator[tuple[int, pa.RecordBatch]], start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the rows from `start` on."""
-    for first, batch in batches:
-        skipped = min(max(start - first, 0), len(batch))
-        if skipped < len(batch):
-            yield first + skipped, batch.slice(skipped)
 
 
 class ArrowIpc(ColumnarFormat):
@@ -70,17 +59,13 @@ class ArrowIpc(ColumnarFormat):
         Raises:
             ValueError: If a record batch is too large to be read. The rows before it were yielded.
         """
-        names = None if whole else list_roots(columns, self.schema(file).names)
-        if (sliced := self._large(file, names)) is not None:
-            needed = select_batches(_skip_rows(sliced, start), rows)
-            yield from check_batches(needed, columns, whole=whole)
+        if (sliced := self._large(file)) is not None:
+            yield from check_stored_batches(sliced, columns, start, whole=whole, rows=rows)
             return
         with file.open_decompressed() as source:
             fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
-            batches = self._each(self._open(source), fitting)
-            selected = batches if names is None else (batch.select(names) for batch in batches)
-            needed = select_batches(number_batches(selected, start), rows)
-            yield from check_batches(needed, columns, whole=whole)
+            batches = number_batches(self._each(self._open(source), fitting))
+            yield from check_stored_batches(batches, columns, start, whole=whole, rows=rows)
             if fault is not None:
                 raise ValueError(fault)
 
@@ -106,13 +91,13 @@ class ArrowIpc(ColumnarFormat):
 
     @staticmethod
     def _large(
-        file: InputFile, columns: list[str] | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+        file: InputFile,
+    ) -> Iterator[tuple[int, pa.RecordBatch | DamagedRows]] | None:
         """Returns slices of a file whose batches may be large, or None."""
         if file.remote or file.compression or file.status().size <= AHEAD:
             return None
         try:
-            return read_sliced_batches(os.fsencode(file.path), columns)
+            return read_sliced_batches(os.fsencode(file.path))
         except pa.ArrowInvalid:
             # The end of the file is missing.
             return None
@@ -147,6 +132,17 @@ class ArrowIpc(ColumnarFormat):
             )
         return itertools.islice(reader, most)
 
+    def has_one_dictionary(self, file: InputFile) -> bool:
+        """Returns whether all batches of a file share the dictionary of a column.
+
+        A stream may replace it.
+
+        Args:
+            file: The file.
+        """
+        with file.open_decompressed() as source:
+            return hasattr(self._open(source), "num_record_batches")
+
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer of a file or a stream, like the input.
 
@@ -155,9 +151,8 @@ class ArrowIpc(ColumnarFormat):
             columns: The columns that were read.
             target: The path of the file to write.
         """
-        with file.open_decompressed() as source:
-            reader = self._open(source)
-            schema, is_file = reader.schema, hasattr(reader, "num_record_batches")
+        schema = self.schema(file)
+        is_file = self.has_one_dictionary(file)
         sink = open_compressed_sink(file, target)
         open_writer = pa.ipc.new_file if is_file else pa.ipc.new_stream
 

@@ -1,37 +1,26 @@
 """Avro object container files. The library fastavro reads and writes their records."""
 
-import lzma
-import struct
-import zlib
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import BoundedStream
 from nearkin.corpus.columns import Columns
+from nearkin.corpus.foreign_errors import decoding
 from nearkin.corpus.formats.base import list_added_values, make_unused_name
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.nested_columns import list_roots
-from nearkin.errors import MissingExtraError
+from nearkin.corpus.nested_columns import find_root, list_roots
+from nearkin.errors import MissingExtraError, UsageError
+from nearkin.runtime.arrow_types import is_list
+from nearkin.setting_names import name_setting
 
-DAMAGE = (
-    ArithmeticError,
-    EOFError,
-    LookupError,
-    RecursionError,
-    SystemError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    zlib.error,
-)
-"""The errors that fastavro raises for damaged files."""
-WRITTEN_ROWS = 1000
-"""The number of records that are encoded at a time."""
 NULL = "null"
+NO_TEXTS = (NULL, "boolean", "int", "long", "float", "double", "record", "array", "map")
+"""The types whose values are not texts. Names of other types are not looked up."""
 
 
 class Avro(RecordFormat):
@@ -50,6 +39,29 @@ class Avro(RecordFormat):
         with file.open_decompressed() as stream:
             return [field["name"] for field in _open_reader(stream).writer_schema["fields"]]
 
+    def require_types(self, file: InputFile, columns: Columns) -> None:
+        """Requires that the fields of texts can be texts.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+
+        Raises:
+            UsageError: If the schema has another type for one.
+        """
+        if columns.content != "text":
+            return
+        with file.open_decompressed() as stream:
+            schema = _open_reader(stream).writer_schema
+        for name in columns.sources:
+            kinds = list(_list_types(schema, name))
+            if kinds and not any(map(_may_be_text, kinds)):
+                shown = " or ".join(map(str, kinds))
+                raise UsageError(
+                    f"{file.shown_path}: column {name!r} is {shown}, not text; choose "
+                    f"another column with {name_setting('text')}"
+                )
+
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
         """Yields the records of a file, as described in `RecordFormat`.
 
@@ -59,22 +71,18 @@ class Avro(RecordFormat):
             whole: Whether the records hold all their values.
 
         Raises:
-            ValueError: If the file is damaged.
+            DamageError: If the file is damaged.
         """
         with file.open_decompressed() as stream:
             reader = _open_reader(stream)
             names = [field["name"] for field in reader.writer_schema["fields"]]
             roots = list_roots(columns, names)
-            while True:
-                try:
-                    values = next(reader, None)
-                except DAMAGE as error:
-                    raise ValueError(f"the next block is damaged: {error!r}") from error
-                if values is None:
-                    return
-                if not whole:
-                    values = {name: values.get(name) for name in roots}
-                yield Record(values, _size_of(values))
+            with decoding("the next block is damaged"):
+                for values in reader:
+                    needed = values
+                    if not whole:
+                        needed = {name: values.get(name) for name in roots}
+                    yield Record(needed, _size_of(needed))
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "AvroWriter":
         """Returns a writer with the schema and the codec of the input.
@@ -99,17 +107,40 @@ def _load_fastavro() -> Any:
 
 def _open_reader(stream: Any) -> Any:
     fastavro = _load_fastavro()
-    try:
-        reader = fastavro.reader(stream)
+    with decoding("the header is damaged"):
+        reader = fastavro.reader(BoundedStream(stream))
         schema = reader.writer_schema
         is_record = schema["type"] == "record"
-    except (*DAMAGE, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"the header is damaged: {error!r}") from error
     if not is_record:
         raise ValueError("the schema is not a record, so the file has no columns")
     if _takes_no_bytes(schema, {}):
         raise ValueError("the records of the schema take no bytes, so their number has no bound")
     return reader
+
+
+def _list_types(kind: Any, path: str) -> Iterator[Any]:
+    """Yields the types at the end of a path, without those behind maps and names of types."""
+    if isinstance(kind, list):
+        for option in kind:
+            yield from _list_types(option, path)
+    elif not path:
+        yield kind
+    elif isinstance(kind, dict) and kind["type"] == "array":
+        yield from _list_types(kind["items"], path)
+    elif isinstance(kind, dict) and kind["type"] == "record":
+        members = {field["name"]: field["type"] for field in kind["fields"]}
+        name = find_root(path, list(members))
+        if name is not None:
+            yield from _list_types(members[name], path[len(name) + 1 :])
+
+
+def _may_be_text(kind: Any) -> bool:
+    """Returns whether values of a type can be texts or bytes."""
+    if isinstance(kind, list):
+        return any(map(_may_be_text, kind))
+    if isinstance(kind, dict):
+        return _may_be_text(kind["type"])
+    return kind not in NO_TEXTS
 
 
 def _takes_no_bytes(kind: Any, named: dict[str, bool | None]) -> bool:
@@ -173,6 +204,8 @@ class AvroWriter:
 
     def __init__(self, schema: dict[str, Any], codec: str, text_column: str, target: str) -> None:
         self._fastavro = _load_fastavro()
+        # A schema or a codec that cannot be written is known before the first record.
+        self._fastavro.write.Writer(BytesIO(), schema, codec)
         self._schema = schema
         self._taken = {field["name"] for field in schema["fields"]}
         self._codec = codec
@@ -211,7 +244,10 @@ class AvroWriter:
         # All slices have the same added columns.
         if len(self._schema["fields"]) == len(self._taken):
             fields = [
-                {"name": names[field.name], "type": [NULL, _to_avro_type(field.type)]}
+                {
+                    "name": names[field.name],
+                    "type": [NULL, _to_avro_type(field.type, names[field.name])],
+                }
                 for field in added.schema
             ]
             self._schema = {**self._schema, "fields": [*self._schema["fields"], *fields]}
@@ -237,10 +273,23 @@ class AvroWriter:
             self._writer = self._fastavro.write.Writer(self._sink, self._schema, self._codec)
 
 
-def _to_avro_type(kind: pa.DataType) -> Any:
-    """Returns the Avro type of an added column."""
+def _to_avro_type(kind: pa.DataType, name: str) -> Any:
+    """Returns the Avro type of an added column.
+
+    Args:
+        kind: The type of its values.
+        name: The name of the column, which is that of its records, too.
+    """
     if pa.types.is_map(kind):
-        return {"type": "map", "values": _to_avro_type(kind.item_type)}
+        return {"type": "map", "values": _to_avro_type(kind.item_type, name)}
+    if is_list(kind):
+        return {"type": "array", "items": _to_avro_type(kind.value_type, name)}
+    if pa.types.is_struct(kind):
+        fields = [
+            {"name": field.name, "type": _to_avro_type(field.type, f"{name}_{field.name}")}
+            for field in kind
+        ]
+        return {"type": "record", "name": name, "fields": fields}
     if pa.types.is_boolean(kind):
         return "boolean"
     if pa.types.is_integer(kind):

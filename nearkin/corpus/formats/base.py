@@ -1,16 +1,19 @@
 """The interface of a file format, and what formats share."""
 
-import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import compress
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import Columns
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import are_among
+from nearkin.corpus.validation import make_empty_documents
 
 Item = TypeVar("Item")
 
@@ -27,6 +30,14 @@ class RejectedRow(NamedTuple):
     line: int | None = None
     """The line at which the row begins, counted from 1 as editors do. None if the format has no
     lines."""
+    rows: int = 1
+    """The number of rows from this one on that are rejected as a whole."""
+    is_damage: bool = False
+    """Whether the rows cannot be decoded. Other rejected rows are, and are not documents."""
+
+
+END_OF_FILE = 1 << 62
+"""The next row of a slice behind which a file has no row that can be read."""
 
 
 class FileSlice(NamedTuple):
@@ -42,6 +53,8 @@ class FileSlice(NamedTuple):
     complete_rows: Any = None
     """The complete rows of the documents, in the form that the writer of the format takes. None
     unless they were requested."""
+    skipped: Mapping[str, int] = MappingProxyType({})
+    """The numbers of records of the whole file that are not rows, by their kind."""
 
     def select(self, rows: np.ndarray) -> "FileSlice":
         """Returns the slice with some rows, without their complete rows.
@@ -59,10 +72,6 @@ class FileSlice(NamedTuple):
         )
 
 
-UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
-"""The exceptions that reading a damaged file raises."""
-
-
 class ItemsBeforeDamage(Generic[Item]):
     """The items of a file up to the place where it is damaged.
 
@@ -75,12 +84,13 @@ class ItemsBeforeDamage(Generic[Item]):
 
     def __init__(self, items: Iterator[Item]) -> None:
         self._items = items
-        self.damage: Exception | None = None
+        self.damage: DamageError | None = None
 
     def __iter__(self) -> Iterator[Item]:
         try:
-            yield from self._items
-        except UNREADABLE as error:
+            with decoding():
+                yield from self._items
+        except DamageError as error:
             self.damage = error
 
     def raise_damage(self) -> None:
@@ -89,14 +99,40 @@ class ItemsBeforeDamage(Generic[Item]):
             raise self.damage
 
 
-def describe_error(error: BaseException) -> str:
-    """Returns the message of an error in one line of at most 200 characters."""
-    text = (
-        (error.strerror if isinstance(error, OSError) else None)
-        or str(error)
-        or type(error).__name__
+def make_rejected_slice(rejected: RejectedRow, next_row: int, columns: Columns) -> FileSlice:
+    """Returns a slice with one rejection and no documents.
+
+    Args:
+        rejected: The rejection of a run of rows, or of a part of the file.
+        next_row: The row at which reading continues.
+        columns: The columns that are read.
+    """
+    documents = make_empty_documents(columns)
+    return FileSlice(np.empty(0, np.int64), documents, [rejected], next_row)
+
+
+def make_damaged_slice(
+    reason: str, first: int, end: int, columns: Columns, *, are_counted: bool = True
+) -> FileSlice:
+    """Returns a slice with the rejection of rows that cannot be decoded.
+
+    Args:
+        reason: Why they cannot be, in words.
+        first: The first row.
+        end: The row behind the last one, or `END_OF_FILE`.
+        columns: The columns that are read.
+        are_counted: Whether the number of rows is that of the file, and not one that it only
+            claims. Otherwise they count as one.
+    """
+    is_known = are_counted and end != END_OF_FILE
+    rejected = RejectedRow(
+        first if is_known else WHOLE_FILE,
+        reason,
+        "",
+        rows=end - first if is_known else 1,
+        is_damage=True,
     )
-    return " ".join(text.split())[:200]
+    return make_rejected_slice(rejected, end, columns)
 
 
 class Writer(Protocol):
@@ -132,8 +168,8 @@ class Writer(Protocol):
 class Format(Protocol):
     """A file format.
 
-    Errors of reading are an OSError, a ValueError or an error of Arrow. The corpus turns them
-    into rejections.
+    A method that meets damage raises any exception. The corpus turns it into a rejection of the
+    rows from there on, so a format catches none itself, unless it can read on behind the damage.
     """
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:

@@ -38,13 +38,17 @@ from nearkin.corpus.formats.delimited_blocks import (
     JoinedStream,
     RowBlocks,
 )
-from nearkin.corpus.formats.delimited_rows import BOM, LINE_ENDS, DelimitedRow, DelimitedRowReader
+from nearkin.corpus.formats.delimited_rows import (
+    BOM,
+    DelimitedRow,
+    DelimitedRowReader,
+    join_values,
+    quote_value,
+)
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
 SAMPLE_BLOCK = 1 << 16
-EMPTY_VALUE = '""'
-"""The row whose only value is an empty text."""
 
 
 class Delimited:
@@ -424,6 +428,7 @@ class DelimitedWriter:
         self._header = header
         self._text_column = text_column
         self._delimiter = dialect.delimiter
+        self._encoding = dialect.encoding
         self._line_end = header.raw[len(header.raw.rstrip("\r\n")) :] or "\n"
         self._sink = io.TextIOWrapper(sink, dialect.encoding, dialect.errors, newline="")
         self._begun = False
@@ -444,9 +449,7 @@ class DelimitedWriter:
         values = next(csv.reader(io.StringIO(row, newline=""), delimiter=self._delimiter))
         values[self._header.values.index(self._text_column)] = text
         line_end = row[len(row.rstrip("\r\n")) :]
-        # An empty line is not a row.
-        body = self._delimiter.join(map(self._quote_value, values)) or EMPTY_VALUE
-        return body + line_end
+        return join_values(values, self._delimiter) + line_end
 
     def select(
         self, complete_rows: list[str], keep: np.ndarray, added: pa.RecordBatch | None
@@ -478,15 +481,17 @@ class DelimitedWriter:
         return "".join(
             [
                 body,
-                *(self._delimiter + self._quote_value(value) for value in values),
+                *(
+                    self._delimiter + quote_value(self._make_encodable(value), self._delimiter)
+                    for value in values
+                ),
                 row[len(body) :] or self._line_end,
             ]
         )
 
-    def _quote_value(self, value: str) -> str:
-        if not any(special in value for special in (self._delimiter, '"', *LINE_ENDS)):
-            return value
-        return '"' + value.replace('"', '""') + '"'
+    def _make_encodable(self, value: str) -> str:
+        r"""Returns a value with `\u2019` and the like in place of what the encoding lacks."""
+        return value.encode(self._encoding, "backslashreplace").decode(self._encoding)
 
     def _begin(self, added: list[str]) -> None:
         if not self._begun and self._header.values:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.dialect import UTF8, Dialect
-from nearkin.corpus.formats.base import UNREADABLE
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import check_rows
 
@@ -51,8 +51,9 @@ class RowBlocks:
         while True:
             try:
                 # A row over several blocks is parsed again each time, so they become larger.
-                part = bytes(self._stream.read(max(BLOCK, len(self._held))))
-            except UNREADABLE:
+                with decoding():
+                    part = bytes(self._stream.read(max(BLOCK, len(self._held))))
+            except DamageError:
                 yield self._held[: self._held.rfind(b"\n") + 1]
                 raise
             if not part:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from nearkin.corpus.batches import RAW_PREFIX
@@ -10,8 +10,38 @@ from nearkin.corpus.dialect import Dialect
 
 BOM = "\ufeff"
 LINE_ENDS = ("\n", "\r")
+EMPTY_VALUE = '""'
+"""The row whose only value is an empty text."""
 UNCLOSED = "the row has a quote that is not closed"
 csv.field_size_limit((1 << 31) - 1)  # The size of rows is bounded by _LineReader, with a reason.
+
+
+def quote_value(value: str, delimiter: str) -> str:
+    r"""Returns a value in quotes if it has a character that is special in CSV.
+
+    The csv module of Python (3.11) does not quote a carriage return, at which a line ends.
+
+    Args:
+        value: The value.
+        delimiter: The character between values.
+
+    Examples:
+        >>> quote_value("a b", ","), quote_value("a\rb,c", ",")
+        ('a b', '"a\rb,c"')
+    """
+    if not any(special in value for special in (delimiter, '"', *LINE_ENDS)):
+        return value
+    return '"' + value.replace('"', '""') + '"'
+
+
+def join_values(values: Iterable[str], delimiter: str) -> str:
+    """Returns a row without its line end. A row is never empty, because readers skip such lines.
+
+    Args:
+        values: The values.
+        delimiter: The character between values.
+    """
+    return delimiter.join(quote_value(value, delimiter) for value in values) or EMPTY_VALUE
 
 
 class DelimitedRow(NamedTuple):

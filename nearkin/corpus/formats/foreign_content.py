@@ -1,4 +1,4 @@
-"""The detection of files whose content does not fit their suffix."""
+"""The detection of content that is not the text that a suffix or a label says."""
 
 import codecs
 
@@ -28,6 +28,20 @@ CONTENTS = {
     b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
 }
 """The first bytes of files that are not UTF-8 text, with the name of the format and advice."""
+BINARIES = {
+    b"%PDF-": "a PDF document",
+    b"PK\x03\x04": "a zip archive or an Office document",
+    b"\xd0\xcf\x11\xe0": "an Office document",
+    b"\x1f\x8b": "gzip data",
+    b"\x28\xb5\x2f\xfd": "zstd data",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF87a": "a GIF picture",
+    b"GIF89a": "a GIF picture",
+}
+"""The first bytes of contents that are never a text, with the name of the format."""
+WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+"""The first bytes of text in UTF-16 and UTF-32, in which null bytes are usual."""
 
 
 SPREADSHEET = "a spreadsheet; save its sheet as CSV (UTF-8), and give that file in its place"
@@ -66,6 +80,24 @@ def describe_foreign_content(sample: bytes) -> str | None:
     if any(part in sample for part in SHEET_PARTS):
         return SPREADSHEET
     return next((content for start, content in CONTENTS.items() if sample.startswith(start)), None)
+
+
+def find_binary_content(content: bytes) -> str | None:
+    """Returns a description of content that is not a text in any encoding, or None.
+
+    Args:
+        content: The content, or its first bytes.
+
+    Examples:
+        >>> find_binary_content(b"%PDF-1.7 ..."), find_binary_content(b"<p>text</p>")
+        ('a PDF document', None)
+    """
+    for start, kind in BINARIES.items():
+        if content.startswith(start):
+            return kind
+    if b"\0" in content and not content.startswith(WIDE):
+        return "data with null bytes"
+    return None
 
 
 def _is_text(sample: bytes) -> bool:

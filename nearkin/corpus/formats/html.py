@@ -5,6 +5,8 @@ The library resiliparse extracts it.
 
 from typing import Any
 
+from nearkin.corpus.columns import Columns
+from nearkin.corpus.input_file import InputFile
 from nearkin.errors import MissingExtraError
 
 MAX_DEPTH = 500
@@ -47,6 +49,35 @@ def extract_main_text(content: bytes, charset: str | None = None) -> str:
         raise ValueError(f"the elements of the page are nested more than {MAX_DEPTH} deep")
     text: str = extract_plain_text(tree, main_content=True)
     return text
+
+
+def is_page(file: InputFile, columns: Columns) -> bool:
+    """Returns whether the main text of a file is read.
+
+    Args:
+        file: The file.
+        columns: The columns that are read, which say if main texts are read.
+    """
+    return columns.main_text and file.suffix in SUFFIXES
+
+
+def decode_page(content: bytes) -> str:
+    """Returns the source of a page in any encoding.
+
+    Args:
+        content: The bytes of the page.
+
+    Examples:
+        >>> decode_page("Köln".encode())
+        'Köln'
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        from resiliparse.parse.encoding import bytes_to_str, detect_encoding
+
+        text: str = bytes_to_str(content, detect_encoding(content))
+        return text
 
 
 def _measure_depth(tree: Any) -> int:

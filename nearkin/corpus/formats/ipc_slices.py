@@ -6,29 +6,28 @@ of a batch here; their bytes are read.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS
+from nearkin.corpus.formats.record_batches import DamagedRows
 
 ALIGNED = 8
 """Slices begin at a multiple of this row, so that bitmaps begin at a whole byte."""
 
 
-def read_sliced_batches(
-    path: bytes, columns: Sequence[str] | None
-) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+def read_sliced_batches(path: bytes) -> Iterator[tuple[int, pa.RecordBatch | DamagedRows]] | None:
     """Returns slices of the batches of a file, or None if the file cannot be read in slices.
 
     Args:
         path: The path of a local, uncompressed IPC file (not a stream).
-        columns: The names of the columns, or None for all.
 
     Returns:
-        The number of the first row of each slice, and the slice.
+        The number of the first row of each slice, and the slice. The rows of a batch from one on
+        that cannot be sliced, because offsets are wrong, are damaged.
     """
     with pa.memory_map(path) as mapped:
         if mapped.read(6) != b"ARROW1":
@@ -36,11 +35,8 @@ def read_sliced_batches(
         mapped.seek(0)
         base = mapped.read_buffer(1).address
         reader = pa.ipc.open_file(mapped)
-        schema = reader.schema
-        fields = list(schema)
-        if columns is not None:
-            fields = [schema.field(name) for name in columns]
-        if not reader.num_record_batches or not all(_is_sliceable(field.type) for field in fields):
+        kinds = reader.schema.types
+        if not reader.num_record_batches or not all(map(_is_sliceable, kinds)):
             return None
         sample = reader.get_batch(0)
         buffers = [
@@ -52,12 +48,10 @@ def read_sliced_batches(
         if not all(base <= buffer.address < base + mapped.size() for buffer in buffers):
             # The buffers are compressed, so a batch is decompressed as a whole in any case.
             return None
-    return _read_slices(path, columns)
+    return _read_slices(path)
 
 
-def _read_slices(
-    path: bytes, columns: Sequence[str] | None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _read_slices(path: bytes) -> Iterator[tuple[int, pa.RecordBatch | DamagedRows]]:
     first = 0
     with pa.memory_map(path) as mapped, open(path, "rb") as file:  # noqa: PTH123 (a path in bytes)
         base = mapped.read_buffer(1).address
@@ -67,17 +61,19 @@ def _read_slices(
                 # After this, only the few bytes that describe a batch are read through the map.
                 raise OSError("the file has become shorter")
             batch = reader.get_batch(number)
-            part = batch if columns is None else batch.select(list(columns))
             source = _BufferSlicer(file.fileno(), base, mapped.size())
-            rows = int(
-                min(BATCH_ROWS, len(part) * BATCH_BYTES / max(part.get_total_buffer_size(), 1))
-            )
+            size = max(batch.get_total_buffer_size(), 1)
+            rows = int(min(BATCH_ROWS, len(batch) * BATCH_BYTES / size))
             rows = max(ALIGNED, rows - rows % ALIGNED)
-            for start in range(0, len(part), rows):
-                count = min(rows, len(part) - start)
-                arrays = [source.rows(column, start, count) for column in part.columns]
-                yield first + start, pa.RecordBatch.from_arrays(arrays, schema=part.schema)
-            first += len(part)
+            for start in range(0, len(batch), rows):
+                count = min(rows, len(batch) - start)
+                try:
+                    arrays = [source.rows(column, start, count) for column in batch.columns]
+                except _WrongOffsetsError as error:
+                    yield first + start, DamagedRows(len(batch) - start, str(error))
+                    break
+                yield first + start, pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+            first += len(batch)
 
 
 def _is_sliceable(kind: pa.DataType) -> bool:
@@ -98,6 +94,10 @@ def _has_offsets(kind: pa.DataType) -> bool:
         or types.is_binary(kind)
         or types.is_large_binary(kind)
     )
+
+
+class _WrongOffsetsError(Exception):
+    """An error: offsets of a record batch are not valid."""
 
 
 class _BufferSlicer:
@@ -166,14 +166,14 @@ class _BufferSlicer:
             self._read(buffer, start * width, (start + count + 1) * width), dtype
         )
         if (np.diff(offsets) < 0).any():
-            raise OSError("the offsets of a record batch decrease")
+            raise _WrongOffsetsError("the offsets decrease")
         return offsets
 
     def _read(self, buffer: pa.Buffer | None, start: int, stop: int) -> pa.Buffer:
         if buffer is None or stop <= start:
             return pa.py_buffer(b"")
         if stop > buffer.size:
-            raise OSError("a record batch reaches beyond its buffers")
+            raise _WrongOffsetsError("an offset is beyond the values")
         place = buffer.address - self._base
         if not 0 <= place < self._size:
             # Arrow had to decompress this buffer, so it is in memory.

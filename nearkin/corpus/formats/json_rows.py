@@ -73,9 +73,25 @@ def parse_json(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        if b"NaN" not in raw and b"Infinity" not in raw:
+        finite = replace_not_finite(raw)
+        if finite is raw:
             raise
-        return orjson.loads(NOT_FINITE.sub(_replace_number, raw))
+        return orjson.loads(finite)
+
+
+def replace_not_finite(raw: bytes) -> bytes:
+    """Returns a value of JSON with null in place of NaN and infinite numbers.
+
+    Args:
+        raw: The value. It is returned itself if it has no such number.
+
+    Examples:
+        >>> replace_not_finite(b'{"text": "NaN", "score": -Infinity}')
+        b'{"text": "NaN", "score": null}'
+    """
+    if b"NaN" not in raw and b"Infinity" not in raw:
+        return raw
+    return NOT_FINITE.sub(_replace_number, raw)
 
 
 def parse_exact_json(raw: bytes) -> Any:
@@ -211,7 +227,7 @@ class JsonSliceBuilder:
             return
         self._bytes += len(raw)
         if self._row_encoding is not None:
-            raw = _to_utf8(raw, self._row_encoding)
+            raw = to_utf8(raw, self._row_encoding)
         try:
             reason = self._find_memory_fault(raw)
             value: Any = None if reason else parse_json(raw)
@@ -425,8 +441,13 @@ def _find_tokens_fault(content: Any, name: str, limit: int) -> str | None:
     return None
 
 
-def _to_utf8(raw: bytes, encoding: str) -> bytes:
-    """Returns a row in UTF-8 if it is valid in UTF-8 or in another encoding, or else as it is."""
+def to_utf8(raw: bytes, encoding: str) -> bytes:
+    """Returns a row in UTF-8 if it is valid in UTF-8 or in another encoding, or else as it is.
+
+    Args:
+        raw: The row.
+        encoding: The other encoding.
+    """
     if is_utf8(raw):
         return raw
     try:

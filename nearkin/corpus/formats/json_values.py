@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import UNREADABLE, open_compressed_sink
+from nearkin.corpus.foreign_errors import DamageError, decoding
+from nearkin.corpus.formats.base import open_compressed_sink
 from nearkin.corpus.formats.json_array import ArrayWriter, ElementSplitter, JsonArray
 from nearkin.corpus.formats.json_lines import BLOCK, JSON_DECODER, LineWriter
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, STRING, JsonRow, parse_json
@@ -104,13 +105,15 @@ def read_beginning(stream: Any) -> bytes:
 def _read_end(beginning: bytes, rows: RowList, stream: Any, limit: int) -> bytes:
     """Returns what follows the list of rows. A damaged file gets the end that its object needs."""
     elements = ElementSplitter(limit, depth=1)
+    blocks = chain([beginning[rows.begin :]], iter(lambda: bytes(stream.read(BLOCK)), b""))
     try:
-        for block in chain([beginning[rows.begin :]], iter(lambda: bytes(stream.read(BLOCK)), b"")):
-            for _ in elements.feed(block):
-                pass
-        elements.require_end()
-        _require_whole_object(beginning[: rows.begin], elements.after, rows.name)
-    except UNREADABLE:
+        with decoding():
+            for block in blocks:
+                for _ in elements.feed(block):
+                    pass
+            elements.require_end()
+            _require_whole_object(beginning[: rows.begin], elements.after, rows.name)
+    except DamageError:
         return b"}\n"
     return elements.after
 

@@ -6,7 +6,6 @@ are counted without them.
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,13 @@ from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.formats.record_batches import (
     ColumnarFormat,
     TableWriter,
-    check_batches,
+    check_stored_batches,
     number_batches,
-    select_batches,
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.lance_tables import open_dataset, require_readable_names
 from nearkin.corpus.nested_columns import list_roots
 from nearkin.corpus.places import has_row_between
-from nearkin.corpus.table_versions import RUST_PLACE, panic_errors
 from nearkin.errors import UsageError
 
 FRAGMENT_BYTES = 64 << 20
@@ -50,8 +47,7 @@ class Lance(ColumnarFormat):
 
     def count_rows(self, file: InputFile) -> int:
         """Returns the number of rows of a table."""
-        with _lance_errors():
-            return int(open_dataset(file.path).count_rows())
+        return int(open_dataset(file.path).count_rows())
 
     def read(
         self,
@@ -75,12 +71,13 @@ class Lance(ColumnarFormat):
         names = None if whole else list_roots(columns, dataset.schema.names)
         first = 0
         for fragment in dataset.get_fragments():
-            with _lance_errors():
-                end = first + fragment.count_rows()
+            end = first + fragment.count_rows()
             if end > start and has_row_between(rows, first, end):
-                numbered = number_batches(_read_fragment(fragment, names), start - first)
+                numbered = number_batches(_read_fragment(fragment, names))
                 batches = ((first + row, batch) for row, batch in numbered)
-                yield from check_batches(select_batches(batches, rows), columns, whole=whole)
+                yield from check_stored_batches(
+                    batches, columns, start, whole=whole, rows=rows, has_all_columns=False
+                )
             first = end
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
@@ -169,25 +166,24 @@ def _read_fragment(fragment: Any, names: list[str] | None) -> Iterator[pa.Record
     Raises:
         ValueError: If a part is damaged.
     """
-    with _lance_errors():
-        rows = fragment.count_rows()
-        batch_rows = _choose_batch_rows(fragment, names, rows)
-        first = 0
-        while first < rows:
-            small_batches = 0
-            for batch in _scan(fragment, names, first, batch_rows):
-                yield batch
-                first += len(batch)
-                small_batches = small_batches + 1 if batch.nbytes < BATCH_BYTES // 4 else 0
-                if batch.nbytes > 2 * BATCH_BYTES and batch_rows > 1:
-                    batch_rows = max(batch_rows * BATCH_BYTES // batch.nbytes, 1)
-                    break
-                if small_batches == SMALL_BATCHES and batch_rows < BATCH_ROWS:
-                    batch_rows = min(2 * batch_rows, BATCH_ROWS)
-                    break
-            else:
-                if first < rows:
-                    raise ValueError(f"{first:,} of {rows:,} rows of a fragment are found")
+    rows = fragment.count_rows()
+    batch_rows = _choose_batch_rows(fragment, names, rows)
+    first = 0
+    while first < rows:
+        small_batches = 0
+        for batch in _scan(fragment, names, first, batch_rows):
+            yield batch
+            first += len(batch)
+            small_batches = small_batches + 1 if batch.nbytes < BATCH_BYTES // 4 else 0
+            if batch.nbytes > 2 * BATCH_BYTES and batch_rows > 1:
+                batch_rows = max(batch_rows * BATCH_BYTES // batch.nbytes, 1)
+                break
+            if small_batches == SMALL_BATCHES and batch_rows < BATCH_ROWS:
+                batch_rows = min(2 * batch_rows, BATCH_ROWS)
+                break
+        else:
+            if first < rows:
+                raise ValueError(f"{first:,} of {rows:,} rows of a fragment are found")
 
 
 def _scan(
@@ -238,16 +234,6 @@ def _choose_batch_rows(fragment: Any, names: list[str] | None, rows: int) -> int
         sampled_bytes // max(len(sample), 1), stored_bytes // max(fragment.physical_rows, 1)
     )
     return min(max(BATCH_BYTES // max(row_bytes, 1), 1), BATCH_ROWS)
-
-
-@contextmanager
-def _lance_errors() -> Iterator[None]:
-    """Translates the exceptions that Lance raises for damaged files, whatever their class."""
-    try:
-        with panic_errors():
-            yield
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ValueError(RUST_PLACE.sub("", str(error))) from error
 
 
 class _LanceWriter:

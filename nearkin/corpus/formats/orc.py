@@ -1,4 +1,4 @@
-"""ORC files, which are read by stripe."""
+"""ORC files, which are read in batches of rows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,22 +6,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.columns import Columns
+from nearkin.corpus.columns import BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.formats.record_batches import (
     ColumnarFormat,
     TableWriter,
-    check_batches,
+    check_stored_batches,
     number_batches,
-    select_batches,
 )
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.nested_columns import list_roots
+from nearkin.corpus.untrusted_batches import VALUES_OF_BYTE
 
 
 class Orc(ColumnarFormat):
-    """The format of ORC files. A damaged stripe costs the rows from it on."""
+    """The format of ORC files. Rows before damage are read."""
 
     def schema(self, file: InputFile) -> pa.Schema:
         """Returns the stored schema of a file."""
@@ -52,10 +51,8 @@ class Orc(ColumnarFormat):
             rows: The rows that are needed, or None for all. Others are not checked.
         """
         with file.open() as source:
-            stripes = _open_file(source)
-            names = None if whole else list_roots(columns, stripes.schema.names)
-            batches = number_batches(_read_stripes(stripes, names), start)
-            yield from check_batches(select_batches(batches, rows), columns, whole=whole)
+            batches = number_batches(_read_batches(source))
+            yield from check_stored_batches(batches, columns, start, whole=whole, rows=rows)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema and the codec of the input.
@@ -81,13 +78,33 @@ def _open_file(source: Any) -> Any:
     return ORCFile(source)
 
 
-def _read_stripes(stripes: Any, names: list[str] | None) -> Iterator[pa.RecordBatch]:
+def _read_batches(source: Any) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of an open file.
+
+    A stripe of a few bytes may have any number of rows, so none is decoded as a whole. Only in
+    files with several columns of one name, which Arrow does not read in batches, stripes are.
+
+    Raises:
+        ValueError: If the number of rows is not that of the footer, or stripes may be too large.
+    """
+    from pyarrow.dataset import OrcFileFormat
+
+    stripes = _open_file(source)
+    names = stripes.schema.names
+    if len(set(names)) == len(names):
+        fragment = OrcFileFormat().make_fragment(source)
+        batches = fragment.to_batches(batch_size=BATCH_ROWS, batch_readahead=1, use_threads=False)
+    elif stripes.nrows > BATCH_ROWS + VALUES_OF_BYTE * stripes.content_length:
+        raise ValueError(
+            f"it claims {stripes.nrows:,} rows in {stripes.content_length:,} bytes, and several "
+            "columns have one name"
+        )
+    else:
+        batches = map(stripes.read_stripe, range(stripes.nstripes))
     rows = 0
-    for number in range(stripes.nstripes):
-        batch = stripes.read_stripe(number, columns=names)
+    for batch in batches:
         rows += len(batch)
-        # A stripe has its columns in the order of the file.
-        yield batch if names is None else batch.select(names)
+        yield batch
     if rows != stripes.nrows:
         raise ValueError(f"the footer states {stripes.nrows} rows, but the stripes have {rows}")
 

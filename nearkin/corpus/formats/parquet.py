@@ -1,6 +1,6 @@
 """Parquet files, which are read and written by row group."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,22 +8,20 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import FileSlice, RejectedRow, describe_error
+from nearkin.corpus.foreign_errors import DamageError
+from nearkin.corpus.formats.base import FileSlice, make_damaged_slice
 from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
     ColumnarFormat,
     TableWriter,
     check_batches,
-    split_batch,
+    split_batches,
 )
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import has_row_between
-from nearkin.corpus.validation import make_empty_documents
-from nearkin.errors import RunError
 from nearkin.runtime.threads import ordered_map
 
 LONG = 64
@@ -68,31 +66,24 @@ class _RowGroupWriter:
         self._writer.close()
 
 
-def _make_damage_rejection(
-    group: RowGroup, row: int, damage: Exception, columns: Columns
+def _reject_rest_of_group(
+    group: RowGroup, row: int, damage: DamageError, file_bytes: int, columns: Columns
 ) -> FileSlice:
-    """Returns a slice with the rejection of the rows of a row group that cannot be read."""
+    """Returns a slice with the rejection of the rows of a row group that cannot be read.
+
+    Args:
+        group: The row group.
+        row: The first of these rows.
+        damage: Why it cannot be read.
+        file_bytes: The size of the file.
+        columns: The columns that are read.
+    """
     end = group.first + group.rows
     reason = (
-        f"the file cannot be read: rows {row} to {end - 1} (row group "
-        f"{group.number}): {describe_error(damage)}"
+        f"the file cannot be read: rows {row} to {end - 1} (row group {group.number}): {damage}"
     )
-    return FileSlice(
-        np.empty(0, np.int64),
-        make_empty_documents(columns),
-        [RejectedRow(WHOLE_FILE, reason, "")],
-        end,
-    )
-
-
-def _split_group(
-    group: RowGroup, batches: Iterable[pa.RecordBatch], start: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    first = group.first
-    for batch in batches:
-        skipped = min(max(start - first, 0), len(batch))
-        yield from split_batch(first + skipped, batch.slice(skipped))
-        first += len(batch)
+    # A footer may claim any number of rows.
+    return make_damaged_slice(reason, row, end, columns, are_counted=group.rows <= file_bytes)
 
 
 class Parquet(ColumnarFormat):
@@ -159,43 +150,12 @@ class Parquet(ColumnarFormat):
             for group, (batches, until) in zip(groups, decoded, strict=True):
                 row = max(group.first, start)
                 for file_slice in check_batches(
-                    _split_group(group, batches, start), columns, whole=whole
+                    split_batches(batches, group.first, start), columns, whole=whole
                 ):
                     row = file_slice.next_row
                     yield file_slice
                 if until.damage is not None:
-                    if whole:
-                        self._require_no_documents(
-                            file, parquet.metadata, columns, group, row, until.damage
-                        )
-                    yield _make_damage_rejection(group, row, until.damage, columns)
-
-    def _require_no_documents(
-        self,
-        file: InputFile,
-        metadata: pq.FileMetaData,
-        columns: Columns,
-        group: RowGroup,
-        row: int,
-        damage: Exception,
-    ) -> None:
-        """Raises RunError if rows that cannot be copied are documents.
-
-        A row that is a document must be copied. It cannot be copied if a column that the run
-        does not read is damaged.
-        """
-        with file.open() as source:
-            reader = RowGroupReader(
-                source, metadata, columns, ScratchFiles(self.scratch_folder), whole=False
-            )
-            batches, _ = reader.batches(group, 0)
-            readable = group.first + sum(map(len, batches))
-        if readable > row:
-            raise RunError(
-                f"cannot copy rows {row} to {readable - 1} of {file.shown_path}: a "
-                "column that the run did not read is damaged "
-                f"({describe_error(damage)}); drop that column from the file, or leave the file out"
-            )
+                    yield _reject_rest_of_group(group, row, until.damage, source.size(), columns)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema of the input, and its compression or the chosen one.

@@ -64,6 +64,8 @@ def list_row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]
     first = 0
     for number in range(metadata.num_row_groups):
         facts = metadata.row_group(number)
+        if facts.num_rows < 0:
+            raise ValueError(f"the footer states {facts.num_rows} rows of row group {number}")
         if first + facts.num_rows > start:
             yield RowGroup(number, first, facts.num_rows, facts.total_byte_size)
         first += facts.num_rows

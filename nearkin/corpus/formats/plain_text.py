@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
-from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
+from nearkin.corpus.formats.foreign_content import find_binary_content
+from nearkin.corpus.formats.html import extract_main_text, is_page
 from nearkin.corpus.formats.text_lines import TextLineWriter, read_text_lines
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
-
-BLOCK = 1 << 20
 
 
 class PlainText:
@@ -56,16 +56,18 @@ class PlainText:
             return
         with file.open_decompressed() as stream:
             raw = read_up_to(stream, columns.document_limit + 1)
-        is_page = columns.main_text and file.suffix in SUFFIXES
+        reads_page = is_page(file, columns)
         fault = None
         texts = []
         if len(raw) > columns.document_limit:
             fault = too_long_reason("text", columns.document_limit)
+        elif reads_page and (binary := find_binary_content(raw)) is not None:
+            fault = f"the content is not a page: {binary}"
         else:
             try:
                 texts.append(
                     extract_main_text(raw)
-                    if is_page
+                    if reads_page
                     else decode_text(raw, columns.encoding, "the text")
                 )
             except ValueError as error:
@@ -89,24 +91,6 @@ class PlainText:
             target: The path of the file to write.
         """
         return TextLineWriter(file, target) if columns.lines else FileWriter(file, target)
-
-
-def read_up_to(stream: Any, most: int) -> bytes:
-    """Returns the content of a stream, or its first `most` bytes.
-
-    Args:
-        stream: The stream.
-        most: The maximum number of bytes.
-
-    Raises:
-        OSError: If the file is damaged.
-    """
-    parts: list[bytes] = []
-    size = 0
-    while size < most and (part := bytes(stream.read(min(BLOCK, most - size)))):
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
 
 
 class FileWriter:

@@ -1,14 +1,15 @@
 """Record batches, which parquet and Arrow files consist of: checking, splitting and writing."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from nearkin.corpus.checked_column import null_reason
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import (
     cast_to_stored_type,
@@ -17,13 +18,24 @@ from nearkin.corpus.encoded_columns import (
     remove_encoding,
     without_dictionary,
 )
-from nearkin.corpus.formats.base import FileSlice, RejectedRow, Writer, make_unused_name
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    RejectedRow,
+    Writer,
+    make_damaged_slice,
+    make_rejected_slice,
+    make_unused_name,
+)
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.nested_columns import find_root, list_roots
 from nearkin.corpus.places import has_row_between
-from nearkin.corpus.validation import check_rows
+from nearkin.corpus.untrusted_batches import examine_batch, find_invalid_text
+from nearkin.corpus.validation import NO_FAULTS, check_rows
 
 AHEAD = 128 << 20
 """The number of bytes up to which parts of a file are decoded ahead."""
+LONG_RUN = 1024
+"""The number of consecutive nulls in place of documents from which they are one rejection."""
 
 
 class ColumnarFormat(ABC):
@@ -59,6 +71,82 @@ class ColumnarFormat(ABC):
         return list(self.schema(file).names)
 
 
+class DamagedRows(NamedTuple):
+    """Rows of a stored batch that must not be looked at."""
+
+    rows: int
+    """The number of rows."""
+    reason: str
+    """The reason, in words."""
+
+
+def check_stored_batches(
+    stored: Iterable[tuple[int, pa.RecordBatch | DamagedRows]],
+    columns: Columns,
+    start: int,
+    *,
+    whole: bool,
+    rows: np.ndarray | None = None,
+    has_all_columns: bool = True,
+) -> Iterator[FileSlice]:
+    """Yields the documents and rejected rows of batches as they are stored.
+
+    A batch is rejected as a whole if a column is damaged, also one that is only copied. So the same
+    rows are documents whether they are copied or not.
+
+    Args:
+        stored: The batches of a file, each with the number of its first row.
+        columns: The columns to read.
+        start: The row at which reading starts.
+        whole: Whether the slices hold the complete rows.
+        rows: The rows that are needed, or None for all. Other batches are not checked, and of these
+            only the columns that are read.
+        has_all_columns: Whether the batches have all columns also if rows are not copied.
+
+    Raises:
+        ValueError: If a batch lacks a column.
+    """
+    for first, batch in stored:
+        end = first + (batch.rows if isinstance(batch, DamagedRows) else len(batch))
+        begin = max(first, start)
+        if begin >= end or not has_row_between(rows, begin, end):
+            continue
+        if isinstance(batch, DamagedRows):
+            yield _reject_batch(batch.reason, begin, end, columns)
+            continue
+        examined = examine_batch(batch if whole or rows is None else _select(batch, columns))
+        if examined.damage is not None:
+            yield _reject_batch(examined.damage, begin, end, columns)
+            continue
+        needed = batch if whole else _select(batch, columns)
+        for at, part in split_batch(begin, needed.slice(begin - first)):
+            faults = NO_FAULTS
+            if examined.has_invalid_values and has_all_columns:
+                roots = list_roots(columns, batch.schema.names)
+                faults = find_invalid_text(batch.slice(at - first, len(part)), roots)
+            complete = part if whole else None
+            yield _check_batch(at, _select(part, columns), complete, columns, faults)
+
+
+def _reject_batch(reason: str, begin: int, end: int, columns: Columns) -> FileSlice:
+    """Returns a slice with the rejection of the rows of a damaged batch."""
+    reason = f"the file cannot be read: rows {begin} to {end - 1}: {reason}"
+    return make_damaged_slice(reason, begin, end, columns)
+
+
+def _select(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    """Returns the stored columns that are read.
+
+    Raises:
+        ValueError: If one is missing.
+    """
+    roots = list_roots(columns, batch.schema.names)
+    for name in roots:
+        if name not in batch.schema.names:
+            raise ValueError(f"the column {name!r} is missing")
+    return batch.select(roots)
+
+
 def check_batches(
     batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, *, whole: bool
 ) -> Iterator[FileSlice]:
@@ -70,14 +158,43 @@ def check_batches(
         whole: Whether the slices hold the complete rows.
     """
     for first, batch in batches:
-        checked = check_rows(batch, columns)
-        rejected = [RejectedRow(first + at, reason, raw) for at, reason, raw in checked.rejected]
-        complete = None
-        if whole:
-            complete = select_rows(batch, checked.mask)
-        yield FileSlice(
-            checked.kept + first, checked.documents, rejected, first + len(batch), complete
-        )
+        yield _check_batch(first, batch, batch if whole else None, columns)
+
+
+def _check_batch(
+    first: int,
+    batch: pa.RecordBatch,
+    complete: pa.RecordBatch | None,
+    columns: Columns,
+    faults: Mapping[int, str] = NO_FAULTS,
+) -> FileSlice:
+    """Returns the documents and rejected rows of a batch.
+
+    Args:
+        first: The number of its first row.
+        batch: The columns that are read.
+        complete: All columns if the rows are copied, or None.
+        columns: The columns to read.
+        faults: Why rows are rejected in any case, by their position.
+    """
+    end = first + len(batch)
+    if len(batch) >= LONG_RUN and _has_only_nulls(batch, columns):
+        # A few bytes of a file can stand for any number of nulls.
+        run = RejectedRow(first, null_reason(columns.source), "", rows=len(batch))
+        return make_rejected_slice(run, end, columns)
+    checked = check_rows(batch, columns, faults)
+    rejected = [RejectedRow(first + at, reason, raw) for at, reason, raw in checked.rejected]
+    if complete is not None:
+        complete = select_rows(complete, checked.mask)
+    return FileSlice(checked.kept + first, checked.documents, rejected, end, complete)
+
+
+def _has_only_nulls(batch: pa.RecordBatch, columns: Columns) -> bool:
+    """Returns whether all values are null in the only column of documents."""
+    if columns.fields or columns.joined or columns.source not in columns.stored:
+        return False
+    root = find_root(columns.source, batch.schema.names)
+    return root is not None and batch[root].null_count == len(batch)
 
 
 def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
@@ -114,38 +231,36 @@ def filter_column(
         return pa.concat_arrays(runs) if runs else column.slice(0, 0)
 
 
-def number_batches(
-    batches: Iterable[pa.RecordBatch], start: int
+def number_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields the batches of a file, each with the number of its first row.
+
+    Args:
+        batches: The batches, from the first row on.
+    """
+    first = 0
+    for batch in batches:
+        yield first, batch
+        first += len(batch)
+
+
+def split_batches(
+    batches: Iterable[pa.RecordBatch], first: int, start: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yields the rows from one on, in parts of a size that one thread processes at a time.
 
     Args:
-        batches: The batches of a file, from its first row on.
+        batches: The batches.
+        first: The number of their first row.
         start: The first row that is needed.
 
     Yields:
         The number of the first row of each part, and the part.
     """
-    first = 0
     for batch in batches:
         skipped = min(max(start - first, 0), len(batch))
         if skipped < len(batch):
             yield from split_batch(first + skipped, batch.slice(skipped))
         first += len(batch)
-
-
-def select_batches(
-    batches: Iterator[tuple[int, pa.RecordBatch]], rows: np.ndarray | None
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the batches with a row that is needed.
-
-    Args:
-        batches: Batches, each with the number of its first row.
-        rows: The rows that are needed, ascending, int64 (n,), or None for all.
-    """
-    for first, batch in batches:
-        if has_row_between(rows, first, first + len(batch)):
-            yield first, batch
 
 
 def split_batch(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

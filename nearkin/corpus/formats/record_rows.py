@@ -1,20 +1,22 @@
 """Formats whose libraries yield one record at a time, for example WARC, Avro and tar."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns, FieldKind
 from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.integers import convert_values
 from nearkin.corpus.nested_columns import MISSING, find_value
 from nearkin.corpus.text_forms import format_as_text
-from nearkin.corpus.validation import check_rows, make_empty_documents
+from nearkin.corpus.validation import CheckedRows, check_rows, make_empty_documents
+from nearkin.errors import UsageError
 
 NO_COMMON_TYPE = (
     pa.ArrowInvalid,
@@ -36,6 +38,8 @@ class Record(NamedTuple):
     """The reason why the record is not a document, or None."""
     stored: Any = None
     """The bytes or values from which the writer copies the record. None unless requested."""
+    skipped: str | None = None
+    """The kind of a record that is not a row, and that is only counted. None for a row."""
 
 
 class RecordFormat(ABC):
@@ -86,9 +90,11 @@ class RecordFormat(ABC):
             rows: The rows that are needed, or None for all. Other records are not checked.
         """
         needed = None if rows is None else set(rows.tolist())
+        row = start - 1
+        skipped: Counter[str] = Counter()
         records = ItemsBeforeDamage(self.records(file, columns, whole=whole))
         waiting = _WaitingRecords(columns, whole=whole)
-        for row, record in enumerate(records):
+        for row, record in enumerate(_remove_skipped(records, skipped)):
             if row < start or (needed is not None and row not in needed):
                 continue
             waiting.add(row, record)
@@ -96,7 +102,19 @@ class RecordFormat(ABC):
                 yield waiting.take_slice()
         if waiting.rows:
             yield waiting.take_slice()
+        if skipped:
+            no_rows = FileSlice(np.empty(0, np.int64), make_empty_documents(columns), [], row + 1)
+            yield no_rows._replace(skipped=skipped)
         records.raise_damage()
+
+
+def _remove_skipped(records: Iterable[Record], skipped: Counter[str]) -> Iterator[Record]:
+    """Yields the records that are rows, and counts the others by their kind."""
+    for record in records:
+        if record.skipped is None:
+            yield record
+        else:
+            skipped[record.skipped] += 1
 
 
 class _WaitingRecords:
@@ -111,7 +129,8 @@ class _WaitingRecords:
 
     def add(self, row: int, record: Record) -> None:
         if record.fault is None:
-            fault = _find_invalid_text(record, self._columns)
+            fault = _find_other_type(record, self._columns)
+            fault = fault or _find_invalid_text(record, self._columns)
             record = record._replace(fault=fault)
         self.rows.append(row)
         self._records.append(record)
@@ -131,11 +150,7 @@ class _WaitingRecords:
         if not fit:
             documents = make_empty_documents(self._columns)
             return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
-        fit_records = [records[at] for at in fit]
-        parts = {name: self._make_column(name, fit_records) for name in self._columns.stored}
-        # Without columns, a batch has no rows.
-        parts = parts or {"": pa.nulls(len(fit))}
-        checked = check_rows(pa.record_batch(list(parts.values()), list(parts)), self._columns)
+        checked = self._check([records[at] for at in fit])
         rejected += [
             RejectedRow(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected
         ]
@@ -148,11 +163,52 @@ class _WaitingRecords:
             [records[at] for at in kept] if self._whole else None,
         )
 
+    def _check(self, records: list[Record]) -> CheckedRows:
+        """Returns the documents among records, of which each may have values of another type."""
+        try:
+            checked = check_rows(self._make_batch(records), self._columns)
+        except UsageError:
+            faults = {
+                at: reason
+                for at, record in enumerate(records)
+                if (reason := self._find_type_fault(record)) is not None
+            }
+            # The others have one type, and a null fits any.
+            fitting = [
+                record._replace(values={}) if at in faults else record
+                for at, record in enumerate(records)
+            ]
+            if len(faults) == len(records):
+                documents = make_empty_documents(self._columns)
+                rejected = [(at, reason, "") for at, reason in faults.items()]
+                return CheckedRows(
+                    documents, np.empty(0, np.int64), rejected, np.zeros(len(records), bool)
+                )
+            checked = check_rows(self._make_batch(fitting), self._columns, faults)
+            reasons = [(at, faults.get(at, why), raw) for at, why, raw in checked.rejected]
+            checked = checked._replace(rejected=reasons)
+        return checked
+
+    def _find_type_fault(self, record: Record) -> str | None:
+        """Returns why a record cannot be a document because of the type of a value, or None."""
+        try:
+            check_rows(self._make_batch([record]), self._columns)
+        except UsageError as error:
+            return str(error).partition(";")[0]
+        return None
+
+    def _make_batch(self, records: list[Record]) -> pa.RecordBatch:
+        """Returns the stored columns that are read."""
+        parts = {name: self._make_column(name, records) for name in self._columns.stored}
+        # Without columns, a batch has no rows.
+        parts = parts or {"": pa.nulls(len(records))}
+        return pa.record_batch(list(parts.values()), list(parts))
+
     def _make_column(self, name: str, records: list[Record]) -> pa.Array:
         values = [_read_value(record, name) for record in records]
         if name not in self._columns.sources and any(map(_has_own_keys, values)):
             # In a column of structs, each value would have the keys of all values of the slice.
-            return pa.array(map(_format_alone, values), pa.large_string())
+            return pa.array(map(format_alone, values), pa.large_string())
         return make_column(values)
 
 
@@ -165,6 +221,20 @@ def _read_value(record: Record, name: str) -> Any:
 def _has_own_keys(value: Any) -> bool:
     """Returns whether a value is a dictionary, or a list that begins with one."""
     return isinstance(value[0] if isinstance(value, list) and value else value, dict)
+
+
+def _find_other_type(record: Record, columns: Columns) -> str | None:
+    """Returns the reason why a text of a record has another type, or None.
+
+    Whether a record is a document must not depend on the types of the others.
+    """
+    texts = columns.sources if columns.content == "text" else ()
+    if columns.fields:
+        texts = tuple(field.name for field in columns.fields if field.kind == FieldKind.TEXT)
+    for name in texts:
+        if not isinstance(_read_value(record, name), str | bytes | None):
+            return f"{name} is not a text"
+    return None
 
 
 def _find_invalid_text(record: Record, columns: Columns) -> str | None:
@@ -202,11 +272,15 @@ def make_column(values: list[Any]) -> pa.Array:
     try:
         return convert_values(values)
     except NO_COMMON_TYPE:
-        return pa.array(map(_format_alone, values), pa.large_string())
+        return pa.array(map(format_alone, values), pa.large_string())
 
 
-def _format_alone(value: Any) -> str | None:
-    """Returns the text of a value, which does not depend on the other values of its column."""
+def format_alone(value: Any) -> str | None:
+    """Returns the text of a value, which does not depend on the other values of its column.
+
+    Args:
+        value: A value of Python, or None.
+    """
     if value is None or isinstance(value, str):
         return value
     try:

@@ -4,18 +4,24 @@ A sample consists of consecutive members whose names are equal up to the first d
 """
 
 import copy
+import hashlib
 import io
 import tarfile
-import zlib
+from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
-from typing import Any, Self
+from typing import Any
+
+import numpy as np
 
 from nearkin.corpus.columns import UNFOLDED_SHARE, Columns
 from nearkin.corpus.file_names import format_path
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.base import open_compressed_sink
 from nearkin.corpus.formats.json_rows import parse_exact_json
 from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
+from nearkin.corpus.formats.tar_members import TarMember, TarReader
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason
 
@@ -24,15 +30,11 @@ KEY = "key"
 TEXT_MEMBERS = {"text": "txt"}
 """The extensions of members whose columns have another name."""
 JSON = "json"
-MAX_HEADER = 1 << 20
-"""The maximum size of a header that extends another one, for example by a long name, in bytes."""
-EXTENDED = (
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
+SCATTERED = (
+    "the members of the sample are not next to each other in the archive; write it again with its "
+    "members sorted, for example by tar --sort=name"
 )
+"""Why a part of a sample is not a row."""
 
 
 class TarSamples(RecordFormat):
@@ -49,19 +51,17 @@ class TarSamples(RecordFormat):
             whole: Whether the samples hold all their members.
 
         Raises:
-            ValueError: If the archive is damaged.
+            DamageError: If the archive is damaged.
         """
         needed = {_extension_of(name) for name in columns.stored}
-        with file.open_decompressed() as stream:
-            try:
-                with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedHeader) as archive:
-                    members = (member for member in archive if not member.isdir())
-                    for key, sample in groupby(members, lambda member: split_name(member.name)[0]):
-                        yield _read_sample(archive, key, sample, columns, needed, whole=whole)
-                        # An open archive remembers the header of each member.
-                        archive.members.clear()  # type: ignore[attr-defined]
-            except (tarfile.TarError, zlib.error) as error:
-                raise ValueError(f"the next member is damaged: {error}") from error
+        scattered = _find_scattered(file)
+        with file.open_decompressed() as stream, decoding("the next member is damaged"):
+            reader = TarReader(stream)
+            for key, members in _group_members(reader):
+                record = _read_sample(reader, key, members, columns, needed, whole=whole)
+                if _hash_key(key) in scattered:
+                    record = record._replace(fault=SCATTERED, stored=None)
+                yield record
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "TarWriter":
         """Returns a writer of an archive with the compression of the input.
@@ -72,28 +72,6 @@ class TarSamples(RecordFormat):
             target: The path of the file to write.
         """
         return TarWriter(file, target)
-
-
-class _BoundedHeader(tarfile.TarInfo):
-    """A header that is refused if reading it would take much memory.
-
-    A missing end of the archive and a damaged header, which tarfile takes for the end, are errors
-    as well. The end is a block of zeros.
-    """
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        if len(buf) < tarfile.BLOCKSIZE:
-            raise tarfile.ReadError("the end of the archive is missing")
-        try:
-            header = super().frombuf(buf, encoding, errors)
-        except tarfile.HeaderError as error:
-            if not any(buf):
-                raise
-            raise tarfile.ReadError(str(error)) from error
-        if header.type in EXTENDED and header.size > MAX_HEADER:
-            raise tarfile.ReadError(f"a header of {header.size:,} bytes is larger than 1 MiB")
-        return header
 
 
 def split_name(path: str) -> tuple[str, str]:
@@ -111,14 +89,39 @@ def split_name(path: str) -> tuple[str, str]:
     return f"{folder}{slash}{stem}", extension.lower()
 
 
+def _find_scattered(file: InputFile) -> frozenset[int]:
+    """Returns the hashes of the samples of an archive whose members are not consecutive.
+
+    Such a sample would lose members, so none of its parts is a row. That is known only at the end
+    of an archive, so it is read twice.
+    """
+    digests = array("Q")
+    with suppress(DamageError), decoding(), file.open_decompressed() as stream:
+        digests.extend(_hash_key(key) for key, _ in _group_members(TarReader(stream)))
+    values, counts = np.unique(np.array(digests, np.uint64), return_counts=True)
+    return frozenset(values[counts > 1].tolist())
+
+
+def _hash_key(key: str) -> int:
+    """Returns the hash of the name of a sample, which may have bytes that are not UTF-8."""
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
+
+
 def _extension_of(column: str) -> str:
     return TEXT_MEMBERS.get(column, JSON if column.startswith(f"{JSON}.") else column)
 
 
+def _group_members(reader: TarReader) -> Iterator[tuple[str, Iterator[TarMember]]]:
+    """Yields the names of samples, each with its members that follow each other."""
+    members = (member for member in reader if not member.info.isdir())
+    return groupby(members, lambda member: split_name(member.info.name)[0])
+
+
 def _read_sample(
-    archive: tarfile.TarFile,
+    reader: TarReader,
     key: str,
-    members: Iterator[tarfile.TarInfo],
+    members: Iterator[TarMember],
     columns: Columns,
     needed: set[str],
     *,
@@ -130,21 +133,22 @@ def _read_sample(
     size = len(key)
     fault = None
     for member in members:
-        size += member.size
-        extension = split_name(member.name)[1]
-        if not member.isfile():
+        info = member.info
+        size += max(info.size, member.stored)
+        extension = split_name(info.name)[1]
+        if not info.isfile():
             shown = format_path(extension)
             fault = fault or f"the member .{shown} is a link or a device; store its content"
         if size > UNFOLDED_SHARE * columns.document_limit:
             fault = fault or f"the sample is larger than {UNFOLDED_SHARE} documents may be"
             stored = []
-        if extension in needed and member.size > columns.document_limit:
+        if extension in needed and info.size > columns.document_limit:
             fault = fault or too_long_reason(extension, columns.document_limit)
         if fault is not None or not (whole or extension in needed):
             continue
-        content = _read_member(archive, member)
+        content = reader.read_content(member)
         if whole:
-            stored.append((_make_plain(member), content))
+            stored.append((_make_plain(info), content))
         if extension in needed:
             try:
                 _set_values(values, extension, content)
@@ -165,14 +169,6 @@ def _make_plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     if member.issparse():
         plain.type = tarfile.REGTYPE
     return plain
-
-
-def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    source = archive.extractfile(member)
-    content = b"" if source is None else source.read()
-    if len(content) < member.size:
-        raise tarfile.ReadError("the end of the archive is missing")
-    return content
 
 
 def _set_values(values: dict[str, Any], extension: str, content: bytes) -> None:

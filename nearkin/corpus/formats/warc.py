@@ -4,22 +4,55 @@ The library warcio parses records and decodes what HTTP encoded.
 """
 
 import codecs
-import zlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import BoundedStream, read_up_to
 from nearkin.corpus.columns import Columns
+from nearkin.corpus.foreign_errors import DamageError, decoding
+from nearkin.corpus.formats.foreign_content import find_binary_content
 from nearkin.corpus.formats.html import extract_main_text
-from nearkin.corpus.formats.plain_text import read_up_to
 from nearkin.corpus.formats.record_rows import Record, RecordCopier, RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import too_long_reason
 from nearkin.errors import MissingExtraError
 
 DOCUMENT_TYPES = ("response", "resource", "conversion")
-"""The types of the records that are rows. Records of other types are about these."""
+"""The types of the records that are rows."""
+DESCRIBING_TYPES = ("warcinfo", "request", "metadata")
+"""The types of the records that are about other ones."""
+REVISIT = "revisit"
+CONTINUATION = "continuation"
+UNKNOWN = "unknown"
+"""The kinds of records that are counted and not read. The last one stands for other types."""
+HTTP = "application/http"
+"""The content type of a record that begins with the headers of HTTP."""
+MAX_HEADERS = 1 << 20
+"""The maximum size of the headers of a record, in bytes."""
+PRESCAN = 4096
+"""The number of bytes of a page in which the name of its encoding is searched."""
+META_CHARSET = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+XML_CHARSET = re.compile(rb"""^\s*<\?xml\s[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
+SUPERSETS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+}
+"""The encoding that browsers use in place of one that is named, by the names of the codecs."""
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 HEADERS = {
     "url": "WARC-Target-URI",
     "date": "WARC-Date",
@@ -65,17 +98,26 @@ class Warc(RecordFormat):
             ValueError: If the file is damaged.
         """
         for record, iterator in iterate_records(file):
-            if record.rec_type not in DOCUMENT_TYPES:
+            kind = record.rec_type
+            if kind not in DOCUMENT_TYPES:
                 if not _has_length(record):
                     raise ValueError("the next record has no valid Content-Length")
+                if kind not in DESCRIBING_TYPES:
+                    is_known = kind in (REVISIT, CONTINUATION)
+                    yield Record({}, 0, skipped=kind if is_known else UNKNOWN)
                 continue
-            parsed = _parse_record(record, columns)
-            stored = None
-            if whole:
-                # Reading the rest of the record makes its length known.
-                iterator.read_to_end(record)
-                stored = (iterator.get_record_offset(), iterator.get_record_length())
-            yield parsed._replace(stored=stored)
+            errors = iterator.err_count
+            try:
+                with decoding("the record cannot be read"):
+                    parsed = _parse_record(record, columns, iterator.loader)
+            except DamageError as error:
+                parsed = Record({}, 0, str(error))
+            # Reading the rest of the record makes its length known.
+            iterator.read_to_end(record)
+            if parsed.fault is None and iterator.err_count > errors:
+                parsed = parsed._replace(fault="the record is longer than its Content-Length")
+            stored = (iterator.get_record_offset(), iterator.get_record_length())
+            yield parsed._replace(stored=stored if whole else None)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "WarcWriter":
         """Returns a writer that copies the bytes of kept records.
@@ -100,29 +142,63 @@ def iterate_records(file: InputFile) -> Iterator[tuple[Any, Any]]:
     """
     try:
         from warcio.archiveiterator import ArchiveIterator
-        from warcio.exceptions import ArchiveLoadFailed
-        from warcio.statusandheaders import StatusAndHeadersParserException
     except ImportError as error:
         raise MissingExtraError.for_extra("WARC files require warcio", "warc") from error
     if file.compression not in (None, "gzip"):
         raise ValueError("WARC files are compressed by gzip only; decompress the file")
-    with file.open() as stream:
-        iterator = ArchiveIterator(stream)
-        try:
-            for record in iterator:
-                yield record, iterator
-        except (ArchiveLoadFailed, StatusAndHeadersParserException, zlib.error) as error:
-            raise ValueError(f"the next record is damaged: {error}") from error
+    with file.open() as stream, decoding("the next record is damaged"):
+        # The headers of HTTP of a single record are parsed where a fault costs this record.
+        iterator = ArchiveIterator(BoundedStream(stream), no_record_parse=True)
+        # warcio writes it to standard error.
+        iterator.INC_RECORD = ""
+        iterator.reader = reader = _make_bounded_reader(iterator.fh)
+        for record in iterator:
+            yield record, iterator
+            reader.header_bytes = 0
         # warcio takes a record without a first line for the end of the file.
         if not file.remote and iterator.offset < stream.size():
-            raise ValueError("the next record is damaged: it is cut")
+            raise ValueError("it is cut")
 
 
-def _parse_record(record: Any, columns: Columns) -> Record:
+def _make_bounded_reader(stream: Any) -> Any:
+    """Returns a reader for warcio, which reads header lines of any length and number.
+
+    Args:
+        stream: The stream of a file.
+    """
+    from warcio.bufferedreaders import DecompressingBufferedReader
+
+    class BoundedReader(DecompressingBufferedReader):  # type: ignore[misc]
+        """A reader that refuses more bytes of headers than `MAX_HEADERS`."""
+
+        header_bytes = 0
+
+        def readline(self, length: int | None = None) -> bytes:
+            most = MAX_HEADERS if length is None else min(length, MAX_HEADERS)
+            line: bytes = super().readline(most)
+            self.header_bytes += len(line)
+            if self.header_bytes >= MAX_HEADERS:
+                raise ValueError(f"its headers have more than {MAX_HEADERS:,} bytes")
+            return line
+
+    return BoundedReader(stream)
+
+
+def _parse_record(record: Any, columns: Columns, loader: Any) -> Record:
     """Returns a record as a row."""
     headers = record.rec_headers
     values = {name: headers.get_header(header) for name, header in HEADERS.items()}
+    if not _has_length(record):
+        return Record(values, 0, "the record has no valid Content-Length")
+    if headers.get_header("WARC-Segment-Number"):
+        return Record(values, 0, "the record is a segment of a larger one")
     content_type = headers.get_header("Content-Type")
+    # The record of a response must have a URL, whose protocol says if it begins with headers.
+    is_http = (content_type or "").strip().lower().startswith(HTTP)
+    url = values["url"] or ("http:" if is_http else "")
+    record.http_headers = loader.load_http_headers(
+        record.rec_type, url, record.raw_stream, record.length
+    )
     status = None
     if record.http_headers is not None:
         content_type = record.http_headers.get_header("Content-Type")
@@ -135,24 +211,42 @@ def _parse_record(record: Any, columns: Columns) -> Record:
     kind = (content_type or "text/").strip().lower()
     if not kind.startswith(TEXT_TYPES) and "+xml" not in kind:
         return Record(values, size, f"the content type is not that of a text: {kind[:80]}")
-    if not _has_length(record):
-        return Record(values, size, "the record has no valid Content-Length")
     content = _read_content(record, columns.document_limit + 1)
     if len(content) > columns.document_limit:
         return Record(values, size, too_long_reason("text", columns.document_limit))
     if record.raw_stream.limit > 0 and not record.raw_stream.read(1):
         return Record(values, size, "the record is truncated")
-    if columns.main_text and kind.startswith(HTML_TYPES):
+    binary = find_binary_content(content)
+    if binary is not None:
+        return Record(values, size, f"the content is not the text that its type says: {binary}")
+    is_page = kind.startswith(HTML_TYPES)
+    charset = _charset_of(kind)
+    if columns.main_text and is_page:
         try:
-            text: str | None = extract_main_text(content, _charset_of(kind))
+            text: str | None = extract_main_text(content, charset)
         except ValueError as error:
             return Record(values, size, str(error))
     else:
-        text = _decode(content, _charset_of(kind))
-    if text is None:
-        return Record(values, size, "the text is not in the encoding that its content type names")
+        named = _find_charset(content) if is_page or "xml" in kind else None
+        text = _decode(content, (charset, named))
+        if text is None:
+            return Record(values, size, _describe_encoding_fault(charset, named))
     values["text"] = text
     return Record(values, size + len(content))
+
+
+def _describe_encoding_fault(charset: str | None, named: str | None) -> str:
+    """Returns why the bytes of a text cannot be decoded.
+
+    Args:
+        charset: The encoding that the content type names, or None.
+        named: The encoding that the page names itself, or None.
+    """
+    if charset is not None:
+        return "the text is not in the encoding that its content type names"
+    if named is not None:
+        return "the text is not in the encoding that it names"
+    return "the text is not valid UTF-8, and no other encoding is named"
 
 
 def _has_length(record: Any) -> bool:
@@ -198,15 +292,41 @@ def _charset_of(content_type: str) -> str | None:
     return charset.partition(";")[0].strip(" \"'") or None
 
 
-def _decode(content: bytes, charset: str | None) -> str | None:
-    """Returns the text of bytes in UTF-8 or in a given encoding, or None if they are in neither."""
-    for name in ("utf-8", charset):
+def _find_charset(content: bytes) -> str | None:
+    """Returns the encoding that a page names at its beginning, or None.
+
+    Examples:
+        >>> _find_charset(b'<html><head><meta charset="windows-1251"></head>')
+        'windows-1251'
+    """
+    for mark, name in BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            return name
+    beginning = content[:PRESCAN]
+    match = META_CHARSET.search(beginning) or XML_CHARSET.search(beginning)
+    return None if match is None else match[1].decode()
+
+
+def _decode(content: bytes, charsets: Iterable[str | None]) -> str | None:
+    """Returns the text of bytes in UTF-8 or in a named encoding, or None if they are in none.
+
+    Args:
+        content: The bytes.
+        charsets: The names of encodings, the best one first.
+    """
+    for name in ("utf-8", *charsets):
         try:
             # Python also has codecs that are not encodings of text, such as zip.
-            if name is not None and _is_encoding(codecs.lookup(name)):
-                return content.decode(name)
+            if name is None or not _is_encoding(codec := codecs.lookup(name)):
+                continue
         except (LookupError, ValueError):
             continue
+        for known in (SUPERSETS.get(codec.name), codec.name):
+            try:
+                if known is not None:
+                    return content.decode(known)
+            except ValueError:
+                continue
     return None
 
 
@@ -230,6 +350,8 @@ class WarcWriter(RecordCopier):
             if record.rec_type != "warcinfo":
                 break
             iterator.read_to_end(record)
+            if not _has_length(record) or record.raw_stream.limit or iterator.err_count:
+                break
             self._copy(iterator.get_record_offset(), iterator.get_record_length())
 
     def write(self, rows: list[Record]) -> None:

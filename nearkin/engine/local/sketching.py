@@ -257,7 +257,7 @@ class SketchWriter:
             file=file,
             row=row,
             documents=batch.first + len(done.ids),
-            rejected=self.position.rejected + len(batch.rejected),
+            rejected=self.position.rejected + batch.rejected_rows,
         )
         self._pending_bytes += self._pending[-1].nbytes
         if time.monotonic() - self._last > SEGMENT_SECONDS or self._pending_bytes > SEGMENT_BYTES:

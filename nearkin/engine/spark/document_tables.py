@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.corpus.rejects import list_top_reasons
@@ -80,8 +80,8 @@ class DocumentTables:
     def count_reasons(self) -> dict[str, int]:
         """Returns the number of rejected rows for each reason, without details behind a colon."""
         reason = f.substring_index("reason", ":", 1).alias("reason")
-        rows = self.rejected.groupBy(reason).count().collect()
-        return {row[0]: row[1] for row in rows}
+        reasons = self.rejected.groupBy(reason).agg(f.sum(rejected_rows()))
+        return {row[0]: row[1] for row in reasons.collect()}
 
     @cached_property
     def rejected(self) -> DataFrame:
@@ -285,6 +285,21 @@ class DocumentTables:
             fragile=int(totals.fragile or 0),
             kernels_loaded=[round(max(loading, default=0.0), 3), round(sum(loading), 3)],
         )
+
+
+def rejected_rows() -> Column:
+    """Returns the number of rows that a row of `DocumentTables.rejected` stands for."""
+    rows = f.get_json_object("place", "$.rows").cast("long")
+    return f.coalesce(rows, f.lit(1))
+
+
+def count_rejected(rejected: DataFrame) -> int:
+    """Returns the number of rejected rows.
+
+    Args:
+        rejected: Rows of `DocumentTables.rejected`.
+    """
+    return int(rejected.agg(f.sum(rejected_rows())).first()[0] or 0)
 
 
 @dataclass(frozen=True)

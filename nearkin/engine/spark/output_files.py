@@ -1,6 +1,5 @@
 """The outputs of a run over files. Tasks write them, except for the rejected rows."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -122,7 +121,5 @@ def write_rejected(rejected: DataFrame, path: Path) -> None:
     """
     with disk_errors(path.parent), path.open("wb") as file:
         for row in rejected.orderBy(f.col("doc")).toLocalIterator():
-            place = {
-                name: value for name, value in json.loads(row.place).items() if value is not None
-            }
-            file.write(orjson.dumps({**place, "reason": row.reason, "raw": row.raw}) + b"\n")
+            facts = {**orjson.loads(row.place), "reason": row.reason, "raw": row.raw}
+            file.write(orjson.dumps(facts) + b"\n")

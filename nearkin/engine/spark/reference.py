@@ -19,7 +19,11 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.engine.acceptance import accepts_all_copies
 from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
-from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
+from nearkin.engine.spark.document_tables import (
+    DocumentTables,
+    UniqueDocuments,
+    count_rejected,
+)
 from nearkin.engine.spark.exact_groups import has_block, has_shingles
 from nearkin.engine.spark.frame_columns import read_column
 from nearkin.engine.spark.id_order import id_order
@@ -195,7 +199,7 @@ class SparkReference(JointReference):
 
     def _count_rejected(self, both: SparkRun) -> int:
         place = f.get_json_object("place", "$.id")
-        return int(both.document_tables.rejected.where(place.startswith(THEIRS)).count())
+        return count_rejected(both.document_tables.rejected.where(place.startswith(THEIRS)))
 
     def _run_over_both(self, run: SparkRun) -> SparkRun:
         tables = IntermediateTables(run.spark, f"{run.tables.folder}/against")
@@ -309,7 +313,7 @@ class SparkFileReference(JointReference):
     def _count_rejected(self, both: SparkRun) -> int:
         assert isinstance(both.document_tables, _TablesOfSides)
         theirs = both.document_tables.sides[1:]
-        return sum(int(side.tables.rejected.count()) for side in theirs)
+        return sum(count_rejected(side.tables.rejected) for side in theirs)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ rejected row. A row with facts describes its task. Every other row is a document
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -21,13 +22,13 @@ from nearkin.cluster.dates import count_unreadable_dates
 from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.arrow_conversion import replace_views
-from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import ID, carried_column_name
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.fingerprints import fingerprint_type
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.validation import check_rows, content_arrow_type
+from nearkin.corpus.rejects import describe_place
+from nearkin.corpus.validation import check_rows, content_arrow_type, make_empty_documents
 from nearkin.engine.acceptance import TEXT_FACTS, text_facts_of
 from nearkin.engine.document_facts import (
     block_hashes,
@@ -214,6 +215,8 @@ class SketchFacts(TypedDict):
     seconds: float
     rejected: int
     """The number of rejected rows."""
+    skipped: dict[str, int]
+    """The numbers of records that are not rows, by their kind."""
     warm: float
     """The seconds until the kernels were loaded."""
     latency: list[tuple[float, int]]
@@ -237,6 +240,10 @@ class Read(NamedTuple):
     ids: pa.Array
     documents: pa.RecordBatch
     rejected: pa.RecordBatch
+    rejected_rows: int
+    """The number of rejected rows, of which a run is one row of `rejected`."""
+    skipped: Mapping[str, int] = MappingProxyType({})
+    """The numbers of records that are not rows, by their kind."""
 
 
 @dataclass(frozen=True)
@@ -280,8 +287,9 @@ class Sketching:
         task = _Task(self.request, _warm(sketcher, self.request), began)
         for read in reads:
             if len(read.rejected):
-                task.rejected += len(read.rejected)
+                task.rejected += read.rejected_rows
                 yield read.rejected
+            task.skipped.update(read.skipped)
             if len(read.docs):
                 yield self._sketched(read, sketcher, task)
         yield make_batch(self.request.schema, facts=[json.dumps(task.facts())])
@@ -390,6 +398,7 @@ class _Task:
 
     def __init__(self, request: TaskRequest, warm: float, began: float) -> None:
         self.rejected = 0
+        self.skipped: Counter[str] = Counter()
         self._request = request
         self._warm, self._began = warm, began
         self._latency: list[tuple[float, int]] = []
@@ -427,6 +436,7 @@ class _Task:
         return {
             "seconds": round(time.perf_counter() - self._began, 3),
             "rejected": self.rejected,
+            "skipped": dict(self.skipped),
             "warm": round(self._warm, 3),
             "latency": self._latency,
             "unfit": sorted(self._unfit),
@@ -498,6 +508,17 @@ def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Itera
     counted: Counter[int] = Counter()
     for batch in corpus.batches(request.columns):
         yield _read(batch, numbers, corpus, request, counted)
+    if corpus.skipped_records:
+        no_rows = Batch(
+            first=0,
+            files=np.empty(0, np.int32),
+            rows=np.empty(0, np.int64),
+            documents=make_empty_documents(request.columns),
+            rejected=(),
+            next=(0, 0),
+        )
+        skipped = corpus.skipped_records
+        yield _read(no_rows, numbers, corpus, request, counted)._replace(skipped=skipped)
 
 
 def corpus_of(
@@ -535,19 +556,13 @@ def _read(
     rejected = []
     for entry in batch.rejected:
         number = int(numbers[entry.file])
-        place = {
-            "file": corpus.names[entry.file],
-            "row": None if entry.row == WHOLE_FILE else entry.row,
-            "line": entry.line,
-        }
-        rejected.append(
-            (number << FILE_SHIFT | counted[number], json.dumps(place), entry.reason, entry.raw)
-        )
+        place = json.dumps(describe_place(entry, corpus.names))
+        rejected.append((number << FILE_SHIFT | counted[number], place, entry.reason, entry.raw))
         counted[number] += 1
     documents = (
         docs_of(numbers[batch.files], batch.rows) if len(batch.files) else np.empty(0, np.int64)
     )
-    return Read(documents, ids, batch.documents, _rejected(rejected, request))
+    return Read(documents, ids, batch.documents, _rejected(rejected, request), batch.rejected_rows)
 
 
 def _rejected(rows: list[tuple[Any, ...]], request: TaskRequest) -> pa.RecordBatch:
@@ -597,7 +612,11 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
             ]
             ids = checked.documents[ID]
             yield Read(
-                id_hashes(ids).view(np.int64), ids, checked.documents, _rejected(rejected, request)
+                id_hashes(ids).view(np.int64),
+                ids,
+                checked.documents,
+                _rejected(rejected, request),
+                len(rejected),
             )
 
 

@@ -7,7 +7,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from nearkin.corpus import Columns
+from nearkin.cli import app
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.errors import UsageError
+from tests.cli.conftest import run
 from tests.corpus.formats.kept_copies import (
     deduplicate,
     deduplicate_to_lines,
@@ -64,9 +67,6 @@ def test_missing_text_is_rejected(tmp_path: Path) -> None:
 def test_unknown_column_is_an_error_before_reading(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nearkin.cli import app
-    from tests.cli.conftest import run
-
     path = write_avro(tmp_path / "a.avro")
     assert run("dedup", path, "--text", "txt", "--out", tmp_path / "out") == app.USAGE
     assert "did you mean 'text'?" in capsys.readouterr().err
@@ -135,3 +135,44 @@ def test_records_that_take_no_bytes_are_refused(tmp_path: Path) -> None:
     with path.open("wb") as file:
         fastavro.writer(file, schema, [{"text": None}])
     assert "take no bytes" in read_reasons(path)[0]
+
+
+@pytest.mark.parametrize("name", ["meta.n", "meta.turns.n", "meta.turns"])
+def test_field_inside_another_one_that_cannot_be_a_text_is_an_error(
+    name: str, tmp_path: Path
+) -> None:
+    members = [{"name": "n", "type": "int"}, {"name": "t", "type": ["null", "string"]}]
+    turn = {"type": "record", "name": "Turn", "fields": members}
+    turns = {"name": "turns", "type": {"type": "array", "items": turn}}
+    meta = {"type": "record", "name": "Meta", "fields": [*members, turns]}
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "meta", "type": meta}]}
+    path = tmp_path / "a.avro"
+    content = {"n": 1, "t": "one text"}
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, [{"meta": {**content, "turns": [content]}}])
+    corpus = FileCorpus.open([str(path)])
+    with pytest.raises(UsageError, match=f"column '{name}' is .*, not text"):
+        corpus.check(Columns(text=name))
+    for column in ("meta.t", "meta.turns.t"):
+        corpus.check(Columns(text=column))
+        assert read_texts(path, Columns(text=column)) == ["one text"]
+
+
+def test_field_that_cannot_be_a_text_is_an_error_before_reading(tmp_path: Path) -> None:
+    write_field(tmp_path / "a.avro", ["null", "string"], "x")
+    write_field(tmp_path / "b.avro", ["null", {"type": "array", "items": "long"}], [1])
+    corpus = FileCorpus.open([str(tmp_path)])
+    with pytest.raises(UsageError, match=r"b\.avro: column 'other' is .*array.*, not text"):
+        corpus.check(Columns(text="other"))
+
+
+def test_cut_spans_are_added_to_records(tmp_path: Path) -> None:
+    shared = " ".join(f"c{number}" for number in range(60))
+    texts = [f"{shared} {text}" for text in TEXTS]
+    path = write_avro(tmp_path / "a.avro", texts)
+    options = ("--id", "id", "--min", "20", "--cut", "passage", "--out", tmp_path / "out", "-q")
+    assert run("passages", path, *options) == app.DONE
+    with (tmp_path / "out" / "kept" / "a.avro").open("rb") as file:
+        spans = [row["cut_spans"] for row in fastavro.reader(file)]
+    assert spans[0] == []
+    assert set(spans[1][0]) >= {"start", "end"}

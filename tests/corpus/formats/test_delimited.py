@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.errors import UsageError
 from tests.corpus.samples import copy_all_rows, read_corpus, read_file, run_command
@@ -234,3 +235,14 @@ def test_rows_of_another_encoding_are_read_if_it_is_named(suffix: str, tmp_path:
         assert pq.read_table(kept)["text"].to_pylist() == [text]
     copied = copy_all_rows(path, columns, tmp_path / "out")
     assert copied == data[: data.index(b"\x81")].rpartition(b"\n")[0] + b"\n" if rejected else data
+
+
+def test_added_value_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    text = "schöne und große Worte in einem Satz, der lang genug ist"
+    (tmp_path / "in" / "a.csv").write_bytes(f"id;text\n1;{text}\n".encode("cp1252"))
+    (tmp_path / "in" / "b.csv").write_text(f"id;text\nя;{text}\n")
+    options = ("--id", "id", "--annotate", "--keep", "id desc", "--out", tmp_path / "out")
+    assert run_command("dedup", tmp_path / "in", *options) == app.DONE
+    kept = (tmp_path / "out" / "kept" / "a.csv").read_bytes().decode("cp1252")
+    assert "\\u044f" in kept

@@ -55,3 +55,11 @@ def test_page_that_is_nested_deeply_is_rejected(tmp_path: Path) -> None:
     assert "nested" in read_reasons(path, columns)[0]
     path.write_text("<div>words</div>" * 6000)
     assert len(read_texts(path, columns)) == 1
+
+
+def test_binary_with_the_suffix_of_a_page_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n")
+    columns = Columns(main_text=True)
+    assert read_texts(path, columns) == []
+    assert read_reasons(path, columns) == ["the content is not a page: a PNG picture"]

@@ -8,7 +8,6 @@ import pyarrow.orc as orc
 import pytest
 
 from nearkin.corpus import Columns
-from nearkin.corpus.formats.orc import _read_stripes
 from tests.corpus.formats.kept_copies import (
     deduplicate,
     deduplicate_to_lines,
@@ -58,10 +57,20 @@ def test_damaged_file_is_rejected(tmp_path: Path) -> None:
     assert len(read_reasons(path)) == 1
 
 
-def test_missing_rows_are_damage() -> None:
-    stripe = pa.record_batch({"text": ["one", "two"]})
-    stripes = SimpleNamespace(nstripes=1, nrows=3, read_stripe=lambda _, columns: stripe)
-    batches = _read_stripes(stripes, ["text"])
-    assert next(batches).num_rows == 2
-    with pytest.raises(ValueError, match="the footer states 3 rows, but the stripes have 2"):
-        next(batches)
+def test_many_rows_of_few_bytes_are_not_decoded_if_columns_have_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    zeros = pa.nulls(1 << 20, pa.int64())
+    columns = [pa.array(["a"] * (1 << 20)), zeros, zeros]
+    orc.write_table(pa.Table.from_arrays(columns, ["text", "n", "n"]), path, compression="zstd")
+    assert read_texts(path) == []
+    assert "it claims 1,048,576 rows in" in read_reasons(path)[0]
+
+
+def test_missing_rows_are_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_orc(tmp_path / "a.orc")
+    footer = SimpleNamespace(nrows=7, schema=pa.schema([]))
+    monkeypatch.setattr("nearkin.corpus.formats.orc._open_file", lambda _: footer)
+    assert read_texts(path) == TEXTS
+    assert read_reasons(path) == [
+        "the file cannot be read from row 6: the footer states 7 rows, but the stripes have 6"
+    ]

@@ -72,3 +72,34 @@ def test_text_of_a_value_does_not_depend_on_other_values(
     parts = Metadata().read(FILE, Columns(carried_columns=("value",)), 0, whole=False)
     texts = [text for part in parts for text in part.documents[1].to_pylist()]
     assert texts == ['{"a":1}', '{"b":[1,"x"]}', '[{"a":2}]', "2020-01-02", "by", None]
+
+
+class Mixed(RecordFormat):
+    """Records with values of several types, of which some are not those of documents."""
+
+    def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
+        for value in (["a", "b"], 5, "text", None, [1.5, 2.5], ["c"]):
+            yield Record({"text": value, "vector": value}, 10)
+
+    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("columns", "documents"),
+    [
+        (Columns(), [2]),
+        (Columns(text=None, tokens="text"), [0, 5]),
+        (Columns(text=None, vector="vector", dimensions=2), [4]),
+        (Columns(text="text", joined=("vector",)), [2]),
+    ],
+)
+def test_record_of_another_type_costs_itself(
+    columns: Columns, documents: list[int], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_rows, "BATCH_ROWS", rows)
+    parts = list(Mixed().read(FILE, columns, 0, whole=False))
+    assert [row for part in parts for row in part.rows.tolist()] == documents
+    rejected = [entry.row for part in parts for entry in part.rejected]
+    assert rejected == sorted({*range(6)} - {*documents})

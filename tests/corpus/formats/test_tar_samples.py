@@ -1,14 +1,16 @@
 """Tar archives of samples."""
 
 import gc
+import gzip
 import io
 import tarfile
 from pathlib import Path
 
+import fsspec
 import pytest
 
-from nearkin.corpus import Columns
-from nearkin.corpus.formats import tar_samples
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.formats import tar_members, tar_samples
 from nearkin.corpus.input_file import InputFile
 from tests.corpus.formats.kept_copies import (
     deduplicate,
@@ -17,6 +19,7 @@ from tests.corpus.formats.kept_copies import (
     read_texts,
 )
 from tests.corpus.formats.record_files import TEXTS, write_tar
+from tests.corpus.samples import read_corpus
 
 
 @pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tar.gz", "w:gz")])
@@ -85,7 +88,7 @@ def test_damaged_header_is_not_the_end_of_an_archive(tmp_path: Path) -> None:
 def test_large_header_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tar_samples, "MAX_HEADER", 1000)
+    monkeypatch.setattr(tar_members, "MAX_HEADER", 1000)
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as archive:
         archive.addfile(tarfile.TarInfo("n" * 5000 + ".txt"))
@@ -157,3 +160,108 @@ def test_copy_of_a_sparse_member_is_whole(tmp_path: Path) -> None:
         picture = copy.extractfile("0.jpg")
         assert picture is not None
         assert picture.read() == b"abc\0\0\0\0\0\0def"
+
+
+def member_of(name: str, content: bytes = b"text", kind: bytes = tarfile.REGTYPE) -> bytes:
+    """Returns a member with its header and its padding."""
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    member.size = len(content)
+    return member.tobuf(tarfile.GNU_FORMAT) + content.ljust(-(-len(content) // 512) * 512, b"\0")
+
+
+def sized(name: str, size: int) -> bytes:
+    """Returns the header of a member with a size of its own."""
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+END = bytes(2 * tarfile.BLOCKSIZE)
+PAX = member_of("x", b"20 comment=aaaaaaaa\n", tarfile.XHDTYPE)
+LONG = member_of("x", b"abcdefghi\0", tarfile.GNUTYPE_LONGNAME)
+SHARED = member_of("x", b"20 comment=aaaaaaaa\n", tarfile.XGLTYPE)
+
+
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [
+        (sized("1.bin", 1 << 60) + b"x" * 2000, "the end of the archive is missing"),
+        (sized("1.txt", 8 << 30) + b"x" * 2000, "the end of the archive is missing"),
+        (sized("1.txt", -5), "the size of a member is negative: -5"),
+        (PAX * 3000, "more than 64 headers"),
+        (LONG * 3000, "more than 64 headers"),
+        (SHARED * 3000, "more than 64 headers"),
+        (member_of("x", b"25 comment=aaaaaaaa\n", tarfile.XHDTYPE), "record of a header"),
+        (member_of("x", b"4 size=-1\n", tarfile.XHDTYPE), "record of a header"),
+        (member_of("x", b"11 size=-9\n", tarfile.XHDTYPE), "the size of a member is negative"),
+        (bytes(512) + b"x" * 512, "invalid header"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_header_that_claims_too_much_is_damage(
+    rest: bytes, reason: str, name: str, tmp_path: Path
+) -> None:
+    content = member_of("0.txt", TEXTS[0].encode()) + rest + member_of("2.txt") + END
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert read_texts(path) in ([TEXTS[0]], [])
+    (found,) = read_reasons(path)
+    assert "the next member is damaged: " in found
+    assert reason in found
+
+
+def test_archives_that_follow_each_other_are_all_read(tmp_path: Path) -> None:
+    """Tools that append archives leave the end of the first one between them."""
+    parts = [member_of(f"{number}.txt", text.encode()) for number, text in enumerate(TEXTS)]
+    (tmp_path / "a.tar").write_bytes(END.join([*parts, b""]))
+    assert read_texts(tmp_path / "a.tar") == TEXTS
+
+
+def test_shared_headers_hold_for_all_members(tmp_path: Path) -> None:
+    content = SHARED + member_of("0.txt", TEXTS[0].encode()) + SHARED + member_of("1.txt", b"b c")
+    (tmp_path / "a.tar").write_bytes(content + END)
+    assert read_texts(tmp_path / "a.tar") == [TEXTS[0], "b c"]
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
+def test_members_that_are_not_adjacent_are_not_lost(name: str, tmp_path: Path) -> None:
+    """A kept sample has all its members; parts of others are rejected, and none is copied."""
+    names = ["0.txt", "1.txt", "2.txt", "2.jpg", "0.jpg", "1.jpg"]
+    content = b"".join(member_of(each, f"a b c {each}".encode()) for each in names) + END
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert read_texts(path) == ["a b c 2.txt"]
+    reasons = read_reasons(path)
+    assert len(reasons) == 4
+    assert all("not next to each other" in reason for reason in reasons)
+    with tarfile.open(deduplicate(path)) as copy:
+        assert copy.getnames() == ["2.txt", "2.jpg"]
+
+
+def test_archive_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    members = {name: member_of(name, b"a b c") for name in ("0.txt", "1.txt", "0.jpg")}
+    for names, texts in ((["0.txt", "1.txt", "0.jpg"], 1), (["0.txt", "0.jpg", "1.txt"], 2)):
+        (tmp_path / "a.tar").write_bytes(b"".join(map(members.__getitem__, names)) + END)
+        assert len(read_texts(tmp_path / "a.tar")) == texts
+
+
+def test_members_of_a_remote_archive_are_not_lost() -> None:
+    names = ["0.txt", "1.txt", "0.jpg"]
+    content = b"".join(member_of(name, b"a b c") for name in names) + END
+    with fsspec.open("memory://scattered/a.tar", "wb") as file:
+        file.write(content)
+    corpus = FileCorpus.open(["memory://scattered/a.tar"])
+    rows, rejected = read_corpus(corpus, Columns())
+    assert (len(rows), len(rejected)) == (1, 2)
+
+
+def test_sparse_member_of_any_size_is_bounded(tmp_path: Path) -> None:
+    facts = [("major", 1), ("minor", 0), ("name", "0.jpg"), ("realsize", 1 << 60)]
+    records = [f"GNU.sparse.{key}={value}\n" for key, value in facts]
+    sized_records = [f"{len(record) + 3} {record}".encode() for record in records]
+    sparse = member_of("x", b"".join(sized_records), tarfile.XHDTYPE)
+    content = sparse + member_of("sparse/0.jpg", b"0\n".ljust(512, b"\0"))
+    (tmp_path / "a.tar").write_bytes(content + member_of("0.txt") + END)
+    assert read_texts(tmp_path / "a.tar") == []
+    assert "is larger than" in read_reasons(tmp_path / "a.tar")[0]

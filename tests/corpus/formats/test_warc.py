@@ -1,13 +1,17 @@
 """WARC and WET files."""
 
 import builtins
+import gzip
+import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from warcio.archiveiterator import ArchiveIterator
+from warcio.warcwriter import WARCWriter
 
+import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.places import places_of
 from nearkin.errors import MissingExtraError
@@ -166,3 +170,151 @@ def test_page_that_is_nested_deeply_is_one_rejected_row(tmp_path: Path) -> None:
     columns = Columns(main_text=True)
     assert read_texts(path, columns) == ["last words"]
     assert "nested" in read_reasons(path, columns)[0]
+
+
+def write_records(path: Path, records: list[tuple[str, str | None, bytes]]) -> Path:
+    """Writes records, each with its type, its URL and its content."""
+    with path.open("wb") as file:
+        writer = WARCWriter(file, gzip=path.suffix == ".gz")
+        for kind, url, content in records:
+            record = writer.create_warc_record(
+                url or "", kind, payload=io.BytesIO(content), warc_content_type="text/plain"
+            )
+            if url is None:
+                record.rec_headers.remove_header("WARC-Target-URI")
+            writer.write_record(record)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz"])
+def test_records_without_a_content_are_counted(name: str, tmp_path: Path) -> None:
+    records = [
+        ("resource", "http://a.example/", b"a b c"),
+        ("revisit", "http://b.example/", b""),
+        ("revisit", "http://c.example/", b""),
+        ("metadata", "http://c.example/", b"about it"),
+        ("continuation", "http://d.example/", b"d"),
+        ("odd", "http://e.example/", b"e"),
+        ("resource", "http://f.example/", b"f g h"),
+    ]
+    path = write_records(tmp_path / name, records)
+    result = nk.dedup(path, shingle="chars:3")
+    assert result.statistics["read"] == 2
+    assert result.warnings[-3:] == (
+        "skipped 1 continuation record, whose content is a part of an earlier record",
+        "skipped 2 revisit records, whose content is that of an earlier record",
+        "skipped 1 unknown record, whose type nearkin does not know",
+    )
+
+
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz"])
+def test_record_without_a_url_is_read(name: str, tmp_path: Path) -> None:
+    http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>some words</p>"
+    path = write_records(tmp_path / name, [("response", None, http), ("resource", None, b"a b")])
+    content = path.read_bytes() if name == "a.warc" else gzip.decompress(path.read_bytes())
+    if name == "a.warc":
+        path.write_bytes(content.replace(b"text/plain", b"application/http", 1))
+    texts = read_texts(path)
+    assert texts[0] in ("<p>some words</p>", http.decode())
+    assert texts[1:] == ["a b"]
+
+
+@pytest.mark.parametrize("length", [1 << 63, 1 << 70, 10_000])
+def test_length_that_is_too_large_costs_the_rest(length: int, tmp_path: Path) -> None:
+    path = write_wet(tmp_path / "a.wet", gzip=False)
+    before, header, after = path.read_bytes().rpartition(b"Content-Length: ")
+    path.write_bytes(b"%s%s%d%s" % (before, header, length, after[after.index(b"\r") :]))
+    assert read_texts(path) == TEXTS[:-1]
+    assert len(read_reasons(path)) >= 1
+
+
+def test_record_that_is_longer_than_its_length_is_rejected(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its text would be cut without a word otherwise."""
+    path = write_wet(tmp_path / "a.wet", gzip=False)
+    before, header, after = path.read_bytes().rpartition(b"Content-Length: ")
+    path.write_bytes(before + header + b"10" + after[after.index(b"\r") :])
+    assert read_texts(path) == TEXTS[:-1]
+    assert read_reasons(path) == ["the record is longer than its Content-Length"]
+    assert capfd.readouterr().err == ""
+
+
+def test_headers_without_an_end_are_damage(tmp_path: Path) -> None:
+    path = write_wet(tmp_path / "a.wet", gzip=False)
+    with path.open("ab") as file:
+        file.write(b"WARC/1.0\r\nX: " + b"x" * (2 << 20))
+    assert read_texts(path) == TEXTS
+    (reason,) = read_reasons(path)
+    assert "the next record is damaged: its headers have more than 1,048,576 bytes" in reason
+
+
+def test_segment_of_a_record_is_rejected(tmp_path: Path) -> None:
+    path = write_wet(tmp_path / "a.wet", gzip=False)
+    before, header, after = path.read_bytes().rpartition(b"Content-Length: ")
+    path.write_bytes(before + b"WARC-Segment-Number: 1\r\n" + header + after)
+    assert read_texts(path) == TEXTS[:-1]
+    assert "segment" in read_reasons(path)[0]
+
+
+CYRILLIC = "Привет, мир"
+
+
+@pytest.mark.parametrize(
+    ("page", "encoding"),
+    [
+        ('<html><head><meta charset="windows-1251"></head>{}', "cp1251"),
+        ("<HTML><META HTTP-EQUIV='Content-Type' CONTENT='text/html; charset=koi8-r'>{}", "koi8-r"),
+        ('<?xml version="1.0" encoding="windows-1251"?><html>{}</html>', "cp1251"),
+        ("<p>{}</p>", "utf-16"),
+    ],
+)
+def test_encoding_that_a_page_names_is_used(page: str, encoding: str, tmp_path: Path) -> None:
+    text = page.format(CYRILLIC)
+    path = write_responses(tmp_path / "a.warc.gz", [("200 OK", "text/html", text.encode(encoding))])
+    assert read_texts(path) == [text]
+
+
+def test_encodings_are_those_of_browsers(tmp_path: Path) -> None:
+    """Pages that name Latin 1 use the characters of Windows-1252."""
+    responses = [
+        ("200 OK", "text/html; charset=iso-8859-1", "“quoted”".encode("cp1252")),
+        ("200 OK", "text/html; charset=gb2312", "镕".encode("gb18030")),
+    ]
+    assert read_texts(write_responses(tmp_path / "a.warc.gz", responses)) == ["“quoted”", "镕"]
+
+
+def test_reason_says_which_encoding_was_named(tmp_path: Path) -> None:
+    responses = [
+        ("200 OK", "text/html", b"\xff words"),
+        ("200 OK", "text/html", b"<meta charset=utf-8>\xff words"),
+        ("200 OK", "text/html; charset=utf-8", b"\xff words"),
+    ]
+    assert read_reasons(write_responses(tmp_path / "a.warc.gz", responses)) == [
+        "the text is not valid UTF-8, and no other encoding is named",
+        "the text is not in the encoding that it names",
+        "the text is not in the encoding that its content type names",
+    ]
+
+
+@pytest.mark.parametrize("main_text", [False, True])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"%PDF-1.4\n1 0 obj << >> endobj", "a PDF document"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
+        (b"\x1f\x8b\x08 packed", "gzip data"),
+        (b"GIF89a picture", "a GIF picture"),
+        (b"some words\0and others", "data with null bytes"),
+    ],
+)
+def test_binary_that_is_labelled_as_a_page_is_rejected(
+    content: bytes, kind: str, main_text: bool, tmp_path: Path
+) -> None:
+    responses = [("200 OK", "text/html; charset=iso-8859-1", content)]
+    path = write_responses(tmp_path / "a.warc.gz", responses)
+    columns = Columns(main_text=main_text)
+    assert read_texts(path, columns) == []
+    assert read_reasons(path, columns) == [
+        f"the content is not the text that its type says: {kind}"
+    ]

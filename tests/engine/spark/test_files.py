@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -63,12 +64,28 @@ def mixed(code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pa.csv.write_csv(table.slice(2 * part), folder / "three.csv")
     (folder / "again.jsonl").write_bytes(b"\n".join(lines[:20]))
     (folder / "broken.parquet").write_bytes(b"PAR1 this is none")
+    write_damaged_batch(folder / "damaged.arrow", table.slice(0, 20))
     doors = [
         {"id": f"t{number}", "text": f"user {number % 9} opened door {number % 4} at 10:{number}"}
         for number in range(20, 50)
     ]
     (folder / "doors.jsonl").write_text("\n".join(map(json.dumps, doors)))
     return folder
+
+
+def write_damaged_batch(path: Path, table: pa.Table) -> None:
+    """Writes rows twice, with a column that is only copied and is damaged the second time."""
+    note = pa.array(["note"] * len(table))
+    offsets = np.frombuffer(note.buffers()[1], np.int32).copy()
+    offsets[3] = 1 << 30
+    damaged = pa.Array.from_buffers(
+        note.type, len(note), [None, pa.py_buffer(offsets), note.buffers()[2]]
+    )
+    schema = table.schema.append(pa.field("note", pa.string()))
+    with pa.ipc.new_file(path, schema) as writer:
+        for values in (note, damaged):
+            columns = [*table.combine_chunks().to_batches()[0].columns, values]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 def same_outputs(a: Path, b: Path) -> dict[str, Any]:

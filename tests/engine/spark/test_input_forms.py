@@ -31,6 +31,7 @@ def write_inputs(folder: Path) -> Path:
             make_frame("".join(json.dumps(row) + "\n" for row in rows).encode())
         )
         pq.write_table(pa.Table.from_pylist(rows), part / "rows.parquet")
+    pq.write_table(pa.table({"text": pa.nulls(2000, pa.string())}), part / "nulls.parquet")
     return folder
 
 
@@ -43,6 +44,7 @@ def test_forms_of_files_are_those_of_the_local_engine(spark: SparkSession, tmp_p
     assert run("dedup", *common, "--engine", "spark", "--out", outs[1]) == app.DONE
     record = same_outputs(*outs)
     assert record["counts"]["kept"] == 10
-    assert record["counts"]["rejected"] == 2
+    assert record["counts"]["rejected"] == 2002
     sketches = [json.loads((out / "run.json").read_text())["stages"]["sketch"] for out in outs]
     assert sketches[0]["rejected_reasons"] == sketches[1]["rejected_reasons"]
+    assert sketches[0]["rejected_reasons"]["text is null"] == 2000
