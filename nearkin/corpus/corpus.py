@@ -715,6 +715,9 @@ def _require_types(schema: pa.Schema, columns: Columns, place: str) -> None:
     Raises:
         UsageError: If the type of a column is not one of those.
     """
+    # The size of vectors may be unknown yet, and is not a part of the type of their column.
+    sized = tuple(field._replace(size=field.size or 1) for field in columns.fields)
+    columns = replace(columns, fields=sized)
     roots = list_roots(columns, schema.names)
     no_values = [pa.nulls(0, schema.field(name).type) for name in roots]
     try:

@@ -49,13 +49,18 @@ def _detect_field_kinds(corpus: Corpus, columns: Columns) -> Columns:
     is_unknown = [field.kind in (FieldKind.TEXT, FieldKind.VECTOR) for field in columns.fields]
     if not any(is_unknown):
         return columns
-    corpus.check(columns)
     lists = corpus.list_columns(columns)
+    kinds = [
+        field._replace(kind=FieldKind.TOKENS)
+        if field.kind == FieldKind.TEXT and field.name in lists
+        else field
+        for field in columns.fields
+    ]
+    columns = replace(columns, fields=tuple(kinds))
+    corpus.check(columns)
     fields: list[ContentField] = []
     for field in columns.fields:
-        if field.kind == FieldKind.TEXT and field.name in lists:
-            field = field._replace(kind=FieldKind.TOKENS)
-        elif field.kind == FieldKind.VECTOR and not field.size:
+        if field.kind == FieldKind.VECTOR and not field.size:
             vectors = replace(columns, fields=(), vector=field.name, dimensions=None)
             dimensions = _find_dimensions(corpus, vectors)
             if dimensions is None:

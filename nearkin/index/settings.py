@@ -11,7 +11,6 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.runtime.number_format import format_count
 from nearkin.setting_names import name_setting
 from nearkin.spec import FINGERPRINT, Spec
 from nearkin.suggestions import did_you_mean
@@ -406,7 +405,8 @@ def _describe_time(seconds: float) -> str:
     """Returns a time in the largest unit in which it is a whole number."""
     for unit, length in (("day", DAY), ("hour", 3600), ("minute", 60)):
         if seconds % length == 0:
-            return format_count(int(seconds // length), unit)
+            number = int(seconds // length)
+            return f"{number:,} {unit}{'' if number == 1 else 's'}"
     return f"{seconds:g} seconds"
 
 

@@ -208,8 +208,8 @@ def resolve_inputs(
     if any("://" in given for given in inputs):
         progress.stage("list inputs", None)
     corpus = FileCorpus.open(inputs, on_error, selection=selection)
-    corpus.check(columns)
     columns = detect_dimensions(corpus, columns)
+    corpus.check(columns)
     require_apart(out, [*inputs, *(file.path for file in corpus.files)])
     spec = request.to_spec(columns)
     counting = FrequencyRequest(

@@ -293,6 +293,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "bands": 13,
             "rows": 7,
             "spec_fingerprint": "a92475c45afefe0f",
+            "retention": "documents are kept until somebody deletes them",
             "url": "sqlite:///nearkin.db",
             "bucket_bytes": 75_776,
         },

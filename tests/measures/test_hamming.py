@@ -40,19 +40,6 @@ def test_all_pairs_within_hamming_distance_are_found(
     assert len(want) > 20
 
 
-def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
-    rng = np.random.default_rng(1)
-    documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(6000))]
-    for most, expected in ((5, True), (100, False)):
-        warnings = nk.dedup(
-            documents, measure="simhash", distance=8, hot_bucket_size=most
-        ).report_data.all_warnings
-        assert (
-            any("may be missing; raise `hot_bucket_size`" in warning for warning in warnings)
-            == expected
-        )
-
-
 @pytest.mark.parametrize("by_source", [False, True])
 @pytest.mark.parametrize("max_distance", [0, 20, 64])
 def test_brute_force_lists_the_pairs_of_a_scope_within_the_distance(
