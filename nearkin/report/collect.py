@@ -459,7 +459,9 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         removed_blocked=clusters["blocked"] if run.recorded(Stage.BLOCKLIST) else None,
         related=clusters["related"] if run.options.related is not None else None,
         related_pairs=clusters["related_pairs"] if run.options.related is not None else None,
-        same_shingles=clusters.get("same_shingles") if run.options.compares_sets else None,
+        same_shingles=(clusters.get("same_shingles") or None)
+        if run.options.compares_sets
+        else None,
     )
 
 

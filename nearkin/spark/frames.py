@@ -280,9 +280,9 @@ def dedup(
         cut = None if cutting is None else cutting.cut(run)
         log_warnings([*([] if doubt is None else [doubt]), *warn_of_run(run)])
         on_failure.pop_all()
-    if before is None:
-        return SparkResult(run, frame, cut)
-    return SparkResult(run, frame.unionByName(before, allowMissingColumns=True), cut)
+    if before is not None:
+        frame = frame.unionByName(before, allowMissingColumns=True)
+    return SparkResult(run, frame, cut, doubt)
 
 
 @partial(show_parameters, recall=SPLIT_RECALL)

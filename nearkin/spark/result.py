@@ -39,6 +39,8 @@ class SparkResult:
     _run: SparkRun
     _frame: DataFrame
     _cuts: SparkDocumentCuts | None = None
+    _doubt: str | None = None
+    """The warning that the run seems to remove unique documents, or None."""
 
     def __enter__(self) -> "SparkResult":
         return self
@@ -188,7 +190,8 @@ class SparkResult:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about the result, for example that most texts are short."""
         with translate_spark_errors():
-            return tuple(warn_of_run(self._run))
+            doubts = () if self._doubt is None else (self._doubt,)
+            return (*doubts, *warn_of_run(self._run))
 
     @cached_property
     def report_data(self) -> ReportData:
