@@ -11,6 +11,8 @@ from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 
 SIZE = 16
+MAX_KEY_FILE = 1 << 10
+"""The largest size of a key file in bytes, with white space."""
 ENVIRONMENT = "env:"
 CONTEXT = b"nearkin key id 1"
 
@@ -97,7 +99,8 @@ class HashKey:
                 raise UsageError(f"the key's environment variable {name} is not set")
         else:
             try:
-                text = Path(source).read_text("ascii")
+                with Path(source).open("rb") as file:
+                    text = file.read(MAX_KEY_FILE + 1).decode("ascii")
             except OSError as error:
                 raise UsageError(
                     f"the key file {source} cannot be read: {error.strerror}; correct the path or "
@@ -105,6 +108,8 @@ class HashKey:
                 ) from error
             except UnicodeDecodeError:
                 # the message below says what a key is
+                text = ""
+            if len(text) > MAX_KEY_FILE:
                 text = ""
         try:
             key = cls(bytes.fromhex(text.strip()))

@@ -204,3 +204,8 @@ def test_key_can_come_from_an_environment_variable(
         )
         == 2
     )
+
+
+def test_key_file_without_an_end_is_an_error() -> None:
+    with pytest.raises(UsageError, match="hexadecimal digits"):
+        HashKey.read("/dev/zero")

@@ -9,6 +9,8 @@ from nearkin.cli.options import MatchOptions, SpecOptions
 
 PARTS = ("workload", "settings", "lines", "verdicts")
 """The members of every plan. Files of other programs can have settings, too."""
+MAX_PLAN_BYTES = 1 << 20
+"""The largest size of a plan. Its members are few, so a larger file is another one."""
 
 
 def is_plan(path: Path) -> bool:
@@ -18,17 +20,24 @@ def is_plan(path: Path) -> bool:
         OSError: If the file cannot be read.
         ValueError: If the file is not JSON.
     """
+    content = _read_json(path)
+    return isinstance(content, dict) and all(part in content for part in PARTS)
+
+
+def _read_json(path: Path) -> object:
+    """Returns the content of a file of at most MAX_PLAN_BYTES."""
     import json
 
-    content = json.loads(path.read_bytes())
-    return isinstance(content, dict) and all(part in content for part in PARTS)
+    with path.open("rb") as file:
+        content = file.read(MAX_PLAN_BYTES + 1)
+    if len(content) > MAX_PLAN_BYTES:
+        raise ValueError("the file is larger than a plan")
+    return json.loads(content)
 
 
 def _settings_of(path: Path) -> Mapping[str, object] | None:
     """Returns the settings of a plan, or None if the file contains other JSON."""
-    import json
-
-    content = json.loads(path.read_bytes())
+    content = _read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         return None
     settings: dict[str, object] = content["settings"]

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from itertools import islice
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -30,6 +31,8 @@ SAMPLED_FILES = 8
 """The largest number of files of each suffix whose rows are counted."""
 SAMPLED_BYTES = 1 << 20
 """The largest number of stored bytes that are read of a file of rows of text."""
+SAMPLED_CONTENT = 1 << 24
+"""The largest number of bytes that the stored ones are decompressed to."""
 SMALL_FILE = 1 << 12
 """The largest size of a file that is opened to see whether it has rows, in bytes."""
 SAMPLED_REMOTE_FILES = 2
@@ -162,7 +165,7 @@ def _decompress_beginning(file: InputFile, beginning: bytes) -> bytes:
     stream = DecompressedStream(lambda: pa.BufferReader(beginning), file.compression)
     # the beginning ends in the middle of a compressed block
     parts = ItemsBeforeDamage(iter(lambda: stream.read(SAMPLED_BYTES), b""))
-    return b"".join(parts)
+    return b"".join(islice(parts, SAMPLED_CONTENT // SAMPLED_BYTES))
 
 
 def _rows_of_text(content: bytes, form: Format) -> int:

@@ -84,3 +84,19 @@ def test_machine_is_not_measured_for_a_plan_that_is_refused(
     monkeypatch.setattr("nearkin.lab.calibration.calibrate", lambda show: pytest.fail("measured"))
     assert run(["plan", "--calibrate", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_plan_without_an_end_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    command = [
+        "dedup",
+        str(tmp_path / "a.jsonl"),
+        "--plan",
+        "/dev/zero",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert run(command) == 2
+    assert "/dev/zero is not a plan" in capsys.readouterr().err

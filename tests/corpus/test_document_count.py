@@ -12,7 +12,13 @@ from pyarrow import parquet
 
 from nearkin.corpus import Columns
 from nearkin.corpus.corpus import FileCorpus, TableCorpus
-from nearkin.corpus.document_count import estimate_documents, list_empty_files
+from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.document_count import (
+    SAMPLED_BYTES,
+    SAMPLED_CONTENT,
+    estimate_documents,
+    list_empty_files,
+)
 from nearkin.corpus.input_file import InputFile
 from tests.corpus.formats.record_files import TEXTS as RECORDS
 from tests.corpus.formats.record_files import write_avro, write_orc
@@ -131,3 +137,22 @@ def test_rows_of_orc_are_counted_and_records_are_not(tmp_path: Path) -> None:
     assert list_empty_files(FileCorpus.open([str(tmp_path)])) == []
     (tmp_path / "a.orc").unlink()
     assert estimate_documents(FileCorpus.open([str(tmp_path)])) is None
+
+
+def test_sample_of_a_file_is_decompressed_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 4 * SAMPLED_CONTENT
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b'id,text\n1,one\n2,"' + b"a" * size + b'"\n3,three\n'))
+    read: list[int] = []
+    read_part = DecompressedStream.read
+
+    def count(stream: DecompressedStream, most: int | None = -1) -> bytes:
+        part = read_part(stream, most)
+        read.append(len(part))
+        return part
+
+    monkeypatch.setattr(DecompressedStream, "read", count)
+    estimate_documents(FileCorpus.open([str(path)]))
+    assert sum(read) <= SAMPLED_CONTENT + SAMPLED_BYTES

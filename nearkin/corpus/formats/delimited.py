@@ -49,6 +49,8 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
 SAMPLE_BLOCK = 1 << 16
+HEADER_LIMIT = 1 << 22
+"""The maximum number of characters of a header, which is read before a run knows its memory."""
 
 
 class Delimited:
@@ -101,9 +103,7 @@ class Delimited:
         """
         dialect = self.dialect_of(file, requested)
         with file.open_decompressed() as stream:
-            return self._header(
-                DelimitedRowReader(stream, dialect, Columns().document_limit)
-            ).values
+            return self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT)).values
 
     def read_header(self, file: InputFile, columns: Columns) -> bytes:
         """Returns the bytes of the header, with its line end.
@@ -114,7 +114,7 @@ class Delimited:
         """
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            header = self._header(DelimitedRowReader(stream, dialect, columns.document_limit))
+            header = self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT))
         return header.raw.encode(dialect.encoding, dialect.errors)
 
     def _header(self, records: DelimitedRowReader) -> DelimitedRow:
@@ -193,7 +193,7 @@ class Delimited:
         """
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            header = self._header(DelimitedRowReader(stream, dialect, Columns().document_limit))
+            header = self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT))
         sink = open_compressed_sink(file, target)
         return DelimitedWriter(header, dialect, sink, columns.source)
 

@@ -1,7 +1,9 @@
 """Tests of CSV and TSV: quotes, line ends, invalid rows and added columns."""
 
 import csv
+import gzip
 import io
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.corpus.formats.delimited import HEADER_LIMIT
 from nearkin.errors import UsageError
 from tests.corpus.samples import copy_all_rows, read_corpus, read_file, run_command
 
@@ -32,6 +35,19 @@ def test_rows_with_a_wrong_number_of_values_are_rejected(tmp_path: Path) -> None
         (2, "the row has 3 values instead of 2"),
         (3, f"the row is not valid UTF-8: byte 3 is 0xFF; {MIXED_REMEDY}"),
     ]
+
+
+def test_header_without_an_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"id,text," + b"a" * (8 * HEADER_LIMIT) + b"\n1,one\n"))
+    corpus = FileCorpus.open([str(path)])
+    corpus.check(Columns())
+    tracemalloc.start()
+    rows, rejected = read_corpus(corpus, Columns(document_limit=1 << 20))
+    assert tracemalloc.get_traced_memory()[1] < 4 * HEADER_LIMIT
+    tracemalloc.stop()
+    assert not rows
+    assert "the header is not valid" in rejected[0].reason
 
 
 def test_header_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
