@@ -14,7 +14,12 @@ from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.corpus.rejects import describe_rejections, list_top_reasons
-from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
+from nearkin.engine.options import (
+    BETWEEN_INPUTS,
+    SMALL_CORPUS,
+    SMALL_SHINGLES,
+    RunOptions,
+)
 from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
 from nearkin.engine.stats import (
@@ -356,6 +361,14 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     if options.distance is not None or run.brute_force:
         return []
     warnings: list[str] = []
+    sketched = run.recorded(Stage.SKETCH)
+    documents, shingles = sketched.get("documents", 0), sketched.get("shingles", 0)
+    if options.bands is None and documents < SMALL_CORPUS and shingles > SMALL_SHINGLES:
+        warnings.append(
+            f"the corpus has fewer than {SMALL_CORPUS:,} documents, but they are long: it has "
+            f"{shingles:,} shingles, more than the {SMALL_SHINGLES:,} up to which all pairs are "
+            f"compared, so the recall is not 1, but the requested {options.recall:g}"
+        )
     recorded = run.recorded(Stage.CANDIDATES)
     hot_shingles = recorded.get("hot_shingles") or 0
     if hot_shingles:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.engine import run
+from nearkin.report import run_warnings
 
 RNG = np.random.default_rng(3)
 COMMON = [f"common{i}" for i in range(20)]
@@ -28,6 +30,17 @@ def test_hot_buckets_without_a_loss_cause_no_warning() -> None:
 def test_simhash_at_a_low_cosine_causes_a_recall_warning(threshold: float, warned: bool) -> None:
     warnings = warnings_of(TEXTS, threshold=threshold, spec=SIMHASH, bands=16, rows=4)
     assert bool([warning for warning in warnings if "not independent" in warning]) == warned
+
+
+def test_few_long_documents_are_said_to_be_compared_in_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not [text for text in warnings_of(TEXTS) if "recall" in text]
+    for module in (run, run_warnings):
+        monkeypatch.setattr(module, "SMALL_SHINGLES", 100)
+    (warning,) = (text for text in warnings_of(TEXTS) if "recall" in text)
+    assert "more than the 100 up to which all pairs are compared" in warning
+    assert not [text for text in warnings_of(TEXTS, bands=20, rows=5) if "recall" in text]
 
 
 def test_brute_force_causes_no_recall_warning() -> None:
