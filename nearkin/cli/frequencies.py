@@ -4,6 +4,8 @@ import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 
+import typer
+
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
@@ -87,6 +89,9 @@ def frequencies(
     finally:
         progress.close()
     print_warnings(summary.warnings)
+    if not summary.documents:
+        sys.stderr.write("nearkin: no document could be read, so nothing was written\n")
+        raise typer.Exit(o.NOTHING_READ)
     if output.json:
         print_json(summary.to_json())
         return

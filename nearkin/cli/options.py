@@ -731,7 +731,7 @@ class ColumnOptions:
         from nearkin.corpus import Columns
         from nearkin.corpus.dialect import parse_delimiter, parse_encoding
         from nearkin.errors import UsageError
-        from nearkin.runtime.sizes import parse_memory
+        from nearkin.runtime.sizes import parse_memory, require_memory
 
         options = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
         content_options = [
@@ -744,6 +744,8 @@ class ColumnOptions:
         texts = self.text_columns
         if not content_options:
             texts = ["text"]
+        memory_bound = parse_memory(memory)
+        require_memory(memory_bound)
         return Columns(
             text=texts[0] if texts else None,
             joined=tuple(texts[1:]),
@@ -755,7 +757,7 @@ class ColumnOptions:
             encoding=parse_encoding(self.encoding),
             main_text=self.main_text,
             lines=self.lines,
-        ).with_memory(parse_memory(memory))
+        ).with_memory(memory_bound)
 
 
 @dataclass(frozen=True)

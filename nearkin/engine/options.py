@@ -37,7 +37,7 @@ from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.pair_scope import EVERY_BLOCK, NO_BLOCK
 from nearkin.presets import Preset
-from nearkin.runtime.process_limits import LEAST_MEMORY
+from nearkin.runtime.sizes import require_memory
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
@@ -343,11 +343,7 @@ class RunOptions:
         self._check_similarity()
         self._check_related()
         self._check_candidates()
-        if self.memory < LEAST_MEMORY:
-            raise UsageError(
-                f"memory {self.memory} bytes is too small; a run needs {LEAST_MEMORY} bytes "
-                f"({LEAST_MEMORY >> 20}MiB) or more"
-            )
+        require_memory(self.memory)
         require_workers(self.workers)
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018

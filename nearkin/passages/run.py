@@ -33,8 +33,8 @@ from nearkin.passages.windows import (
     collect_windows,
     find_passages,
 )
-from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.sizes import require_memory
 from nearkin.runtime.threads import ObjectPool, ordered_map, require_workers
 from nearkin.setting_names import name_setting
 from nearkin.shingle.shingler import Shingler, require_located_tokens
@@ -82,11 +82,7 @@ class PassageOptions:
                 f"{name_setting('min_tokens', self.least)} is out of range; it must be "
                 f"{LEAST_TOKENS} to {MOST_TOKENS}"
             )
-        if self.memory < LEAST_MEMORY:
-            raise UsageError(
-                f"{name_setting('memory', self.memory)} is too small; a run needs at least "
-                f"{LEAST_MEMORY >> 20} MiB"
-            )
+        require_memory(self.memory)
         require_located_tokens(self.spec)
 
     @property

@@ -77,7 +77,7 @@ class FrequencySummary:
 
 
 def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
-    """Writes the document frequencies of files.
+    """Writes the document frequencies of files, if they hold a document.
 
     Args:
         job: The job.
@@ -117,10 +117,11 @@ def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
             progress,
         )
         counted = count_frequencies(counting)
-        staged = claim.path / RESULT
-        counted.write(staged, spec)
-        set_readers(staged, job.readers)
-        claim.publish_file(staged)
+        if counted.documents:
+            staged = claim.path / RESULT
+            counted.write(staged, spec)
+            set_readers(staged, job.readers)
+            claim.publish_file(staged)
     return FrequencySummary(
         out=job.out,
         documents=counted.documents,

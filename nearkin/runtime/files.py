@@ -5,6 +5,7 @@ file is renamed, the folder is synced (T. S. Pillai et al., "All File Systems Ar
 Equal", OSDI 2014, section 4).
 """
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,19 @@ READABLE_BY = "NEARKIN_READABLE_BY"
 """The environment variable that says who may read what commands write."""
 SYNCED_AT_ONCE = 8
 """The number of files that are synced in parallel."""
+FREE_SPACE = "Free some space"
+RAISE_FILES = "Raise the limit of open files (ulimit -n)"
+FIX_PERMISSIONS = "Fix the permissions"
+DISK_REMEDIES = {
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
+    errno.EMFILE: RAISE_FILES,
+    errno.ENFILE: RAISE_FILES,
+    errno.EACCES: FIX_PERMISSIONS,
+    errno.EPERM: FIX_PERMISSIONS,
+    errno.EROFS: FIX_PERMISSIONS,
+}
+"""What to do about failures to write, by their numbers."""
 
 
 class Readers(Enum):
@@ -104,9 +118,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        remedy = DISK_REMEDIES.get(error.errno or 0, "Free some space or fix the permissions")
         raise RunError(
-            f"cannot write in {folder}: {error.strerror or error}. Free some space or fix the "
-            f"permissions, then run the same "
+            f"cannot write in {folder}: {error.strerror or error}. {remedy}, then run the same "
             "command again"
         ) from error
 

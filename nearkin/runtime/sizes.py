@@ -3,7 +3,8 @@
 import re
 
 from nearkin.errors import UsageError
-from nearkin.runtime.process_limits import default_memory
+from nearkin.runtime.process_limits import LEAST_MEMORY, default_memory
+from nearkin.setting_names import name_setting
 
 AUTOMATIC = "auto"
 """The size that stands for the default bound of the memory of a run on this machine."""
@@ -34,6 +35,22 @@ def parse_size(size: int | str, name: str = "memory") -> int:
     base = 1024 if match["binary"] else 1000
     exponent = " KMGT".index(match["unit"].upper() or " ")
     return int(float(match["number"]) * base**exponent)
+
+
+def require_memory(memory: int) -> None:
+    """Requires that a memory bound is large enough for a run.
+
+    Args:
+        memory: Number of bytes.
+
+    Raises:
+        UsageError: If it is not.
+    """
+    if memory < LEAST_MEMORY:
+        raise UsageError(
+            f"{name_setting('memory', memory)} is too small; a run needs at least "
+            f"{LEAST_MEMORY >> 20} MiB"
+        )
 
 
 class AutomaticMemory(int):

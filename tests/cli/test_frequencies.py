@@ -123,3 +123,23 @@ def test_frequencies_of_other_shingles_are_refused(
     dedup += ["--shingle", "words:1", "--frequencies", path, "--out", tmp_path / "out"]
     assert "frequencies of other shingles" in message_of(dedup, capfd)
     assert not (tmp_path / "out").exists()
+
+
+def test_too_little_memory_is_an_error_and_writes_nothing(
+    products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "counts.arrow"
+    command = ["frequencies", products, "--text", "name", "--memory", "0", "--out", out]
+    assert "--memory 0 is too small" in message_of(command, capfd)
+    assert not out.exists()
+
+
+def test_file_without_a_document_has_no_frequencies(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "counts.arrow"
+    (tmp_path / "bad.jsonl").write_text('{"name": 1\nno JSON\n')
+    command = ["frequencies", str(tmp_path / "bad.jsonl"), "--text", "name", "--out", str(out)]
+    assert run(command) == 3
+    assert "nothing was written" in capfd.readouterr().err
+    assert not out.exists()

@@ -40,7 +40,7 @@ def test_choices_and_expressions_are_parsed_once() -> None:
         ({"threshold": 0}, "threshold 0 is out of range"),
         ({"floor": 0.9}, "floor 0.9 is out of range"),
         ({"bands": 3}, "bands and rows go together"),
-        ({"memory": 1000}, "memory 1000 bytes is too small"),
+        ({"memory": 1000}, "memory=1000 is too small"),
         ({"hot_bucket_size": 1}, "hot_bucket_size=1 must be at least 2"),
         ({"second_measure": "cosine:v"}, "write it as cosine:COLUMN:THRESHOLD"),
     ],
