@@ -6,11 +6,15 @@ sources, the versions and the compile mode (Numba adds the CPU to each entry), s
 empty folder.
 """
 
+import errno
 import hashlib
+import io
 import itertools
 import os
 import platform
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -32,6 +36,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 KERNEL_FILES = ("kernels.py", "jit.py")
 PACKAGE = Path(__file__).parents[1]
+CHECKSUM_BYTES = 4
 
 
 @cache
@@ -90,8 +95,49 @@ class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes: ClassVar = [_Locator]
 
 
+class _CheckedFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """The files of a kernel, each with its checksum. A damaged one counts as missing.
+
+    Numba would end the process, or run the machine code of a damaged file. Its readers ignore what
+    follows a pickled value, so the checksum is behind it.
+    """
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
+        content = io.BytesIO()
+        yield content
+        with super()._open_for_write(filepath) as file:
+            file.write(content.getvalue())
+            file.write(_checksum(content.getvalue()))
+
+    def _load_index(self) -> dict[Any, str]:
+        path = Path(self._index_path)
+        return super()._load_index() if not path.exists() or _is_whole(path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        path = Path(self._data_path(name))
+        if not _is_whole(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return super()._load_data(name)
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(CHECKSUM_BYTES, "little")
+
+
+def _is_whole(path: Path) -> bool:
+    """Returns whether a file ends with its checksum."""
+    content = path.read_bytes()
+    return _checksum(content[:-CHECKSUM_BYTES]) == content[-CHECKSUM_BYTES:]
+
+
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _Implementation
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _CheckedFiles(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Loads the machine code of a kernel.

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,37 @@ def test_kernels_are_counted_once_and_not_when_they_come_from_the_cache(tmp_path
     assert int(shown[0].split()[0]) >= 2
     assert shown[0].endswith("True\n")
     assert shown[1] == "0 False\n"
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flip(content: bytes) -> bytes:
+    return content[:40] + bytes([content[40] ^ 1]) + content[41:]
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", [cut, flip, lambda content: bytes(len(content))])
+def test_damaged_files_of_the_cache_are_compiled_again(
+    suffix: str, damage: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(COMPILE + "print(quadruple(np.arange(3)))")
+    environment = {**os.environ, "NEARKIN_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run_script() -> list[str]:
+        command = [sys.executable, script]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return ended.stdout.splitlines()
+
+    run_script()
+    for path in (tmp_path / "cache").rglob(f"*{suffix}"):
+        path.write_bytes(damage(path.read_bytes()))
+    again = run_script()
+    assert int(again[0].split()[0]) >= 2
+    assert again[1] == "[0 4 8]"
+    assert run_script() == ["0 False", "[0 4 8]"]
 
 
 @pytest.fixture(scope="module")
