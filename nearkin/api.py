@@ -157,11 +157,11 @@ def dedup(
             removed than `max_removed` allows, or the result is doubted and `strict` is True.
 
     Examples:
-        >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat!", "a dog"])
+        >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat", "a dog"])
         >>> result.kept.tolist()
-        [False, True, True]
+        [True, False, True]
         >>> result.clusters["kind"].to_pylist()
-        ['exact', 'kept', 'unique']
+        ['kept', 'exact', 'unique']
         >>> result = dedup(["a dog", "a cat"], against=["A dog!"])
         >>> result.clusters.arrow.select(["kept", "duplicate_of", "matched_in"]).to_pylist()[0]
         {'kept': False, 'duplicate_of': '0000000000', 'matched_in': 'reference'}

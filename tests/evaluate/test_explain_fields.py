@@ -46,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
     )
     source = place / "docs.parquet"
+    rows = [{"part": "this", **row} for row in rows]
     pq.write_table(pa.Table.from_pylist(rows, kinds), source)
     options = [word for field in FIELDS for word in ("--field", field)]
     options += ["--accept", CONDITION, "--id", "id", "--shingle", "words:1", "--quiet"]
@@ -70,7 +71,7 @@ def explained(folder: Path, a: str, b: str) -> FieldsExplanation:
         ("a", "vector", PairVerdict.BELOW_THRESHOLD, "title: a document lacks it"),
         ("vector", "vectors", PairVerdict.MATCH, "holds: similar in embedding; both are in"),
         ("a", "empty", PairVerdict.EMPTY, "lacks a field of each alternative"),
-        ("a", "blocked", PairVerdict.NOT_COMPARED, "None and 'other'"),
+        ("a", "blocked", PairVerdict.NOT_COMPARED, "'this' and 'other'"),
     ],
 )
 def test_the_field_that_decides_is_named(
