@@ -1,7 +1,7 @@
 """Canonical forms of DOIs, by which documents of the same DOI are recognized.
 
-A DOI is written as it is, after `doi:` or `DOI`, or as an address of doi.org. The case of its
-letters does not count (DOI Handbook, section 2.4).
+A DOI is written as it is, after `doi:` or `DOI`, or as an address of doi.org, or after both, in
+brackets or not. The case of its letters does not count (DOI Handbook, section 2.4).
 """
 
 import re
@@ -13,11 +13,18 @@ import pyarrow.compute as pc
 ADDRESS = r"(?:https?://)?(?:(?:dx|www)\.)?doi\.org/"
 """The beginnings of addresses of DOIs, without their case."""
 DOI = re.compile(
-    rf"\s*(?:(?P<address>{ADDRESS})|(?:(?:info|urn):)?doi(?:[:/]\s*|\s+))?"
-    r"(?P<doi>10\.\d[\d.]*(?:/|%2f)\S+)\s*",
+    rf"(?:(?P<address>{ADDRESS})|(?:(?:info|urn):)?doi(?:[:/]\s*|\s+))*"
+    r"(?P<doi>10\.\d[\d.]*(?:/|%2f)\S+)",
     re.IGNORECASE | re.ASCII,
 )
-"""A DOI in one of its forms."""
+"""A DOI in one of its forms, without brackets around it and punctuation behind it."""
+BLANKS = " \t\n\r\f\v\u00a0\u200b\u2060\ufeff"
+"""White space, also without a width, around a DOI."""
+PUNCTUATION = ".,;/"
+"""What can follow a DOI in a sentence or an address."""
+LONGEST_DOI = 4096
+"""The number of characters up to which a value can be a DOI."""
+BRACKETS = ("()", "[]", "<>", "{}")
 PREFIX = "10."
 """What every DOI contains, so that other values are recognized without the expression."""
 ADDRESS_PARTS = re.compile(r"[?#].*")
@@ -45,9 +52,20 @@ def canonicalize_dois(values: pa.Array) -> pa.Array:
     return pc.replace_with_mask(values, may_be_doi, canonical)
 
 
+def _strip(text: str) -> str:
+    """Returns a text without white space, brackets around it and punctuation behind it."""
+    while True:
+        stripped = text.lstrip(BLANKS).rstrip(BLANKS + PUNCTUATION)
+        if stripped[:1] + stripped[1:][-1:] in BRACKETS:
+            stripped = stripped[1:-1]
+        if stripped == text:
+            return text
+        text = stripped
+
+
 def _canonicalize(text: str) -> str:
     """Returns the canonical form of a DOI, or the text itself if it is not one."""
-    match = DOI.fullmatch(text)
+    match = DOI.fullmatch(_strip(text)) if len(text) <= LONGEST_DOI else None
     if match is None:
         return text
     doi = match["doi"]

@@ -19,10 +19,13 @@ FORMS = (
         "info:doi/10.1/x",
     ),
     *("urn:doi:10.1/x", "https://doi.org/10.1/X", "http://dx.doi.org/10.1/x", "doi.org/10.1/x"),
+    *("doi: https://doi.org/10.1/x", "https://doi.org/doi:10.1/x", "10.1/x.", "10.1/x/", "10.1/x;"),
+    *("(10.1/x)", "<https://doi.org/10.1/x>", "[doi:10.1/x].", "\u00a010.1/x\u200b"),
     *("HTTPS://WWW.DOI.ORG/10.1/x", "https://doi.org/10.1%2Fx?utm_source=mail#abstract"),
 )
 OTHER_VALUES = (
     *("10.1/x.2", "10.1/xy", "10.10/x", "10.1", "10./x", "x", "X", "doi:", "https://doi.org/", " "),
+    *("10.1/x(y)", "(10.1/x", "10.1/x)", "(" * 5000 + "10.1/x" + ")" * 5000),
     *("10.1/x y", "see 10.1/x", "https://example.com/10.1/x", "10.1/É", "10.1/é"),
 )
 

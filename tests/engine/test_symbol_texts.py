@@ -70,6 +70,12 @@ def test_logs_of_events_with_other_words_stay_apart() -> None:
         for i, event in enumerate(["Started", "Paused", "Started", "Resumed"])
     ]
     assert sorted(kinds_of(lines, preset="logs")) == ["exact", "kept", "unique", "unique"]
+    for first, second in (
+        ("port 5 changed from up to down", "port 6 changed from down to up"),
+        ("retry retry failed", "retry failed"),
+        ("a != b failed", "a == b failed"),
+    ):
+        assert kinds_of([first, second], preset="logs") == ["unique", "unique"]
 
 
 @pytest.mark.filterwarnings("ignore:.*have so few shingles")

@@ -85,7 +85,8 @@ def test_logs_may_remove_most_lines(tmp_path: Path) -> None:
     lines = [f"user{number} {event} by host" for number in range(5) for event in events]
     source.write_text("\n".join(["text", *lines]))
     out = tmp_path / "out"
-    options = ["--preset", "logs", "--threshold", "0.2", "--quiet", "--out", str(out)]
+    options = ["--preset", "logs", "--threshold", "0.2", "--shingle", "words:1"]
+    options += ["--quiet", "--out", str(out)]
     assert run(["dedup", str(source), *options]) == 0
     assert json.loads((out / "run.json").read_text())["counts"]["kept"] == 1
 
