@@ -51,7 +51,7 @@ FAULTS = [
     (["dedup", "DOCS", "--out", "x", "--memory", "lots"], "memory 'lots' is not a size"),
     (
         ["dedup", "DOCS", "--out", "x", "--memory", "10MB"],
-        "a run needs 536870912 bytes (512MiB) or more",
+        "a run needs at least 512 MiB",
     ),
     (
         ["dedup", "DOCS", "--out", "x", "--verify", "maybe"],
