@@ -277,7 +277,7 @@ def test_removed_documents_leave_no_fingerprints_of_others() -> None:
     index.upsert_many("s", [text, text], ["a", "b"])
     assert index.remove("s", "a")
     assert [document.id for document in index.passages("s", text).documents] == ["b"]
-    assert np.unique(store_of(index).posting_portion(None, 1000).words).size > 0
+    assert np.unique(store_of(index).posting_portion(None, 1_000_000).words).size > 0
 
 
 def test_fingerprints_that_left_a_full_bucket_are_missing_and_no_damage(
