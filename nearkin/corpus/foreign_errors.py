@@ -2,7 +2,7 @@
 
 No list of their exceptions is complete. A decoder raises whatever its code runs into when bytes are
 not what it expects, and a driver whatever its own libraries raise. So each exception that crosses
-this boundary becomes an error of nearkin, and there is no other place that catches them all.
+this boundary becomes an error of nearkin. Only this module catches them all.
 """
 
 import os

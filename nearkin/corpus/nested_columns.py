@@ -56,7 +56,7 @@ def split_path(path: str) -> Iterator[tuple[str, str]]:
 
 
 def find_root(path: str, names: Sequence[str]) -> str | None:
-    """Returns the column that a path begins with, or None if there is no such column.
+    """Returns the column that a path begins with, or None if the names lack it.
 
     Args:
         path: The path, or the name of a column.
@@ -236,7 +236,7 @@ def derive_columns(rows: pa.RecordBatch, columns: Columns) -> DerivedColumns:
         columns: The columns that are read.
 
     Raises:
-        KeyError: If there is no such column.
+        KeyError: If the column is missing.
     """
     names = rows.schema.names
     if not columns.partitions and all(name in names for name in columns.all):

@@ -38,7 +38,7 @@ class Examination(NamedTuple):
     damage: str | None = None
     """Why its values must not be looked at, or None."""
     has_invalid_values: bool = False
-    """Whether some values are not what their type allows, for example text that is not UTF-8."""
+    """True if some values are not what their type allows, for example text that is not UTF-8."""
 
 
 def examine_batch(batch: pa.RecordBatch) -> Examination:

@@ -138,7 +138,7 @@ TEXT_FACTS: dict[Predicate, TextFact] = {
     NumbersEqual(): TextFact.NUMBERS,
     SaysAll(): TextFact.WORDING,
 }
-"""What must be equal in copies for a condition on the wordings of documents."""
+"""The facts that copies must share for a condition on the wordings of documents."""
 
 
 def text_facts_of(expression: Expression | None) -> tuple[TextFact, ...]:

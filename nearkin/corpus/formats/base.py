@@ -33,7 +33,7 @@ class RejectedRow(NamedTuple):
     rows: int = 1
     """The number of rows from this one on that are rejected as a whole."""
     is_damage: bool = False
-    """Whether the rows cannot be decoded. Other rejected rows are, and are not documents."""
+    """True if the rows cannot be decoded. Other rejected rows can be, and are not documents."""
 
 
 END_OF_FILE = 1 << 62

@@ -213,7 +213,7 @@ class _WaitingRecords:
 
 
 def _read_value(record: Record, name: str) -> Any:
-    """Returns the value of a column, or of a path inside one. It is None if there is none."""
+    """Returns the value of a column, or of a path inside one, or None if the record lacks it."""
     value = find_value(record.values, name)
     return None if value is MISSING else value
 
