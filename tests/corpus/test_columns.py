@@ -10,6 +10,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, TableCorpus
+from nearkin.corpus.columns import document_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
@@ -17,6 +18,7 @@ from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runs.reopen import audit_run
+from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.progress import Silent
 from tests.corpus.samples import NEAR_TEXTS, write_table
 
@@ -25,7 +27,8 @@ from tests.corpus.samples import NEAR_TEXTS, write_table
 def test_commands_without_a_memory_bound_limit_the_size_of_documents(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = pa.table({"text": ["a small document", "x" * 40_000]})
+    too_long = document_limit(LEAST_MEMORY) + 1
+    table = pa.table({"text": ["a small document", "x" * too_long]})
     pq.write_table(table, tmp_path / "a.parquet")
     store = f"sqlite:///{tmp_path}/kin.db"
     if command == "index add":
@@ -33,10 +36,8 @@ def test_commands_without_a_memory_bound_limit_the_size_of_documents(
         assert run(["index", "build", str(tmp_path / "first.parquet"), "--store", store]) == 0
         capsys.readouterr()
     target = ["--out", str(tmp_path / "out.arrow")] if command == "sketch" else ["--store", store]
-    assert (
-        run([*command.split(), str(tmp_path / "a.parquet"), *target, "--memory", "1MB", "--json"])
-        == 0
-    )
+    memory = ["--memory", f"{LEAST_MEMORY >> 20}MiB"]
+    assert run([*command.split(), str(tmp_path / "a.parquet"), *target, *memory, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rejected"] == 1
 
 
