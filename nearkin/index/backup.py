@@ -20,14 +20,8 @@ from nearkin.index.opening import read_header
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
-from nearkin.runtime.files import (
-    create_exclusively,
-    make_folders,
-    replace_durably,
-    staging_name,
-    sync_file,
-)
-from nearkin.runtime.outputs import require_outside_work_folders
+from nearkin.runtime.files import create_exclusively
+from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.setting_names import name_flag
 
 REASONS = {
@@ -38,6 +32,8 @@ REASONS = {
     "postgres": "PostgreSQL has pg_dump and base backups",
 }
 """The reasons why stores other than SQLite are not backed up here, by scheme."""
+LOGS = ("-wal", "-shm", "-journal")
+"""The suffixes of the files that SQLite keeps beside a file."""
 LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -72,17 +68,11 @@ def backup(url: str, out: Path) -> BackupResult:
         out: Path of the copy.
 
     Raises:
-        UsageError: If the store is of another kind, does not exist, or its index has moved.
+        UsageError: If the store is of another kind, does not exist, or its index has moved. Also if
+            another process has an existing copy open, or writes it.
         StoreError: If the index cannot be read, or the copy cannot be written.
     """
-    source = _sqlite_file(url)
-    if not source.is_file():
-        raise UsageError(f"no such file: {source}")
-    if out.exists() and out.samefile(source):
-        raise UsageError(f"{out} is the index itself")
-    require_outside_work_folders(out)
-    with _staging_file(out) as staging:
-        return _copy_index(source, staging, out)
+    return _put_copy(_sqlite_file(url), out, "nearkin index backup")
 
 
 def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
@@ -99,23 +89,48 @@ def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
         StoreError: If the index cannot be written.
     """
     target = _sqlite_file(url)
+    if target.exists() and not overwrite:
+        raise UsageError(
+            f"{target} exists; replace it with {name_flag('overwrite')}, or restore to another file"
+        )
+    return _put_copy(source, target, "nearkin index restore")
+
+
+def _put_copy(source: Path, target: Path, command: str) -> BackupResult:
+    """Puts a verified copy of an index under a name, in place of the index that is there.
+
+    The log of the replaced index is deleted, because SQLite would apply it to the copy. The copy is
+    made in the work folder of the target, so that the next command deletes what a killed one left.
+
+    Args:
+        source: Path of an index or of a backup.
+        target: Path of the copy.
+        command: The name of the command, for the error message of another process that writes the
+            same file.
+
+    Raises:
+        UsageError: If the source is not an index or is the target, or if another process has the
+            target open or writes it.
+        StoreError: If the source cannot be read, or the copy cannot be written.
+    """
     if target.is_symlink():
         # SQLite opens the file that the link names, and keeps its log beside that file
         target = target.resolve()
     if not source.is_file():
         raise UsageError(f"no such file: {source}")
-    if target.exists() and not overwrite:
-        raise UsageError(
-            f"{target} exists; replace it with {name_flag('overwrite')}, or restore to another file"
-        )
     if target.exists() and target.samefile(source):
-        raise UsageError(f"{source} is the index itself")
-    with _exclusive_access(target), _staging_file(target) as staging:
-        documents_and_postings = _copy_index(source, staging, target)
-        # SQLite would apply the log of the replaced file to the new one
-        for suffix in ("-wal", "-shm", "-journal"):
+        raise UsageError(f"{target} is the index itself")
+    with (
+        sqlite_errors(target),
+        _exclusive_access(target),
+        claimed(target, command, replaces=True) as claim,
+    ):
+        staging = claim.path / RESULT
+        result = _copy_index(source, staging, target)
+        for suffix in LOGS:
             target.with_name(target.name + suffix).unlink(missing_ok=True)
-    return documents_and_postings
+        claim.publish_file(staging)
+    return result
 
 
 def _sqlite_file(url: str) -> Path:
@@ -138,21 +153,6 @@ def _sqlite_file(url: str) -> Path:
         "index export writes any index as parquet, and nearkin index migrate "
         "copies it into another store"
     )
-
-
-@contextmanager
-def _staging_file(path: Path) -> Iterator[Path]:
-    """Yields the path of a file that replaces `path` at the end, or is deleted after an error."""
-    staging = path.with_name(staging_name(path))
-    with sqlite_errors(path):
-        try:
-            make_folders(path.parent)
-            yield staging
-            sync_file(staging)
-            replace_durably(staging, path)
-        finally:
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                staging.with_name(staging.name + suffix).unlink(missing_ok=True)
 
 
 def _copy_index(source: Path, staging: Path, path: Path) -> BackupResult:

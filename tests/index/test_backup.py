@@ -1,6 +1,7 @@
 """Tests of backups of an index that another process writes to, and of their restoration."""
 
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from nearkin.cli import app
 from nearkin.index.backup import backup, restore
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, MigrationState
+from nearkin.runtime.outputs import Claim, claimed
 from tests.index.conftest import corpus, store_of
 from tests.index.processes import Worker, start_process, upsert_numbers
 
@@ -54,8 +56,9 @@ def test_a_backup_is_a_snapshot_while_a_process_writes(
         kept.append(ids(f"sqlite:///{copied.path}"))
         assert len(kept[-1]) == copied.documents > acknowledged
         assert kept[-1] == [f"{at:06d}" for at in range(copied.documents)]
-        for _ in range(50):
-            writer.pipe.recv()
+        # the writer waits while nobody reads its acknowledgements
+        while writer.pipe.recv() < copied.documents:
+            pass
     assert writer.process.is_alive()
     assert len(kept[0]) < len(kept[1]) < len(kept[2])
     assert not list(tmp_path.glob(".*"))
@@ -82,6 +85,66 @@ def test_a_restoration_replaces_the_files_of_a_killed_writer(
     assert (tmp_path / "live.db-wal").exists()
     assert restore(tmp_path / "copy.db", url, overwrite=True).documents == before
     assert len(ids(url)) == before
+
+
+def test_a_backup_replaces_the_log_that_a_killed_process_left_of_the_old_copy(
+    url: str, tmp_path: Path
+) -> None:
+    """SQLite would apply that log to the new copy, which would then be the old one."""
+    out = tmp_path / "copy.db"
+    fill(url, 20)
+    backup(url, out)
+    trial = start_process(upsert_numbers, f"sqlite:///{out}")
+    for _ in range(30):
+        trial.pipe.recv()
+    trial.kill()
+    assert (tmp_path / "copy.db-wal").stat().st_size
+    fill(url, 60)
+    assert backup(url, out).documents == 60
+    assert ids(f"sqlite:///{out}") == ids(url)
+
+
+def test_a_log_without_its_file_is_not_applied_to_a_backup(
+    writer: Worker, url: str, tmp_path: Path
+) -> None:
+    writer.kill()
+    log = tmp_path / "copy.db-wal"
+    shutil.copy(tmp_path / "live.db-wal", log)
+    fill(url, 20)
+    copied = backup(url, tmp_path / "copy.db")
+    assert not log.exists()
+    assert len(ids(f"sqlite:///{tmp_path}/copy.db")) == copied.documents
+
+
+def test_a_copy_that_a_process_has_open_is_not_replaced(url: str, tmp_path: Path) -> None:
+    out = tmp_path / "copy.db"
+    fill(url, 20)
+    backup(url, out)
+    with nk.Index.open(f"sqlite:///{out}") as replica:
+        replica.upsert("s", "a document of the replica", "own")
+        with pytest.raises(nk.UsageError, match=r"copy\.db is open in another process"):
+            backup(url, out)
+        assert len(list(replica.scan())) == 21
+    backup(url, out)
+    assert len(ids(f"sqlite:///{out}")) == 20
+
+
+def test_the_next_backup_deletes_what_a_killed_one_left(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(url, 20)
+    out = tmp_path / "copies" / "copy.db"
+    with claimed(out, "nearkin index backup", replaces=True) as claim:
+        with pytest.raises(nk.UsageError, match=r"copy\.db is being written by nearkin index"):
+            backup(url, out)
+        # the process ends here: the system unlocks the folder, and nothing is deleted
+        (claim.path / "result").write_text("every text of an earlier copy")
+        claim.release()
+        monkeypatch.setattr(Claim, "remove", lambda self: None)
+    monkeypatch.undo()
+    assert list(out.parent.iterdir()) == [claim.path]
+    backup(url, out)
+    assert list(out.parent.iterdir()) == [out]
 
 
 def test_a_backup_is_restored_to_another_file(url: str, tmp_path: Path) -> None:
@@ -179,7 +242,7 @@ def test_an_index_that_has_moved_is_not_backed_up(url: str, tmp_path: Path) -> N
 
 def test_a_missing_folder_is_reported(url: str) -> None:
     fill(url)
-    with pytest.raises(nk.RunError, match="/proc/copy"):
+    with pytest.raises(nk.RunError, match="cannot write in /proc"):
         backup(url, Path("/proc/copy.db"))
 
 
