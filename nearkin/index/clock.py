@@ -3,10 +3,12 @@
 A sweep deletes documents that were not seen for some time, so a process whose clock is wrong (for
 example a machine that starts in 2036) would delete everything. Redis and PostgreSQL have a clock
 of their own, with which every process is compared. A file has none. There, a clock is compared with
-the documents, and with the time for which the machine has been running.
+the documents, and with the time for which the machine has been running. Documents that the same
+clock may have written prove nothing.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from nearkin.index.stores.base import Store
 
 TOLERANCE = 60.0
 """The number of seconds by which two clocks may differ."""
+REMEDY = "set the clock, or, if it is right, run nearkin index expire with --trust-clock"
 log = logging.getLogger("nearkin.clock")
 
 
@@ -53,15 +56,12 @@ class ClockWatch:
         self.compare()
         self._opened = clock()
         self._opened_running = running_seconds()
-        self._swept = False
-        self._median = None if self._has_clock else store.median_seen()
-        if (
-            isinstance(clock, SystemClock)
-            and self._median is not None
-            and self._median > self._opened + TOLERANCE
-        ):
+        if self._has_clock or not isinstance(clock, SystemClock):
+            return
+        median = store.median_seen(math.inf, posted=False)
+        if median is not None and median > self._opened + TOLERANCE:
             # a document with the time of this machine would be swept by a machine that is right
-            clock.offset = self._median - self._opened
+            clock.offset = median - self._opened
             self._fault = (
                 f"half of the documents of {store.url} were last seen after the time of this "
                 f"machine, {_format_time(self._opened)}: nothing is swept by this process, and "
@@ -103,11 +103,14 @@ class ClockWatch:
         """Returns the time of the process without a correction."""
         return time.time() if isinstance(self._clock, SystemClock) else self._clock()
 
-    def require_plausible(self, shortest: float, *, trusted: bool) -> None:
+    def require_plausible(
+        self, bucket_ttl: float | None, record_ttl: float | None, *, trusted: bool
+    ) -> None:
         """Refuses a sweep by a clock that is not plausible.
 
         Args:
-            shortest: The shortest time to live, in seconds.
+            bucket_ttl: The time to live of documents in buckets, in seconds, or None.
+            record_ttl: The time to live of documents, in seconds, or None.
             trusted: True if the caller has confirmed the clock. A clock that differs from the
                 store's is refused all the same.
 
@@ -120,7 +123,6 @@ class ClockWatch:
             raise ClockError(self._fault)
         if self._has_clock or trusted:
             return
-        remedy = "set the clock, or, if it is right, run nearkin index expire with --trust-clock"
         if isinstance(self._clock, SystemClock):
             jump = (self._uncorrected_time() - self._opened) - (
                 running_seconds() - self._opened_running
@@ -129,17 +131,45 @@ class ClockWatch:
                 raise ClockError(
                     f"the clock of this machine has jumped by {jump:,.0f} seconds since the index "
                     f"was opened, to {_format_time(self._uncorrected_time())}; nothing is swept by "
-                    f"this process: {remedy}, and restart this process"
+                    f"this process: {REMEDY}, and restart this process"
                 )
-        if not self._swept:
-            # documents may have come from other processes since the index was opened
-            self._swept = True
-            self._median = self._store.median_seen()
-        if self._median is not None and self._median < self._opened - shortest:
+        if bucket_ttl is not None:
+            self._require_continuity(bucket_ttl, posted=True)
+        if record_ttl is not None:
+            self._require_continuity(record_ttl, posted=False)
+
+    def _require_continuity(self, ttl: float, *, posted: bool) -> None:
+        """Refuses a sweep of documents that became due when this clock, or one like it, came.
+
+        Documents that were seen since this process opened the index have the time of its clock, or
+        a later one. Earlier documents show that clocks went on to that time, if documents were seen
+        in each time to live before it.
+
+        Args:
+            ttl: The time to live, in seconds.
+            posted: True if it is that of documents in buckets.
+
+        Raises:
+            ClockError: If half of the documents from before would be deleted at once, or all that
+                were seen before a pause as long as the time to live.
+        """
+        opened = self._opened
+        median = self._store.median_seen(opened, posted=posted)
+        if median is not None and median < opened - ttl:
             raise ClockError(
                 f"half of the documents of {self._store.url} were last seen before "
-                f"{_format_time(self._median)}, so that a sweep at {_format_time(self._opened)} "
-                f"would delete them all at once; nothing is swept: {remedy}"
+                f"{_format_time(median)}, so that a sweep at {_format_time(opened)} "
+                f"would delete them all at once; nothing is swept: {REMEDY}"
+            )
+        began = opened
+        while (earlier := self._store.first_seen(began - ttl, began, posted=posted)) is not None:
+            began = earlier
+        before = self._store.first_seen(-math.inf, began, posted=posted)
+        if before is not None:
+            raise ClockError(
+                f"no document of {self._store.url} was seen in the {ttl:,.0f} seconds before "
+                f"{_format_time(began)}, so that the clock may have been wrong since, and a sweep "
+                f"would delete all earlier documents; nothing is swept: {REMEDY}"
             )
 
 

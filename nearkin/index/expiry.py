@@ -72,9 +72,10 @@ class Expiry:
 
     def _require_plausible_clock(self, *, trusted: bool) -> None:
         settings = self._session.settings
-        times = [ttl for ttl in (settings.bucket_ttl, settings.record_ttl) if ttl is not None]
-        if times:
-            self._session.clocks.require_plausible(min(times), trusted=trusted)
+        if settings.bucket_ttl is not None or settings.record_ttl is not None:
+            self._session.clocks.require_plausible(
+                settings.bucket_ttl, settings.record_ttl, trusted=trusted
+            )
 
     def _expire_document(self, due: Entry, before: float) -> bool:
         """Deletes a document if it is still due and no other document is resolved to it."""

@@ -12,6 +12,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
+from nearkin.decisions import Decision, Verdict
 from nearkin.errors import ClockError, StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
@@ -113,6 +114,65 @@ def test_a_corrected_clock_deletes_expired_documents_again(url: Any, machine: Ma
         machine.error = 0.0
         assert index.expire() == {"records": 0, "postings": 0}
         assert abs(index._session.clock() - time.time()) < TOLERANCE
+
+
+@pytest.mark.parametrize("is_empty_at_first", [False, True])
+def test_documents_that_a_wrong_clock_wrote_do_not_confirm_it(
+    is_empty_at_first: bool, tmp_path: Path, machine: Machine
+) -> None:
+    """Neither in the process that wrote them, nor in the next one of the same machine."""
+    url = f"sqlite:///{tmp_path}/kin.db"
+    ahead = TTL + 10 * DAY
+    if not is_empty_at_first:
+        with open_index(url) as right:
+            right.upsert_many("a", corpus(10, seed=1))
+    machine.error = ahead
+    with open_index(url) as wrong:
+        if is_empty_at_first:
+            assert wrong.expire() == {"records": 0, "postings": 0}
+            machine.error = 0.0
+            with open_index(url) as right:
+                right.upsert_many("a", corpus(10, seed=1))
+            machine.error = ahead
+        before = wrong.counts()["records"]
+        wrong.upsert_many("b", corpus(30, seed=2))
+        assert wrong.counts()["records"] > 2 * before
+        with pytest.raises(ClockError, match="nothing is swept"):
+            wrong.expire()
+    with open_index(url) as wrong, pytest.raises(ClockError, match="nothing is swept"):
+        wrong.sweep(60.0)
+    machine.error = 0.0
+    with open_index(url) as right:
+        assert len(list(right.scan("a"))) == before
+
+
+def test_each_time_to_live_is_compared_with_the_documents_that_it_concerns(
+    tmp_path: Path, machine: Machine
+) -> None:
+    """Documents that left their buckets stay, and most of them are older than the shorter one."""
+    url = f"sqlite:///{tmp_path}/kin.db"
+    ttls = {"bucket_ttl": 10 * DAY, "record_ttl": 90 * DAY}
+    texts = corpus(12)
+    for week in range(12):
+        machine.error = (week - 11) * 7 * DAY
+        with nk.Index.open(url, threshold=0.7, **ttls) as index:
+            index.upsert("a", texts[week], f"d{week}")
+            index.expire()
+    with nk.Index.open(url, threshold=0.7, **ttls) as index:
+        assert index.counts()["records"] == 12
+        assert sum(entry.posted for entry in index.scan()) < 4
+
+
+def test_decisions_of_long_ago_do_not_stop_sweeps(tmp_path: Path, machine: Machine) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    machine.error = -TEN_YEARS
+    with open_index(url) as index:
+        index.decide("a", [Decision("x", "y", Verdict.DIFFERENT)])
+    machine.error = 0.0
+    with open_index(url) as index:
+        index.upsert_many("a", corpus(20))
+    with open_index(url) as index:
+        assert index.expire() == {"records": 0, "postings": 0}
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

@@ -332,7 +332,10 @@ class AerospikeStore:
     def times(self) -> list[float]:
         return self._records.times()
 
-    def median_seen(self) -> float | None:
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
+        return None
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
         return None
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:

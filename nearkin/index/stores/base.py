@@ -263,10 +263,29 @@ class LogStore(Protocol):
         The list is empty if the store has no clock of its own.
         """
 
-    def median_seen(self) -> float | None:
-        """Returns the median of the times at which documents were last seen.
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
+        """Returns the median of the times before a time at which documents were last seen.
 
-        The result is None if there are no documents, or if the store has a clock of its own.
+        Args:
+            before: The time, in seconds.
+            posted: True to read only documents that are in buckets.
+
+        Returns:
+            The median. None if there are no such documents, or if the store has a clock of its own.
+        """
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
+        """Returns the earliest time in a range at which a document was last seen.
+
+        Documents in reserved scopes do not count, because some of them are never deleted.
+
+        Args:
+            after: The first time of the range, in seconds.
+            before: The time at which the range ends. It is not in the range.
+            posted: True to read only documents that are in buckets.
+
+        Returns:
+            The time. None if there are no such documents, or if the store has a clock of its own.
         """
 
     def counts(self) -> dict[str, int]:

@@ -399,8 +399,11 @@ class MemoryStore:
     def times(self) -> list[float]:
         return []
 
-    def median_seen(self) -> float | None:
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
         # Only the clock of this process has set the times at which documents were seen.
+        return None
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
         return None
 
     def _due(self, before: float, *, posted: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -842,7 +842,10 @@ class PostgresStore:
         query = "SELECT extract(epoch FROM clock_timestamp())::float8"
         return [float(self._read_rows(query)[0][0])]
 
-    def median_seen(self) -> float | None:
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
+        return None
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
         return None
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:

@@ -624,7 +624,10 @@ class RedisStore:
             seconds, microseconds = self._client.time()
         return [seconds + microseconds / 1e6]
 
-    def median_seen(self) -> float | None:
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
+        return None
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
         return None
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:

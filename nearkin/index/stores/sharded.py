@@ -617,9 +617,13 @@ class ShardedStore:
         answers = self._on_all_shards(lambda _, shard: shard.times())
         return [clock for times in answers for clock in times]
 
-    def median_seen(self) -> float | None:
-        medians = self._on_all_shards(lambda _, shard: shard.median_seen())
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
+        medians = self._on_all_shards(lambda _, shard: shard.median_seen(before, posted=posted))
         return min((median for median in medians if median is not None), default=None)
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
+        times = self._on_all_shards(lambda _, shard: shard.first_seen(after, before, posted=posted))
+        return min((first for first in times if first is not None), default=None)
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         return self.shards[0].take_turn(work, holder, seconds)

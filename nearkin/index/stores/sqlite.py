@@ -35,6 +35,7 @@ from nearkin.errors import (
 from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments, count_leaders
 from nearkin.index.entry import (
     REF_SHIFT,
+    RESERVED,
     Entry,
     PostingPortion,
     Postings,
@@ -884,9 +885,22 @@ class SqliteStore:
     def times(self) -> list[float]:
         return []
 
-    def median_seen(self) -> float | None:
-        query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET ?"
-        rows = self._read(lambda: self._fetch_rows(query, (self._number("records") // 2,)))
+    def median_seen(self, before: float, *, posted: bool) -> float | None:
+        documents = f"FROM entries WHERE seen < :before {'AND posted' if posted else ''}"
+        rows = self._read_rows(
+            f"SELECT seen {documents} ORDER BY seen LIMIT 1 "
+            f"OFFSET (SELECT COUNT(*) / 2 {documents})",
+            {"before": before},
+        )
+        return rows[0][0] if rows else None
+
+    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
+        rows = self._read_rows(
+            "SELECT seen FROM entries WHERE seen >= :after AND seen < :before "
+            f"AND substr(scope, 1, 1) <> :reserved {'AND posted' if posted else ''} "
+            "ORDER BY seen LIMIT 1",
+            {"after": after, "before": before, "reserved": RESERVED},
+        )
         return rows[0][0] if rows else None
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
