@@ -22,7 +22,7 @@ from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.documents import TextAndVector, documents_of
 from nearkin.index.entry import Entry, Outcome, require_id, require_scope
-from nearkin.index.exports import read_entries, read_header
+from nearkin.index.exports import is_protected, read_entries, read_header
 from nearkin.index.index import Index
 from nearkin.index.opening import IndexHeader, read_vector_evidence
 from nearkin.index.settings import SettingsFields, VectorEvidence
@@ -599,14 +599,14 @@ def migrate(
     if "://" not in source:
         path = Path(source)
         with _open_copy(target_url, read_header(path), resources, spec_resources) as target:
-            return _load_entries(target, read_entries(path))
+            return _load_entries(target, read_entries(path), protects=is_protected(path))
     with (
         Index.open(
             source, resources=resources, spec_resources=spec_resources, must_exist=True
         ) as index,
         _open_copy(target_url, index.header(), resources, spec_resources) as target,
     ):
-        return _load_entries(target, index.scan())
+        return _load_entries(target, index.scan(), protects=index.is_protected())
 
 
 def _open_copy(
@@ -638,9 +638,19 @@ def _open_copy(
     )
 
 
-def _load_entries(index: Index, entries: Iterator[Entry]) -> int:
-    """Adds documents to an empty index as they are. Returns their number."""
+def _load_entries(index: Index, entries: Iterator[Entry], *, protects: bool) -> int:
+    """Adds documents to an empty index as they are.
+
+    Args:
+        index: The index.
+        entries: The documents, with their content.
+        protects: True to protect the index, because it is a copy of one that was served with
+            tokens.
+
+    Returns:
+        The number of documents.
+    """
     load = BulkLoad(index)
-    total = load.add_entries(entries)
+    total = load.add_entries(entries, protects=protects)
     load.finish()
     return total

@@ -39,11 +39,12 @@ class BulkLoad:
         self._existing = self._session.store.counts()["records"]
         """The number of documents of the store that were not met yet."""
 
-    def add_entries(self, entries: Iterator[Entry]) -> int:
+    def add_entries(self, entries: Iterator[Entry], *, protects: bool = False) -> int:
         """Adds documents of another index of the same Spec and threshold, unchanged.
 
         Args:
             entries: Entries with their content.
+            protects: True to protect the index before it has documents of the other one.
 
         Returns:
             The number of documents.
@@ -55,6 +56,9 @@ class BulkLoad:
         total = 0
         for scope, batch in batches_by_scope(entries):
             missing = self._documents_to_add(scope, batch)
+            if protects:
+                self._session.store.protect()
+                protects = False
             posted = [entry for entry in missing if entry.posted]
             keys: dict[str, np.ndarray] = {}
             if posted:
@@ -62,6 +66,8 @@ class BulkLoad:
                 keys = dict(zip(ids, documents.keys_of(scope, posted), strict=True))
             self._write(KeyedEntry(entry, keys.get(entry.id)) for entry in missing)
             total += len(batch)
+        if protects and not self._existing:
+            self._session.store.protect()
         return total
 
     def add_documents(

@@ -21,6 +21,8 @@ ROWS_AT_ONCE = 10_000
 """The number of rows of a row group, and of a batch that is read."""
 HEADER = b"nearkin.index"
 """The key of the header in the metadata."""
+PROTECTED = b"nearkin.protected"
+"""The key in the metadata of an index that was served with tokens."""
 EXPORTED = pa.schema(
     [
         ("scope", pa.large_string()),
@@ -59,9 +61,10 @@ def write_export(store: Store, path: Path) -> int:
         StoreError: If the store fails or the file cannot be written. A previous file is kept then.
     """
     require_outside_work_folders(path)
-    schema = EXPORTED.with_metadata(
-        {HEADER: json.dumps(opening.read_header(store), sort_keys=True)}
-    )
+    metadata = {HEADER: json.dumps(opening.read_header(store), sort_keys=True)}
+    if store.is_protected():
+        metadata[PROTECTED] = "1"
+    schema = EXPORTED.with_metadata(metadata)
     seen: set[bytes] = set()
     try:
         with (
@@ -94,6 +97,15 @@ def is_export(path: Path) -> bool:
         return HEADER in (pq.read_schema(path).metadata or {})
     except pa.ArrowException:
         return False
+
+
+def is_protected(path: Path) -> bool:
+    """Returns True if an exported index was served with tokens.
+
+    Args:
+        path: File whose header was read.
+    """
+    return PROTECTED in (pq.read_schema(path).metadata or {})
 
 
 def read_header(path: Path) -> IndexHeader:

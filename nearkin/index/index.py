@@ -15,7 +15,7 @@ from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
-from nearkin.index.opening import open_index, require_used_resources
+from nearkin.index.opening import open_index, require_matching_key, require_used_resources
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session, with_frequencies
@@ -132,6 +132,7 @@ class Index(IndexReader):
             UsageError: If a field is unknown or not valid, not exactly one of a URL and a store
                 is given, or the Spec needs document frequencies and none are given.
             MissingIndexError: If the store has no index, and `must_exist` is True.
+            KeyRequiredError: If the key in `resources` is not that of the Spec.
             IncompatibleError: If the index was created with another Spec, threshold or document
                 frequencies, or the blocklist has another Spec.
             StoreError: If the store cannot be reached.
@@ -150,6 +151,7 @@ class Index(IndexReader):
         assert urls is not None
         folder = None if spec_resources is None else Path(spec_resources)
         requested = with_frequencies(requested, resources, folder)
+        require_matching_key(requested, None if resources is None else resources.secret)
         opened = open_index(urls, requested, follow=follow, store=store, must_exist=must_exist)
         try:
             require_used_resources(folder, opened.settings)
@@ -299,15 +301,18 @@ class Index(IndexReader):
     def remove(self, scope: str, id: str) -> bool:
         """Deletes a document. If it is a representative, its members elect another one.
 
+        The parts of an unfinished document of this id are deleted, too.
+
         Args:
             scope: Scope of the document.
             id: Id of the document.
 
         Returns:
-            False if the document did not exist.
+            False if the document did not exist, and had no parts.
         """
         with measured_call(self._session.telemetry, "remove", 1):
-            return self._removals.remove(scope, id)
+            had_parts = self._parts.discard(scope, id)
+            return self._removals.remove(scope, id) or had_parts
 
     @check_arguments
     def decide(self, scope: str, decisions: "Sequence[Decision]") -> int:

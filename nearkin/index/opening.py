@@ -23,6 +23,7 @@ from nearkin.index.stores.urls import (
     with_passwords,
     without_inapplicable_bound,
 )
+from nearkin.keys import HashKey
 from nearkin.setting_names import SettingForm, current_form, describe_setting, name_setting
 from nearkin.spec import Spec
 
@@ -490,6 +491,24 @@ def _require_agreement(
                 f"{describe_setting(prefix + name, recorded_value)}, and the request has "
                 f"{requested_value!r}; leave the setting out, or rebuild the index"
             )
+
+
+def require_matching_key(settings: IndexSettings, secret: HashKey | None) -> None:
+    """Requires that a key is the one that the Specs of an index name, if both have one.
+
+    An index is opened without its key by commands that compute no hashes.
+
+    Args:
+        settings: Settings of a request, or of an open index.
+        secret: The key, or None.
+
+    Raises:
+        KeyRequiredError: If the index has another key.
+    """
+    specs = [settings.spec, None if settings.vector is None else settings.vector.spec]
+    for spec in specs:
+        if secret is not None and spec is not None:
+            spec.require_key(secret)
 
 
 def require_used_resources(folder: Path | None, settings: IndexSettings) -> None:

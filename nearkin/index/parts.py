@@ -275,6 +275,20 @@ class DocumentParts:
         session.run_step(place, delete_parts)
         return outcome
 
+    def discard(self, scope: str, id: str) -> bool:
+        """Deletes the parts of an unfinished document. Returns False if there are none."""
+        session = self._session
+        place = parts_scope(scope)
+
+        def delete_parts() -> bool:
+            stored = self._read_document(place, id)
+            if stored is None:
+                return False
+            session.apply(Changes(dropped=[KeyedEntry(entry, None) for entry in stored]))
+            return True
+
+        return session.run_step(place, delete_parts)
+
     def _read_document(self, place: str, id: str) -> list[Entry] | None:
         """Returns the entry of an unfinished document and its parts. None if it does not exist.
 

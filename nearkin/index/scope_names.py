@@ -50,8 +50,13 @@ class ScopeNames:
             UsageError: If the scope is refused.
             StoreError: If the store fails.
         """
-        if scope == self._last or scope.startswith(RESERVED):
+        if scope == self._last:
             return
+        if scope.startswith(RESERVED):
+            raise UsageError(
+                f"the scope {scope!r} is reserved for data of the index itself; choose a name that "
+                "does not begin with a control character"
+            )
         name = canonical(scope)
         known = self._existing_others().get(name, set())
         if scope in known or (scope == name and not known):

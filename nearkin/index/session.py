@@ -32,7 +32,13 @@ from nearkin.index.migration.state import (
     MigrationState,
     StoreState,
 )
-from nearkin.index.opening import Opened, open_index, target_of_move, without_fixed_settings
+from nearkin.index.opening import (
+    Opened,
+    open_index,
+    require_matching_key,
+    target_of_move,
+    without_fixed_settings,
+)
 from nearkin.index.scope_names import ScopeNames
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import MEMORY_URL
@@ -177,6 +183,7 @@ class Session:
         assert settings.spec is not None
         assert settings.threshold is not None
         resources = resources or NO_RESOURCES
+        require_matching_key(settings, resources.secret)
         if self._spec_resources is not None:
             resources = SpecResources.read(self._spec_resources, settings.spec, resources.secret)
         if resources.frequencies is not None:

@@ -390,7 +390,9 @@ def _write_outputs(
         if output.has_copies:
             corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
             (staging / "kept").mkdir()
-            copied = documents_to_copy(clustering, output, annotate=job.annotate)
+            copied = documents_to_copy(
+                clustering, output, annotate=job.annotate, purges=job.purge is not None
+            )
             columns = columns_to_add(run, clustering, output, annotate=job.annotate)
             if cut_run is not None:
                 copied = copied & cut_run.kept

@@ -227,7 +227,11 @@ def write_removed_ids(run: LocalRun, clustering: Clustering, folder: Path) -> No
 
 
 def documents_to_copy(
-    clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
+    clustering: Clustering,
+    output: DocumentOutput,
+    *,
+    annotate: bool = False,
+    purges: bool = False,
 ) -> np.ndarray:
     """Returns the documents that an output copies, bool (n,): the kept ones, or all.
 
@@ -235,9 +239,15 @@ def documents_to_copy(
         clustering: The clusters of a run.
         output: What the output holds of the documents.
         annotate: Whether all rows get cluster columns.
+        purges: Whether the run purges an earlier one, so that no blocked document is copied.
     """
     kept = np.asarray(clustering.kept)
-    return np.ones(len(kept), bool) if annotate or output.weights is not None else kept
+    if not annotate and output.weights is None:
+        return kept
+    copied = np.ones(len(kept), bool)
+    if purges and clustering.blocked is not None:
+        copied[clustering.blocked.documents] = False
+    return copied
 
 
 def known_documents(run: LocalRun, observed: np.ndarray = NO_ORDINALS) -> KnownDocuments:

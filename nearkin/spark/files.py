@@ -378,7 +378,12 @@ def _write_copies(job: Job, run: SparkRun, cuts: SparkDocumentCuts | None, folde
     added = job.documents.added_columns(job.settings.source)
     rows = with_cluster_columns(run, run.rows, added)
     has_outcomes = run.options.related is not None
-    edits = ClusterEdits(has_outcomes=has_outcomes, annotate=job.annotate, added=added)
+    edits = ClusterEdits(
+        has_outcomes=has_outcomes,
+        annotate=job.annotate,
+        purges=job.purge is not None,
+        added=added,
+    )
     assert isinstance(run.source, FileSource)
     documents = run.sketch_stats.documents + run.document_tables.further_parts
     if cuts is None:

@@ -260,3 +260,27 @@ def test_an_index_of_version_1_keeps_it_and_is_rebuilt_with_version_2(tmp_path: 
         assert index.spec.version == 2
         assert index.upsert("s", "!!!", id="e").kind == "match"
         assert index.upsert("s", "one two three four", id="a").kind == "exact"
+
+
+def test_an_index_is_not_opened_with_another_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    right, _ = HashKey.generate()
+    wrong, text = HashKey.generate()
+    (tmp_path / "wrong.key").write_text(text)
+    (tmp_path / "wrong.key").chmod(0o600)
+    spec = nk.Spec(base_hash="siphash", hash_seed=0, key_id=right.id)
+    with pytest.raises(nk.KeyRequiredError, match=wrong.id):
+        nk.Index.open(url, spec, resources=nk.SpecResources(wrong))
+    assert not (tmp_path / "kin.db").exists()
+    with nk.Index.open(url, spec, resources=nk.SpecResources(right)) as index:
+        index.upsert("a", "the cat sat on the mat", "x")
+    with pytest.raises(nk.KeyRequiredError, match=wrong.id):
+        nk.Index.open(url, resources=nk.SpecResources(wrong))
+    with nk.Index.open(url) as index:
+        assert index.counts()["records"] == 1
+    for name in ("check", "info", "compact"):
+        key = ["--key-file", str(tmp_path / "wrong.key")]
+        assert command(["index", name, "--store", url, *key]) == 2
+        assert wrong.id in capsys.readouterr().err

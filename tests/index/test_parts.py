@@ -62,6 +62,21 @@ def test_parts_make_one_document(opened: Opener) -> None:
         assert check_index(index).sound
 
 
+def test_a_removed_document_that_is_not_finished_does_not_return(opened: Opener) -> None:
+    with opened(threshold=0.5) as index:
+        for stored in (False, True):
+            if stored:
+                index.upsert("a", " ".join(PIECES), "doc")
+            for piece in PIECES:
+                index.add_part("a", "doc", piece)
+            index.add_part("a", "other", PIECES[0])
+            assert index.remove("a", "doc")
+            assert not index.remove("a", "doc")
+            assert index.finish("a", "doc") is None
+            assert index.get("a", "doc") is None
+        assert index.finish("a", "other") is not None
+
+
 def test_parts_of_single_tokens_equal_the_whole_document() -> None:
     spec = Spec(unit="words", n=1)
     with Index.open("memory://", spec=spec, threshold=0.5) as index:

@@ -7,6 +7,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
+from nearkin.decisions import Decision, Verdict
 from nearkin.errors import UsageError
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.migration.state import MOVED, MigrationState
@@ -49,6 +50,29 @@ def test_new_scopes_that_look_like_others_are_refused(scope: str, opened: Opener
     assert set(index.scopes()) == {"acme", "caf\u00e9"}
     assert index.query(scope, TEXT) == []
     assert not index.remove(scope, "x")
+
+
+@pytest.mark.parametrize("name", ["decided:", "heirs:", "open:", ""])
+def test_reserved_scopes_cannot_be_written(
+    name: str, opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A text there would be read as data of the index itself."""
+    scope = f"\x1f{name}"
+    index = opened()
+    for write in (
+        lambda: index.upsert(scope, TEXT, "y"),
+        lambda: index.upsert_many(scope, [TEXT], ["y"]),
+        lambda: index.add_part(scope, "y", TEXT),
+        lambda: index.decide(scope, [Decision("x", "y", Verdict.SAME)]),
+    ):
+        with pytest.raises(UsageError, match="is reserved"):
+            write()
+    assert index.counts()["records"] == 0
+    (tmp_path / "docs.jsonl").write_text(json.dumps({"text": TEXT}))
+    url = f"sqlite:///{tmp_path}/kin.db"
+    arguments = [str(tmp_path / "docs.jsonl"), "--scope", scope, "--store", url]
+    assert command(["index", "build", *arguments]) == 2
+    assert "is reserved" in capsys.readouterr().err
 
 
 def test_names_in_many_scripts_are_allowed(opened: Opener) -> None:

@@ -271,11 +271,13 @@ class ClusterEdits:
     Attributes:
         has_outcomes: Whether the clusters table has the column `outcome`.
         annotate: Whether all rows are written, with the cluster columns.
+        purges: Whether the run purges an earlier one, so that no blocked row is written.
         added: Columns about clusters that are added.
     """
 
     has_outcomes: bool
     annotate: bool
+    purges: bool
     added: ClusterColumns
 
     def __call__(self, number: int, clusters: pa.Table) -> FileEdits:
@@ -288,6 +290,8 @@ class ClusterEdits:
         kept = clusters["kept"].to_numpy()
         if self.annotate or self.added.weights is not None:
             kept = np.ones(len(kept), bool)
+            if self.purges:
+                kept = clusters[BLOCKED_BY_COLUMN.name].is_null().to_numpy()
         has_columns = self.annotate or bool(self.added.names)
         return FileEdits(kept, self._columns_to_add(clusters) if has_columns else None)
 

@@ -290,7 +290,8 @@ def copy_entries(
     _upsert_copies(target, scope, known, same_shingles=same_shingles)
     copy_resolved(source, target, scope, resolved, same_shingles=same_shingles)
     surplus = [id for id, entry in wanted.items() if entry is None and existing[id] is not None]
-    return CopyCounts(len(differing), sum(target.remove(scope, id) for id in surplus))
+    # parts of an unfinished document of the same id are copied by themselves
+    return CopyCounts(len(differing), sum(target._removals.remove(scope, id) for id in surplus))
 
 
 def copy_decisions(source: Store, target: Index) -> None:
@@ -381,7 +382,7 @@ def _write_resolved(target: Index, scope: str, entries: Sequence[Entry]) -> None
     existing = target.get_many(scope, [entry.id for entry in entries])
     for entry, old in zip(entries, existing, strict=True):
         if old is not None and not _has_same_content(entry, old):
-            target.remove(scope, entry.id)
+            target._removals.remove(scope, entry.id)
     new = [
         entry
         for entry, old in zip(entries, existing, strict=True)

@@ -8,6 +8,7 @@ import nearkin as nk
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import fill_copy
+from nearkin.loading import migrate
 from tests.index.conftest import (
     TEXT,
     Opener,
@@ -37,6 +38,34 @@ def test_protection_survives_a_reopening_and_a_copy(
         assert not copy.is_protected()
         fill_copy(index, copy)
         assert copy.is_protected()
+
+
+@pytest.mark.parametrize("way", ["store", "export"])
+def test_protection_survives_a_migration(way: str, tmp_path: Path) -> None:
+    url, target = (f"sqlite:///{tmp_path}/{name}.db" for name in ("kin", "copy"))
+    export = tmp_path / "kin.parquet"
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.export(tmp_path / "open.parquet")
+        index.protect()
+        index.export(export)
+    migrate(url if way == "store" else str(export), target, None)
+    migrate(str(tmp_path / "open.parquet"), f"sqlite:///{tmp_path}/open.db", None)
+    with nk.Index.open(target) as copy, nk.Index.open(f"sqlite:///{tmp_path}/open.db") as other:
+        assert copy.is_protected()
+        assert not other.is_protected()
+
+
+def test_a_refused_migration_does_not_protect_the_other_index(tmp_path: Path) -> None:
+    url, target = (f"sqlite:///{tmp_path}/{name}.db" for name in ("kin", "other"))
+    for name in (url, target):
+        with nk.Index.open(name, threshold=0.7) as index:
+            index.upsert("a", f"{TEXT} {name}", "x")
+    with nk.Index.open(url) as index:
+        index.protect()
+    with pytest.raises(nk.UsageError, match="already has documents"):
+        migrate(url, target, None)
+    with nk.Index.open(target) as other:
+        assert not other.is_protected()
 
 
 def test_cluster_ids_are_kept_if_clusters_agree(
