@@ -1,6 +1,6 @@
 """The copy of documents from one index to another, of the same Spec or of another one."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, takewhile
 from typing import NamedTuple, TypedDict, TypeVar
@@ -106,6 +106,41 @@ def _copy_protection(source: CopySource, target: Store) -> None:
     """Protects a copy from being served without tokens if its source is protected."""
     if source.store.is_protected():
         target.protect()
+
+
+def is_finished_copy(
+    source: Store, target: Index, left_out: Collection[tuple[str, str]] = ()
+) -> bool:
+    """Returns True if an open index holds the documents of another one already.
+
+    A command that was killed when everything was done is then complete.
+
+    Args:
+        source: The store that is copied.
+        target: The copy, of the requested Spec and settings.
+        left_out: Scopes and ids of documents that the copy leaves out.
+    """
+    copy = target._session.store
+    if copy.state().migration.phase != OPEN or not copy.counts()["records"]:
+        return False
+    return count_differences(source, copy, left_out) == 0
+
+
+def count_differences(source: Store, copy: Store, left_out: Collection[tuple[str, str]]) -> int:
+    """Returns the number of documents that only one of two stores has, or whose contents differ.
+
+    Args:
+        source: The store that is copied.
+        copy: The copy.
+        left_out: Scopes and ids of documents that the copy leaves out.
+    """
+    contents = {(entry.scope, entry.id): entry.digest for entry in copy.scan(content=False)}
+    differing = 0
+    for entry in source.scan(content=False):
+        name = (entry.scope, entry.id)
+        if name not in left_out:
+            differing += contents.pop(name, b"") != entry.digest
+    return differing + len(contents)
 
 
 def exclude_other_fillers(target: Index) -> None:
@@ -239,9 +274,14 @@ def copy_missing(
         )
     # documents without content were copied as they are resolved, without a search
     copy_decisions(store, target)
+    follow_given_decisions(target)
+    return total
+
+
+def follow_given_decisions(target: Index) -> None:
+    """Moves the documents of a copy until the decisions that it was opened with are followed."""
     for scope, given in target._session.guard.given.items():
         target._decisions.follow(scope, given.of_pairs)
-    return total
 
 
 def copy_entries(
@@ -478,12 +518,22 @@ def keep_cluster_ids_and_compare(source: Store, target: Index) -> CopyComparison
     Returns:
         The comparison.
     """
-    previous = {
-        (entry.scope, entry.id): (entry.cluster, entry.is_leader)
-        for entry in source.scan(content=False)
-    }
     copy = target._session.store
-    _keep_cluster_ids(previous, copy)
+    _keep_cluster_ids(_clusters_of(source), copy)
+    return compare_clusters(source, copy)
+
+
+def _clusters_of(store: Store) -> dict[tuple[str, str], tuple[str, bool]]:
+    """Returns the cluster id of each document, and whether it is a representative."""
+    return {
+        (entry.scope, entry.id): (entry.cluster, entry.is_leader)
+        for entry in store.scan(content=False)
+    }
+
+
+def compare_clusters(source: Store, copy: Store) -> CopyComparison:
+    """Counts what agrees in a copy and its source."""
+    previous = _clusters_of(source)
     before = source.counts()
     after = copy.counts()
     same_role = 0

@@ -6,13 +6,14 @@ acknowledged document, and none that was removed, before anybody writes to it.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict
 
-from nearkin.errors import RacedError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MissingIndexError, RacedError, StoreError, UsageError
 from nearkin.index.entry import RESERVED
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
@@ -20,19 +21,24 @@ from nearkin.index.migration.copy import (
     CopyComparison,
     CopySource,
     claim_target,
+    compare_clusters,
     copy_missing,
     exclude_other_fillers,
+    follow_given_decisions,
+    is_finished_copy,
     keep_cluster_ids_and_compare,
     release_target,
 )
 from nearkin.index.migration.follow import LogFollower, follow_log
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, MigrationState, Phase
+from nearkin.index.opening import open_index
 from nearkin.index.session import REFRESH_SECONDS
 from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.urls import with_passwords
+from nearkin.index.stores.urls import recorded_url, with_passwords
 from nearkin.keys import HashKey
+from nearkin.redaction import redact
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
 
@@ -122,7 +128,8 @@ def rebuild(
 ) -> RebuildResult | RebuildCutoverResult:
     """Builds an index of another Spec or threshold from the texts of a live one.
 
-    A call that was interrupted continues when it is repeated.
+    A call that was interrupted continues when it is repeated. If it was complete, the repeated call
+    changes nothing.
 
     Args:
         source_url: URL of the live index.
@@ -149,11 +156,13 @@ def rebuild(
             and the documents have one kind of content, or a document lacks a kind and
             `combine="both"` requires it.
     """
+    has_moved = cuts_over and _has_moved(source_url, target_url)
     with Index.open(
         source_url,
         resources=SpecResources(secret),
         spec_resources=spec_resources,
         decisions=decisions,
+        follow=not has_moved,
         must_exist=True,
     ) as source:
         resources = source.resources
@@ -180,25 +189,87 @@ def rebuild(
             kept["distance"] = None
         elif source.settings.distance is None:
             threshold = source.threshold
-        with Index.open(
-            target_url,
-            spec,
-            threshold,
-            resources=resources,
-            decisions=decisions,
-            follow=False,
-            cache=1,
-            max_document=UNLIMITED_SIZE,
-            **kept,
-        ) as target:
+        with (
+            _other_settings_refused(target_url) if has_moved else nullcontext(),
+            Index.open(
+                target_url,
+                spec,
+                threshold,
+                resources=resources,
+                decisions=decisions,
+                follow=False,
+                cache=1,
+                max_document=UNLIMITED_SIZE,
+                **kept,
+            ) as target,
+        ):
             # read before the cutover, after which the source is open at the target's store
             spec_before = source.spec.fingerprint
             spec_after = target.spec.fingerprint
             if cuts_over:
-                moved = cut_over(source, target)
+                moved = _completed_move(source, target) if has_moved else cut_over(source, target)
                 return {**moved, "spec_before": spec_before, "spec_after": spec_after}
             copied = fill_copy(source, target)
             return {**copied, "spec_before": spec_before, "spec_after": spec_after}
+
+
+def _has_moved(source_url: str, target_url: str) -> bool:
+    """Returns True if an index has moved to a store, or only the note of it is missing.
+
+    A process that was killed after it had opened the complete copy has left the source closed. The
+    note is written then.
+
+    Args:
+        source_url: URL of the index.
+        target_url: URL of the store.
+    """
+    opened = open_index(source_url, IndexSettings(), follow=False, must_exist=True)
+    with closing(opened.store) as store:
+        migration = opened.state.migration
+        if migration.urls != (recorded_url(target_url),):
+            return False
+        if migration.phase == CLOSING and _is_released(target_url):
+            store.redirect(MigrationState(migration.epoch + 1, MOVED, migration.urls))
+            return True
+        return migration.phase == MOVED
+
+
+def _is_released(url: str) -> bool:
+    """Returns True if a store has an index that is not being filled any more."""
+    try:
+        opened = open_index(url, IndexSettings(), follow=False, must_exist=True)
+    except MissingIndexError:
+        return False
+    with closing(opened.store):
+        return opened.state.migration.phase == OPEN
+
+
+@contextmanager
+def _other_settings_refused(target_url: str) -> Iterator[None]:
+    """Explains that an index has moved to a store already, with other settings than requested."""
+    try:
+        yield
+    except IncompatibleError as error:
+        raise UsageError(
+            f"the index has moved to {redact(target_url)} already, and cannot move to the same "
+            f"store with other settings ({error}); give the URL of another store"
+        ) from error
+
+
+def _completed_move(source: Index, target: Index) -> CutoverResult:
+    """Returns the result of a move that an earlier call has completed.
+
+    Args:
+        source: The store that the index has left.
+        target: The store that it has moved to.
+    """
+    return {
+        **compare_clusters(source._session.store, target._session.store),
+        "written_meanwhile": 0,
+        "removed_meanwhile": 0,
+        "seconds_closed": 0.0,
+        "moved_to": " ".join(target.public_urls),
+    }
 
 
 def _change_evidence(
@@ -259,7 +330,7 @@ def _require_both_kinds(source: Index) -> None:
 
 
 def fill_copy(source: Index, target: Index) -> CopyComparison:
-    """Fills an index from another one, which stays where it is.
+    """Fills an index from another one, which stays where it is. A finished copy is left as it is.
 
     Args:
         source: The index that is copied.
@@ -268,6 +339,9 @@ def fill_copy(source: Index, target: Index) -> CopyComparison:
     Returns:
         A comparison of the two.
     """
+    if is_finished_copy(source._session.store, target):
+        follow_given_decisions(target)
+        return compare_clusters(source._session.store, target._session.store)
     claim_target(CopySource.of(source), target)
     copy_missing(source, target)
     comparison = keep_cluster_ids_and_compare(source._session.store, target)

@@ -12,8 +12,11 @@ from nearkin.index.migration.copy import (
     CopyComparison,
     CopySource,
     claim_target,
+    compare_clusters,
     copy_decisions,
     copy_entries,
+    count_differences,
+    is_finished_copy,
     keep_cluster_ids_and_compare,
     release_target,
 )
@@ -48,7 +51,8 @@ def rotate_key(
 ) -> KeyRotationResult:
     """Copies an index, with all its scopes, into one with another secret key, from its texts.
 
-    The old key is not needed, so it may be lost. An interrupted copy continues with the next call.
+    The old key is not needed, so it may be lost. An interrupted copy continues with the next call,
+    and a complete one is reported again.
 
     Args:
         source_url: URL of the index. Shards have several.
@@ -96,11 +100,15 @@ def rotate_key(
             max_document=UNLIMITED_SIZE,
             **kept,
         ) as target:
+            left_out = _documents_without_text(source.store, target) if skip_without_text else set()
+            if is_finished_copy(source.store, target, left_out):
+                comparison = compare_clusters(source.store, target._session.store)
+                return _result_of(comparison, left_out, new_secret, finished=True)
             claim_target(source, target)
             left_out = _copy_texts(source.store, target, skip_without_text=skip_without_text)
             comparison = keep_cluster_ids_and_compare(source.store, target)
             if finish:
-                differing = _count_differences(source.store, target._session.store, left_out)
+                differing = count_differences(source.store, target._session.store, left_out)
                 if differing:
                     raise StoreError(
                         f"{source.store.url} was written to while it was copied: {differing:,} "
@@ -108,11 +116,33 @@ def rotate_key(
                         "process that writes to the index, and repeat the command"
                     )
                 release_target(target)
+    return _result_of(comparison, left_out, new_secret, finished=finish)
+
+
+def _result_of(
+    comparison: CopyComparison,
+    left_out: set[tuple[str, str]],
+    new_secret: HashKey,
+    *,
+    finished: bool,
+) -> KeyRotationResult:
+    """Returns the result of a rotation to a key that left some documents out."""
     return {
         **comparison,
         "left_out": sum(not is_part_name(scope, id) for scope, id in left_out),
         "key_id": new_secret.id,
-        "finished": finish,
+        "finished": finished,
+    }
+
+
+def _documents_without_text(source: Store, target: Index) -> set[tuple[str, str]]:
+    """Returns the scopes and ids of documents that a copy leaves out, because it needs texts."""
+    if target.holds_vectors:
+        return set()
+    return {
+        (entry.scope, entry.id)
+        for entry in source.scan()
+        if entry.text is None and not _has_vector_only(entry, target)
     }
 
 
@@ -149,14 +179,3 @@ def _has_vector_only(entry: Entry, target: Index) -> bool:
         target: The copy.
     """
     return target.holds_both and entry.size == 0 and bool(entry.payload)
-
-
-def _count_differences(source: Store, copy: Store, left_out: set[tuple[str, str]]) -> int:
-    """Returns the number of documents that only one of two stores has, or whose contents differ."""
-    contents = {(entry.scope, entry.id): entry.digest for entry in copy.scan(content=False)}
-    differing = 0
-    for entry in source.scan(content=False):
-        name = (entry.scope, entry.id)
-        if name not in left_out:
-            differing += contents.pop(name, b"") != entry.digest
-    return differing + len(contents)

@@ -398,6 +398,15 @@ def test_rebuild_with_cut_over_and_cut_back_from_the_command_line(
     assert report["spec_before"] != report["spec_after"]
     assert result_of("info", "--store", url)["url"] == target
     result_of("remove", "d3", "--store", url)
+    # as after a kill at the very end: nothing is left to do
+    again = result_of(
+        "rebuild", "--store", url, "--to", target, "--shingle", "words:2", "--cut-over"
+    )
+    assert (again["documents"], again["moved_to"]) == (29, target)
+    assert (again["spec_before"], again["spec_after"]) == (
+        report["spec_before"],
+        report["spec_after"],
+    )
     assert (
         "cannot move to"
         in result_of("rebuild", "--store", url, "--to", target, "--cut-over", code=2)["error"]
@@ -411,6 +420,38 @@ def test_rebuild_with_cut_over_and_cut_back_from_the_command_line(
         in result_of("rebuild", "--store", url, "--to", target, "--cut-back", code=2)["error"]
     )
     assert "give an empty store" in result_of("rebuild", "--store", url, code=2)["error"]
+
+
+def test_a_move_that_lacks_only_its_note_is_completed(tmp_path: Path) -> None:
+    """The process was killed after it had opened the complete copy, with the source closed."""
+    url, target = (f"sqlite:///{tmp_path}/{name}.db" for name in ("kin", "next"))
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert_many("a", corpus(30), [f"d{i}" for i in range(30)])
+    rebuild(url, target, {"n": 2}, None, None)
+    with nk.Index.open(target) as copy:
+        copy.upsert("a", "a document that only the new store has", "own")
+    with nk.Index.open(url) as index:
+        epoch = store_of(index).state().migration.epoch
+        store_of(index).redirect(MigrationState(epoch + 1, CLOSING, (recorded_url(target),)))
+    result = rebuild(url, target, {"n": 2}, None, None, cuts_over=True)
+    assert (result["documents"], result["moved_to"]) == (31, recorded_url(target))
+    with nk.Index.open(url) as index:
+        assert index.public_urls == (recorded_url(target),)
+        assert index.get("a", "own") is not None
+
+
+def test_a_complete_rebuild_is_reported_again(tmp_path: Path) -> None:
+    url, target = (f"sqlite:///{tmp_path}/{name}.db" for name in ("kin", "next"))
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert_many("a", corpus(30), [f"d{i}" for i in range(30)])
+    report = rebuild(url, target, {"n": 2}, None, None)
+    assert rebuild(url, target, {"n": 2}, None, None) == report
+    with pytest.raises(IncompatibleError):
+        rebuild(url, target, {"n": 3}, None, None)
+    with nk.Index.open(target) as copy:
+        copy.upsert("a", "a document that only the new store has", "own")
+    with pytest.raises(UsageError, match="already has documents"):
+        rebuild(url, target, {"n": 2}, None, None)
 
 
 def test_passwords_are_not_stored(request: pytest.FixtureRequest, tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def test_a_key_rotation_refuses_documents_without_text(tmp_path: Path) -> None:
         rotate_key(source, target, new)
     counts = rotate_key(source, target, new, skip_without_text=True)
     assert (counts["documents"], counts["left_out"]) == (5, 2)
+    assert rotate_key(source, target, new, skip_without_text=True) == counts
     with pytest.raises(UsageError, match="already has this key"):
         rotate_key(target, source, new)
 
@@ -174,5 +175,9 @@ def test_a_key_rotation_from_the_command_line(
     assert command([*line, "--unfinished"]) == 0
     assert not json.loads(capsys.readouterr().out)["finished"]
     assert command(line) == 0
-    assert json.loads(capsys.readouterr().out)["documents"] == 12 * len(SCOPES)
+    result = json.loads(capsys.readouterr().out)
+    assert result["documents"] == 12 * len(SCOPES)
+    # as after a kill at the very end: nothing is left to do
+    assert command(line) == 0
+    assert json.loads(capsys.readouterr().out) == result
     assert sorted({scope for scope, _ in roles_of(target, new)}) == sorted(SCOPES)
