@@ -788,6 +788,10 @@ def check(
             typer.echo(f"  {problem.scope} {problem.id}: {problem.what}")
         if finding.stray:
             typer.echo(f"  {finding.stray:,} postings without a document")
+        if finding.was_written:
+            typer.echo(
+                "  other processes wrote meanwhile: the counts and stray postings were not checked"
+            )
     if not finding.sound:
         raise typer.Exit(1)
 

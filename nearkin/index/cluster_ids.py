@@ -80,6 +80,17 @@ def _has_id(entry: Entry, cluster: str) -> bool:
     return entry.is_leader and entry.cluster == cluster
 
 
+def still_sharing(store: Store, group: list[Entry]) -> list[Entry]:
+    """Returns those of some representatives that have the same cluster id now, the oldest first.
+
+    Args:
+        store: Store of the index.
+        group: Representatives that had the same cluster id.
+    """
+    entries = store.by_refs([entry.ref for entry in group])
+    return [entry for entry in entries if entry is not None and _has_id(entry, group[0].cluster)]
+
+
 def is_being_removed(store: Store, group: list[Entry]) -> bool:
     """Returns True if representatives share a cluster id because a removal is not complete.
 

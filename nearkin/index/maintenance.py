@@ -1,13 +1,13 @@
 """The check of an index's integrity, and the merge of clusters that have become similar."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.index.cluster_ids import SharedClusterIds, is_being_removed
+from nearkin.index.cluster_ids import SharedClusterIds, is_being_removed, still_sharing
 from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.stores.base import Store
@@ -15,6 +15,10 @@ from nearkin.packed_pairs import pack_pairs
 
 NOT_IN_BUCKET = "not in a bucket"
 NO_FINGERPRINT = "a fingerprint of its passages is missing"
+LOOKS = 3
+"""The number of times that documents with problems are read again."""
+CONFIRMED_AT_ONCE = 500
+"""The number of documents that are read again at once."""
 RANKS_KEPT = 1_000
 """The number of documents whose ranks are kept: more than a batch of documents of one scope."""
 SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
@@ -37,6 +41,8 @@ class IntegrityReport:
         records: Number of documents that were checked.
         postings: Number of postings that belong to them.
         stray: Number of postings of the store beyond those.
+        was_written: True if other processes wrote meanwhile, so that the counts of the store and
+            stray postings were not verified.
         unfinished_removals: Number of clusters whose id another cluster has, too, because the
             removal of a representative is under way or was interrupted. Remove it again, or run
             `compact`.
@@ -50,6 +56,7 @@ class IntegrityReport:
     problems: tuple[IntegrityProblem, ...]
     found: int
     unfinished_removals: int = 0
+    was_written: bool = False
 
     @property
     def sound(self) -> bool:
@@ -91,29 +98,92 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     postings = 0
     problems: list[IntegrityProblem] = []
     shared_ids = SharedClusterIds()
-    before = store.counts()
-    evictions = _Evictions(store, session.settings.bucket_capacity, before)
+    before = _StoreCounts.read(store)
+    evictions = _Evictions(store, session.settings.bucket_capacity, before.counts)
     for scope, entries in batches_by_scope(evictions.number(store.scan())):
         records += len(entries)
         shared_ids.add(entries)
         leaders += sum(entry.is_leader for entry in entries)
-        problems += _cluster_problems(index, scope, entries)
-        posted = [entry for entry in entries if entry.posted]
-        if posted:
-            keys = session.documents.keys_of(scope, posted)
-            postings += sum(map(len, keys))
-            problems += _bucket_problems(store, posted, keys)
-        fingerprints = _check_fingerprints(index, entries, evictions)
-        postings += fingerprints.postings
-        problems += fingerprints.problems
-    counts = store.counts()
-    if all(counts[name] == before[name] for name in ("records", "leaders", "postings")):
-        # otherwise another process writes, and the counts are of different moments
+        checked = _check_documents(index, scope, entries, evictions)
+        postings += checked.postings
+        problems += _confirm_problems(index, scope, checked.problems, evictions)
+    stray = 0
+    was_written = _StoreCounts.read(store) != before
+    if not was_written:
+        # otherwise the counts are of different moments
+        counts = before.counts
         problems += _count_problems("documents", records, counts["records"])
         problems += _count_problems("representatives", leaders, counts["leaders"])
-    absent = sum(problem.what == NOT_IN_BUCKET for problem in problems)
-    stray = max(0, counts["postings"] - postings + absent)
-    return _report(store, records, postings, stray, problems, shared_ids, limit)
+        absent = sum(problem.what == NOT_IN_BUCKET for problem in problems)
+        stray = max(0, counts["postings"] - postings + absent)
+    report = _report(store, records, postings, stray, problems, shared_ids, limit)
+    return replace(report, was_written=was_written)
+
+
+class _StoreCounts(NamedTuple):
+    """The counts of a store, by which it is known if documents were written between two readings.
+
+    Each new document and each new content of one gets a number of its own.
+    """
+
+    counts: dict[str, int]
+    last_number: int
+
+    @classmethod
+    def read(cls, store: Store) -> "_StoreCounts":
+        """Reads the counts of a store."""
+        counts = store.counts()
+        compared = ("records", "leaders", "postings", "evicted")
+        return cls({name: counts[name] for name in compared}, store.last_number())
+
+
+class _DocumentsCheck(NamedTuple):
+    """The result of a check of some documents."""
+
+    postings: int
+    """The number of postings that belong to them."""
+    problems: list[IntegrityProblem]
+
+
+def _check_documents(
+    index: Index, scope: str, entries: list[Entry], evictions: "_Evictions"
+) -> _DocumentsCheck:
+    """Verifies the resolutions, buckets and fingerprints of documents of a scope."""
+    session = index._session
+    problems = list(_cluster_problems(index, scope, entries))
+    postings = 0
+    posted = [entry for entry in entries if entry.posted]
+    if posted:
+        keys = session.documents.keys_of(scope, posted)
+        postings += sum(map(len, keys))
+        problems += _bucket_problems(session.store, posted, keys)
+    fingerprints = _check_fingerprints(index, entries, evictions)
+    postings += fingerprints.postings
+    problems += fingerprints.problems
+    return _DocumentsCheck(postings, problems)
+
+
+def _confirm_problems(
+    index: Index, scope: str, problems: list[IntegrityProblem], evictions: "_Evictions"
+) -> list[IntegrityProblem]:
+    """Looks again at documents with problems, and returns the problems that they still have.
+
+    Another process may have written while the documents, their representatives and their buckets
+    were read one after the other. Most stores cannot show one state of all of them, so that the
+    documents are read several times.
+    """
+    store = index._session.store
+    for _ in range(LOOKS):
+        if not problems:
+            break
+        names = list(dict.fromkeys(problem.id for problem in problems))
+        problems = []
+        for start in range(0, len(names), CONFIRMED_AT_ONCE):
+            with store.snapshot():
+                stored = store.entries(scope, names[start : start + CONFIRMED_AT_ONCE])
+                entries = [entry for entry in stored if entry is not None]
+                problems += _check_documents(index, scope, entries, evictions).problems
+    return problems
 
 
 def check_resolutions(store: Store, limit: int = 100) -> IntegrityReport:
@@ -150,11 +220,16 @@ def _report(
     """Returns the report of a check, with the problems of shared cluster ids."""
     unfinished = 0
     for group in shared_ids.groups(store):
-        if is_being_removed(store, group):
-            unfinished += 1
-            continue
+        with store.snapshot():
+            # another process may have completed a removal meanwhile
+            remaining = still_sharing(store, group)
+            if len(remaining) < 2:
+                continue
+            if is_being_removed(store, remaining):
+                unfinished += 1
+                continue
         problems += [
-            IntegrityProblem(SHARED_CLUSTER_ID, entry.scope, entry.id) for entry in group[1:]
+            IntegrityProblem(SHARED_CLUSTER_ID, entry.scope, entry.id) for entry in remaining[1:]
         ]
     return IntegrityReport(
         records=records,
@@ -299,7 +374,7 @@ class _Evictions:
         """Returns True if a missing fingerprint may have been evicted.
 
         Args:
-            ref: Number of the document, one of the last that were numbered.
+            ref: Number of the document.
             postings: Number of postings that are in the bucket.
         """
         if postings >= self._capacity:
@@ -307,7 +382,11 @@ class _Evictions:
         if not self._evicted:
             return False
         newer = self._last_number - ref
-        newer_stored = self._records - self._ranks[ref]
+        rank = self._ranks.get(ref)
+        if rank is None:
+            # another process has written the document since it was numbered
+            return True
+        newer_stored = self._records - rank
         return postings + newer - newer_stored >= self._capacity
 
 

@@ -1,10 +1,13 @@
 """Tests of the check of an index, and of the merge of similar clusters."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 import nearkin as nk
 from nearkin.index.changes import Changes, KeyedEntry
@@ -46,6 +49,37 @@ def test_check_finds_wrong_resolutions_and_missing_postings(opened: Opener) -> N
         problem.what for problem in check_index(index).problems
     }
     assert not check_index(index).sound
+
+
+def test_check_beside_a_writer_reports_no_faults(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads before and after a step of another process show no state that the index had."""
+    index = filled_index(opened)
+    store = store_of(index)
+    leaders = {entry.leader for entry in index.scan() if not entry.is_leader}
+    pending = [*sorted(leaders)[:3], next(e.id for e in index.scan() if e.id not in leaders)]
+
+    def after_removals(really: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*arguments: Any) -> Any:
+            removed = pending[:2]
+            del pending[:2]
+            for id in removed:
+                index.remove("a", id)
+            return really(*arguments)
+
+        return read
+
+    for name in ("entries", "postings"):
+        monkeypatch.setattr(store, name, after_removals(getattr(store, name)))
+    check = check_index(index)
+    assert not pending
+    assert check.sound
+    assert check.was_written
+    monkeypatch.undo()
+    check = check_index(index)
+    assert check.sound
+    assert not check.was_written
 
 
 def test_check_finds_wrong_counts(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The interfaces of a store, and the sizes of the portions in which stores are read."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -219,6 +220,13 @@ class PostingStore(Protocol):
 
     def reserve(self, count: int) -> list[int]:
         """Returns document numbers, ascending, that no other call returns."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Returns a context in which all reads of this thread see one state, for a few reads.
+
+        A store that cannot do that returns a context without an effect. A reader must then expect
+        that steps are applied between its reads.
+        """
 
     def last_number(self) -> int:
         """Returns the last document number that was given, or a larger one. Nothing is written."""

@@ -8,6 +8,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from threading import RLock
 from typing import Any, NamedTuple, TypeAlias
@@ -143,6 +144,11 @@ class MemoryStore:
         with self._lock:
             self._finish_step()
             return self._take_numbers(count)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._lock:
+            yield
 
     def last_number(self) -> int:
         return self._last_number

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -459,6 +459,9 @@ class PostgresStore:
 
     def reserve(self, count: int) -> list[int]:
         return self._read(lambda run: self._take_numbers(run, count))
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def last_number(self) -> int:
         last, called = self._read_rows(f"SELECT last_value, is_called FROM {self._s}.refs")[0]

@@ -31,7 +31,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -184,6 +184,10 @@ class ShardedStore:
 
     def reserve(self, count: int) -> list[int]:
         return self.shards[0].reserve(count)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        # no state of several shards is the state of one moment
+        return nullcontext()
 
     def last_number(self) -> int:
         # a number encodes the place of its shard

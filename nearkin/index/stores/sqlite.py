@@ -646,6 +646,17 @@ class SqliteStore:
     def reserve(self, count: int) -> list[int]:
         return self._write(lambda: self._take_numbers(self._number("reserved"), count))
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._lock:
+            self._read_rows("BEGIN")
+            try:
+                yield
+            finally:
+                # an error that came from the connection has ended the transaction already
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+
     def last_number(self) -> int:
         return self._read(self._last_number)
 
