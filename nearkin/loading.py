@@ -21,7 +21,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.documents import TextAndVector, documents_of
-from nearkin.index.entry import Entry, Outcome, require_id, require_scope
+from nearkin.index.entry import Entry, Outcome, require_id, require_unreserved_scope
 from nearkin.index.exports import is_protected, read_entries, read_header
 from nearkin.index.index import Index
 from nearkin.index.opening import IndexHeader, read_vector_evidence
@@ -124,6 +124,7 @@ def add_files(
         UsageError: If an input, a column or a document is not valid.
         StoreError: If the store fails.
     """
+    require_unreserved_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
     warnings = warn_of_inputs(corpus, columns)
     columns = detect_dimensions(corpus, columns)
@@ -217,6 +218,7 @@ def add_files_of_both(
             documents.
         StoreError: If the store fails.
     """
+    require_unreserved_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
     warnings = warn_of_inputs(corpus, columns.texts)
     vector_columns = detect_dimensions(corpus, columns.vectors)
@@ -472,7 +474,7 @@ def load_run(
             has other documents, or an id cannot be stored.
     """
     _require_verified_clusters(saved)
-    require_scope(scope)
+    require_unreserved_scope(scope)
     corpus = saved.open_corpus("quarantine")
     sketched = saved.record.require_sketch_stats(saved.folder)
     columns = replace(saved.record.columns_of(saved.folder), carried_columns=())

@@ -72,6 +72,20 @@ def require_scope(name: str) -> str:
     return _require_name(name, "scope", 0)
 
 
+def require_unreserved_scope(name: str) -> str:
+    """Returns a scope if an index can store it and callers may write to it.
+
+    Raises:
+        UsageError: If the scope is not valid, or is reserved for data of the index itself.
+    """
+    if require_scope(name).startswith(RESERVED):
+        raise UsageError(
+            f"the scope {name!r} is reserved for data of the index itself; choose a name that does "
+            "not begin with a control character"
+        )
+    return name
+
+
 def require_id(name: str) -> str:
     """Returns an id if an index can store it.
 

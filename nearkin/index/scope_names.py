@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from nearkin.errors import UsageError
-from nearkin.index.entry import RESERVED
+from nearkin.index.entry import RESERVED, require_unreserved_scope
 
 if TYPE_CHECKING:
     from nearkin.index.search import Searcher
@@ -44,7 +44,7 @@ class ScopeNames:
         """The scope that was accepted last. None if `_others` was changed since."""
 
     def require(self, scope: str) -> None:
-        """Refuses a new scope whose name is confusable with another one.
+        """Refuses a reserved scope, and a new one whose name is confusable with another one.
 
         Raises:
             UsageError: If the scope is refused.
@@ -52,12 +52,7 @@ class ScopeNames:
         """
         if scope == self._last:
             return
-        if scope.startswith(RESERVED):
-            raise UsageError(
-                f"the scope {scope!r} is reserved for data of the index itself; choose a name that "
-                "does not begin with a control character"
-            )
-        name = canonical(scope)
+        name = canonical(require_unreserved_scope(scope))
         known = self._existing_others().get(name, set())
         if scope in known or (scope == name and not known):
             self._last = scope

@@ -73,6 +73,7 @@ def test_reserved_scopes_cannot_be_written(
     arguments = [str(tmp_path / "docs.jsonl"), "--scope", scope, "--store", url]
     assert command(["index", "build", *arguments]) == 2
     assert "is reserved" in capsys.readouterr().err
+    assert not (tmp_path / "kin.db").exists()
 
 
 def test_names_in_many_scripts_are_allowed(opened: Opener) -> None:

@@ -188,7 +188,7 @@ def test_parts_of_blocked_documents_are_purged_like_whole_documents(
     pq.write_table(in_parts(some), "parts.parquet")
     pq.write_table(given, "given.parquet")
     columns = ["--tokens", "words", "--id", "id"]
-    options = [*columns, "--shingle", "words:1", "--threshold", "0.6", "--quiet"]
+    options = [*columns, "--shingle", "words:1", "--threshold", "0.6", "--quiet", "--annotate"]
     parts = ["--engine", "spark", "--merge-parts"]
     assert run(["dedup", "whole.parquet", *options, "--out", "a"]) == 0
     assert run(["dedup", "parts.parquet", *options, *parts, "--out", "b"]) == 0
@@ -200,6 +200,8 @@ def test_parts_of_blocked_documents_are_purged_like_whole_documents(
         facts = json.loads(capsys.readouterr().out)
         assert facts["compared"] == len(some)
         purged.append({row["id"]: (row["like"], row["similarity"]) for row in facts["purged"]})
+        copied = pq.read_table(f"purged-{name}/kept")["id"].to_pylist()
+        assert set(copied) == set(some["id"].to_pylist()) - set(purged[-1])
     assert purged[0] == purged[1]
     assert len(purged[0]) >= len(given)
     found = [fates(pq.read_table(f"purged-{name}/clusters.parquet").to_pylist()) for name in "ab"]

@@ -106,8 +106,13 @@ def test_a_repeated_key_rotation_copies_what_changed_since(
     assert rotate_key(source, target, new)["documents"] == 12 * len(SCOPES)
     assert roles_of(target, new).keys() == roles_of(source, old).keys()
     assert ("acme", "d0") not in roles_of(target, new)
+    # a complete copy is left as it is, and is not filled again once it is an index of its own
+    assert rotate_key(source, target, new)["documents"] == 12 * len(SCOPES)
+    with nk.Index.open(target, resources=nk.SpecResources(new)) as index:
+        index.upsert("acme", "a document that only the new index has", "own")
     with pytest.raises(UsageError, match="already has documents"):
         rotate_key(source, target, new)
+    assert ("acme", "own") in roles_of(target, new)
 
 
 def test_a_key_rotation_does_not_finish_while_the_index_is_written_to(
