@@ -61,13 +61,17 @@ def method_label(scope: Scope) -> str:
 
 
 def problem_from_error(error: BaseException) -> ProblemError:
-    """Returns the problem that answers an expected error.
+    """Returns the problem that answers an expected error, without its traceback and its context.
+
+    Their frames reference the documents of the request in a cycle, which is collected late.
 
     Raises:
         BaseException: If the error is unexpected; it is raised again.
     """
     if isinstance(error, ProblemError):
-        return error
+        error.__cause__ = None
+        error.__context__ = None
+        return error.with_traceback(None)
     if isinstance(error, OutcomeUnknownError):
         return ProblemError(
             "outcome-unknown",
@@ -189,9 +193,7 @@ class RequestMiddleware:
                 log.warning(
                     "store failed", extra={"request_id": response.request_id, "error": str(error)}
                 )
-            # Without the traceback: its frames reference the documents of the request in a cycle
-            # that is collected late.
-            return problem_from_error(error).with_traceback(None)
+            return problem_from_error(error)
         except Exception:
             # The boundary of the program: the log has the whole error, the response has nothing of
             # it.

@@ -6,7 +6,7 @@ from functools import partial
 
 import orjson
 
-from nearkin.server.http.middleware import NDJSON
+from nearkin.server.http.middleware import NDJSON, problem_from_error
 from nearkin.server.http.parsing import parse_json
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation
@@ -101,7 +101,7 @@ class NdjsonFormat:
         try:
             new = parse_json(line, m.UpsertRequest)
         except ProblemError as problem:
-            return StreamItem(number, None, None, problem)
+            return StreamItem(number, None, None, problem_from_error(problem))
         return StreamItem(number, new.id, new.document, None)
 
     def prologue(self) -> bytes:
