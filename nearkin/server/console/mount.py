@@ -21,7 +21,7 @@ from nearkin.server.console.sessions import SESSION_SECONDS, Sessions, load_sign
 from nearkin.server.console.visitor import CURRENT, ROOT, Visit
 from nearkin.server.http.auth import Authenticator, origin_host, reject_cross_origin, source_address
 from nearkin.server.http.middleware import problem_response, request_id
-from nearkin.server.http.parsing import SMALL_BODY, check_json_shape, read_body
+from nearkin.server.http.parsing import check_json_shape, read_body
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.server.service import Service
@@ -110,9 +110,8 @@ class Console:
             who, source_address(request), scope["state"]["reservations"]
         )
         body = await read_body(request, self._running_service())
-        if len(body) > SMALL_BODY:
-            # Dash parses the body on the event loop
-            check_json_shape(body, MAX_PAGE_VALUES)
+        # Dash parses the body on the event loop
+        check_json_shape(body, MAX_PAGE_VALUES, MAX_PAGE_VALUES)
         visit = Visit(
             service=self._running_service(),
             authenticator=self._authenticator,

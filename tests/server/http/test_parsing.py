@@ -14,7 +14,6 @@ from nearkin.server.http.callers import Caller
 from nearkin.server.http.parsing import (
     JSON,
     MAX_JSON_DEPTH,
-    SMALL_BODY,
     body_schema,
     check_json_shape,
     parse_json,
@@ -24,7 +23,14 @@ from nearkin.server.http.parsing import (
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import ResourcePool
 from nearkin.server.routes import models
-from nearkin.server.routes.models import MAX_JSON_MEMBERS, Model
+from nearkin.server.routes.models import (
+    MAX_JSON_MEMBERS,
+    DecisionsRequest,
+    DocumentPart,
+    Model,
+    QueryRequest,
+    UpsertRequest,
+)
 from tests.server.exchange import run, running
 from tests.server.hostile_json import HOSTILE
 
@@ -126,13 +132,25 @@ def test_members_and_nested_brackets_are_limited_however_many_values_are_allowed
         check_json_shape(b":" * (MAX_JSON_MEMBERS + 1), 100)
 
 
-def test_small_bodies_are_not_counted() -> None:
-    """The message of the parser says more about a small body than its number of values."""
-    body = b'{"names": ["a", "b", "c", "d", "e", "f"]}'
-    with pytest.raises(ProblemError, match="at most 3 items"):
-        parse_json(body, Name)
-    with pytest.raises(ProblemError, match="values; the limit is 5"):
-        parse_json(body + b" " * SMALL_BODY, Name)
+def test_members_of_one_object_are_limited_however_many_a_body_may_have() -> None:
+    objects = b'[{"a":0},{"a":0,"b":{"c":{}}}]'
+    check_json_shape(b"[" + b",".join([objects] * 50) + b"]", 1000, 1000)
+    members = b",".join([b'"a":{"b":0}'] * (MAX_JSON_MEMBERS + 1))
+    with pytest.raises(ProblemError, match=r"65 members in one object; the limit is 64"):
+        check_json_shape(b"{" + members + b"}", 1000, 1000)
+
+
+@pytest.mark.parametrize("model", [UpsertRequest, QueryRequest, DecisionsRequest, DocumentPart])
+@pytest.mark.parametrize("members", [MAX_JSON_MEMBERS + 1, 2000])
+def test_bodies_of_any_size_are_counted_before_they_are_parsed(
+    model: type[Model], members: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "model_validate_json", None)
+    body = b"{" + b",".join(b'"%x":0' % at for at in range(members)) + b"}"
+    with pytest.raises(ProblemError, match="members"):
+        parse_json(body, model)
+    with pytest.raises(ProblemError, match="nested brackets"):
+        parse_json(b"[" * (MAX_JSON_DEPTH + 1), model)
 
 
 @pytest.mark.parametrize(
