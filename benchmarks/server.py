@@ -9,10 +9,12 @@ of docs/reference/http.md
 The script needs wrk and curl (packages of Debian). The server runs as `nearkin serve` does, but
 without the rate limit of a source, which would limit the client of the benchmark. The goals are
 1,200 single upserts per second with a p99 of at most 60 ms, at 200,000 documents, over 32
-connections; 8,000 (memory) and 3,000 (SQLite) documents per second in streams; and after 200,000
-requests at most 10 % more memory than the growth of the index.
+connections; 8,000 (memory) and 3,000 (SQLite) documents per second in streams; after 200,000
+requests at most 10 % more memory than the growth of the index; and at most twice the CPU time of a
+refusal for anything that is sent without a token.
 """
 
+import http.client
 import json
 import multiprocessing
 import subprocess
@@ -33,6 +35,7 @@ import psutil
 import nearkin as nk
 from benchmarks.index import texts
 from benchmarks.tables import Table, main
+from nearkin.server.http.tokens import Principal, TokenFile
 from tests.services import free_port, program, wait_for
 
 HERE = Path(__file__).parent
@@ -69,12 +72,22 @@ class Load(NamedTuple):
 
 
 @contextmanager
-def start_server(store: str) -> Iterator[Server]:
-    """Yields a server over a new store, which is ready, in a new folder."""
+def start_server(store: str, *more: str, with_token: bool = False) -> Iterator[Server]:
+    """Yields a server over a new store, which is ready, in a new folder.
+
+    Args:
+        store: `memory` or `sqlite`.
+        *more: Further options of `nearkin serve`.
+        with_token: Whether the server has a token, so that it refuses requests without one.
+    """
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         url = "memory://" if store == "memory" else "sqlite:///kin.db"
-        options = ("--port", str(port), "--store", url, "--source-rate", "1000000000/second")
+        options = ("--port", str(port), "--store", url, "--source-rate", "1000000000/second", *more)
+        if with_token:
+            TokenFile(Path(folder) / "nearkin-tokens.json").create(
+                Principal("bench", ("bench",), ("read",))
+            )
         line = [sys.executable, "-m", "nearkin", "serve", *options]
         with subprocess.Popen(line, cwd=folder, stderr=subprocess.DEVNULL) as process:
             try:
@@ -287,6 +300,77 @@ def memory(full: bool) -> Table:
     )
 
 
+SCRIPT = "/console/_dash-component-suites/plotly/package_data/plotly.min.js"
+STRANGERS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "a refusal: /v1/spec": ("GET", "/v1/spec", {}),
+    "/healthz": ("GET", "/healthz", {}),
+    "/healthz with a query of 8 kB": ("GET", "/healthz?" + "%41=%42&" * 1000, {}),
+    "/healthz with a value of 8 kB": ("GET", "/healthz?a=" + "%41" * 2700, {}),
+    "/healthz with a path of 60 kB": ("GET", "/healthz/" + "%41" * 20_000, {}),
+    "/v1/spec with 1,000 headers": ("GET", "/v1/spec", {f"X-{at}": "y" for at in range(1000)}),
+    "/v1/spec with an invalid token": (
+        "GET",
+        "/v1/spec",
+        {"Authorization": "Bearer nk_bench_" + "x" * 43},
+    ),
+    "/readyz": ("GET", "/readyz", {}),
+    "/docs": ("GET", "/docs", {}),
+    "/openapi.json": ("GET", "/openapi.json", {}),
+    "/console/": ("GET", "/console/", {}),
+    "/console/ with 100 cookies": ("GET", "/console/", {"Cookie": 'a="\\054"; ' * 99}),
+    "/console/ with 6,000 cookies": ("GET", "/console/", {"Cookie": 'a="\\054"; ' * 6000}),
+    "/console/login": ("GET", "/console/login", {}),
+    "/console/static/console.css": ("GET", "/console/static/console.css", {}),
+    "a script of 4 MB, not modified": ("GET", SCRIPT, {"If-None-Match": "*"}),
+    "an unknown path": ("GET", "/unknown", {}),
+    "a method that is not allowed": ("DELETE", "/docs", {}),
+}
+"""Method, path and headers of requests without a token, by description. The first is a refusal."""
+
+
+def strangers(full: bool) -> Table:
+    """Measures the CPU time of the server for each kind of request without a token."""
+    count = 2000 if full else 300
+    rate = "1000000000/second"
+    rows = []
+    refusal = 0.0
+    options = ("--anonymous-rate", rate, "--failures", rate, "--log-level", "warning")
+    with start_server("memory", *options, with_token=True) as server:
+        for what, request in STRANGERS.items():
+            cpu_milliseconds(server, request, count // 10)
+            cost = cpu_milliseconds(server, request, count)
+            refusal = refusal or cost
+            rows.append((what, f"{cost:.2f} ms", f"{cost / refusal:.1f}", "≤ 2"))
+    note = (
+        f"CPU time of the server for a request without a token, the mean of {count:,} on one "
+        "connection, or on one connection each if the server closes it."
+    )
+    return Table("strangers", note, ("request", "CPU time", "refusals", "goal"), rows)
+
+
+def cpu_milliseconds(server: Server, request: tuple[str, str, dict[str, str]], count: int) -> float:
+    """Returns the CPU time of a server for one request, in milliseconds.
+
+    Args:
+        server: The server.
+        request: Method, path and headers.
+        count: Number of requests over which the time is averaged.
+    """
+    method, path, headers = request
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    before = server.process.cpu_times()
+    for _ in range(count):
+        try:
+            connection.request(method, path, headers=headers)
+            connection.getresponse().read()
+        except OSError:
+            # the server has refused the head before all of it was sent
+            connection.close()
+    connection.close()
+    after = server.process.cpu_times()
+    return 1000 * float(after.user + after.system - before.user - before.system) / count
+
+
 def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:
     """Returns the growth of a process in bytes while its index takes lines of each file.
 
@@ -322,4 +406,4 @@ def in_a_process(measure: Callable[..., int], *arguments: object) -> int:
 
 
 if __name__ == "__main__":
-    main(__doc__, (upserts, streams, memory), HERE / "server.json", PAGE)
+    main(__doc__, (upserts, streams, memory, strangers), HERE / "server.json", PAGE)

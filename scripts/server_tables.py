@@ -8,7 +8,12 @@ from typing import Any, NamedTuple
 from nearkin.index.opening import DEFAULT_VECTOR_THRESHOLD
 from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.server.console.mount import MAX_PAGE_VALUES
-from nearkin.server.http.connections import MAX_PIPELINED_REQUESTS
+from nearkin.server.http.connections import (
+    FREE_PIECES,
+    MAX_FIELDS,
+    MAX_PIPELINED_REQUESTS,
+    MAX_URL,
+)
 from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL_BODY
 from nearkin.server.http.problems import PROBLEM_KINDS
 from nearkin.server.routes.models import DocumentPart, Model
@@ -137,6 +142,24 @@ BOUNDS = (
         test="test_large_head_is_rejected",
     ),
     Bound(
+        what="bytes of a URL",
+        default=MAX_URL,
+        beyond="400, closed",
+        test="test_long_url_is_refused_within_a_larger_head",
+    ),
+    Bound(
+        what="headers, cookies, and query parameters of a request, each",
+        default=MAX_FIELDS,
+        beyond="400, closed",
+        test="test_hostile_request_is_refused_with_a_problem",
+    ),
+    Bound(
+        what="chunks of a body that have less than 8 bytes on average",
+        default=FREE_PIECES,
+        beyond="400, closed",
+        test="test_hostile_request_is_refused_with_a_problem",
+    ),
+    Bound(
         what="seconds for a TLS handshake",
         default="head_timeout",
         beyond="closed",
@@ -186,10 +209,10 @@ BOUNDS = (
         test="test_endless_bodies_are_bounded",
     ),
     Bound(
-        what="bytes of JSON that is parsed without counting its values first",
+        what="bytes of JSON that is parsed on the event loop",
         default=SMALL_BODY,
-        beyond="its values are counted",
-        test="test_hostile_json_is_rejected_before_parsing",
+        beyond="parsed in a thread",
+        test="test_large_requests_do_not_block_the_event_loop",
     ),
     Bound(
         what="values of JSON",

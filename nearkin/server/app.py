@@ -5,8 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
-from http import HTTPStatus
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,11 @@ from starlette.exceptions import HTTPException
 from nearkin.errors import MissingExtraError, NearkinError, StoreError, UsageError
 from nearkin.index.index import Index
 from nearkin.server.api_docs import CONTENT_POLICY, render_docs
-from nearkin.server.http.auth import Authenticator, source_address
+from nearkin.server.http.auth import Authenticator
 from nearkin.server.http.connections import ConnectionLimits, LimitedConnection
+from nearkin.server.http.gate import Gate, Page
 from nearkin.server.http.middleware import RequestMiddleware, problem_response
-from nearkin.server.http.parsing import invalid_request
+from nearkin.server.http.parsing import JSON, invalid_request
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.rates import RateLimiter
 from nearkin.server.http.shares import ReleaseReservations
@@ -123,19 +123,24 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.settings = settings
-    app.state.openapi_json = None
-    app.add_api_route("/openapi.json", _openapi_json, include_in_schema=False)
-    app.add_api_route("/docs", _api_docs, include_in_schema=False)
     for router in (documents.upserts, documents.router, decisions.router, info.router):
         app.include_router(router)
-    console = mount_console(app, shared_folder) if settings.console else None
-    start_page = "/docs" if console is None else "/console/"
-
-    def redirect_to_start_page() -> RedirectResponse:
-        return RedirectResponse(start_page)
-
-    app.add_api_route("/", redirect_to_start_page, include_in_schema=False)
+    console: Console | None = None
+    missing_console = ""
+    if settings.console:
+        try:
+            console = mount_console(app, shared_folder)
+        except MissingExtraError as error:
+            missing_console = str(error)
+            log.warning("the console is not served", extra={"reason": missing_console})
     app.add_middleware(ReleaseReservations)
+    app.add_middleware(
+        Gate,
+        state=app.state,
+        pages=_public_pages(app, "/docs" if console is None else "/console/"),
+        console=console,
+        missing_console=missing_console,
+    )
     app.add_middleware(
         RequestMiddleware,
         instruments=app_instruments,
@@ -185,15 +190,18 @@ def log_tokens(tokens: TokenFile, *, allow_anonymous: bool) -> None:
         log.info("tokens loaded", extra=fields)
 
 
-def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console | None":
-    """Mounts the console at /console, if its libraries are installed.
+def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console":
+    """Mounts the console at /console.
 
     Args:
         app: The application.
         shared_folder: Folder through which workers exchange metrics; None for a single process.
 
     Returns:
-        The console. Without its libraries None, and /console answers 404 with the remedy.
+        The console.
+
+    Raises:
+        MissingExtraError: If a library of the console is not installed.
     """
     # importing the console's libraries takes most of a second, which servers without a console
     # should not spend
@@ -201,14 +209,7 @@ def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console | None":
         from nearkin.server.console.mount import Console
     except ImportError as error:
         library = (error.name or "dash").partition(".")[0]
-        missing = MissingExtraError.for_extra(f"the console requires {library}", "console")
-        log.warning("the console is not served", extra={"reason": str(missing)})
-
-        def answer_missing_console() -> None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, str(missing))
-
-        app.add_api_route("/console", answer_missing_console, include_in_schema=False)
-        return None
+        raise MissingExtraError.for_extra(f"the console requires {library}", "console") from error
 
     console = Console(app.state, shared_folder)
     app.mount("/console", console)
@@ -259,18 +260,47 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     return response
 
 
-async def _openapi_json(request: Request) -> Response:
-    state = request.app.state
-    await state.authenticator.admit_unauthenticated(source_address(request))
-    if state.openapi_json is None:
-        state.openapi_json = orjson.dumps(describe_api(request.app))
-    return Response(state.openapi_json, media_type="application/json")
+def _public_pages(app: FastAPI, start_page: str) -> dict[str, Page]:
+    """Returns the resources that need no token, by path.
 
+    Args:
+        app: The application.
+        start_page: Path to which / redirects.
+    """
 
-async def _api_docs(request: Request) -> Response:
-    await request.app.state.authenticator.admit_unauthenticated(source_address(request))
-    headers = {"Content-Security-Policy": CONTENT_POLICY}
-    return HTMLResponse(render_docs(describe_api(request.app)), headers=headers)
+    @cache
+    def api_description() -> Response:
+        return Response(orjson.dumps(describe_api(app)), media_type=JSON)
+
+    @cache
+    def api_docs() -> Response:
+        headers = {"Content-Security-Policy": CONTENT_POLICY}
+        return HTMLResponse(render_docs(describe_api(app)), headers=headers)
+
+    redirect = RedirectResponse(start_page)
+
+    async def answer_start_page(_: Request) -> Response:
+        return redirect
+
+    async def answer_api_description(_: Request) -> Response:
+        return api_description()
+
+    async def answer_api_docs(_: Request) -> Response:
+        return api_docs()
+
+    async def answer_health(_: Request) -> Response:
+        return Response(orjson.dumps(await info.healthz()), media_type=JSON)
+
+    async def answer_readiness(request: Request) -> Response:
+        return Response(orjson.dumps(await info.readyz(request)), media_type=JSON)
+
+    return {
+        "/": Page(answer_start_page),
+        "/openapi.json": Page(answer_api_description),
+        "/docs": Page(answer_api_docs),
+        "/healthz": Page(answer_health, is_probe=True),
+        "/readyz": Page(answer_readiness, is_probe=True),
+    }
 
 
 def create_worker_app() -> FastAPI:

@@ -80,9 +80,8 @@ class ServerFields(BaseModel):
     )
     anonymous_rate: str = Field(
         "500/second",
-        description="Rate of requests of one client address that need no token: the sign-in page, "
-        "the console's files and "
-        "/openapi.json.",
+        description="Rate of requests of one client address without a valid token, also those "
+        "that are refused. Probes (/healthz and /readyz) are not counted.",
     )
     limits_store: str = Field(
         "memory://",

@@ -4,7 +4,6 @@ import hashlib
 import logging
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -20,6 +19,7 @@ from nearkin.server.console.recent_metrics import RecentMetrics
 from nearkin.server.console.sessions import SESSION_SECONDS, Sessions, load_signing_secret
 from nearkin.server.console.visitor import CURRENT, ROOT, Visit
 from nearkin.server.http.auth import Authenticator, origin_host, reject_cross_origin, source_address
+from nearkin.server.http.gate import SAFE, RouteLabel
 from nearkin.server.http.middleware import problem_response, request_id
 from nearkin.server.http.parsing import check_json_shape, read_body
 from nearkin.server.http.problems import ProblemError
@@ -29,7 +29,6 @@ from nearkin.server.service import Service
 log = logging.getLogger("nearkin.server")
 
 COOKIE = "nearkin-session"
-SAFE = ("GET", "HEAD")
 MAX_FORM_BYTES = 4096
 """Maximum size of the sign-in form, in bytes."""
 MAX_PAGE_VALUES = 1000
@@ -50,15 +49,6 @@ NO_SCRIPTS_POLICY = (
     "frame-ancestors 'none'"
 )
 """The content security policy of responses without scripts."""
-
-
-class _Route(NamedTuple):
-    """The route of a request in logs and metrics.
-
-    Unknown paths share one route, so that labels are bounded.
-    """
-
-    path: str
 
 
 class Console:
@@ -90,22 +80,8 @@ class Console:
             await send({"type": "websocket.close", "code": 1008})
             return
         request = Request(scope, receive)
-        path = str(scope["path"]).removeprefix(ROOT)
-        scope["route"] = _Route(ROOT + path if path in KNOWN_PATHS else ROOT)
-        answer = await self._answer_directly(request, path)
-        if answer is not None:
-            await answer(scope, receive, send)
-            return
-        who = self._principal_of(request)
-        if who is None:
-            answer = (
-                RedirectResponse(ROOT + "login", 303)
-                if path in PAGES
-                else self._answer_problem(request, "unauthenticated")
-            )
-            await answer(scope, receive, send)
-            return
-        scope["state"]["principal"] = who
+        path = _path_of(request)
+        who: Principal = scope["state"]["principal"]
         self._running_service().register_request(
             who, source_address(request), scope["state"]["reservations"]
         )
@@ -132,14 +108,28 @@ class Console:
         finally:
             CURRENT.reset(previous_visit)
 
-    async def _answer_directly(self, request: Request, path: str) -> Response | None:
-        """Answers requests that are not for pages, or returns None."""
+    async def answer_at_gate(self, request: Request) -> Response | None:
+        """Returns the response to a request that is not for a page, or has no session.
+
+        Args:
+            request: The request.
+
+        Returns:
+            The response, or None if `__call__` answers the request for the principal of the
+            session.
+
+        Raises:
+            ProblemError: If the request is refused.
+        """
+        path = _path_of(request)
+        request.scope["route"] = RouteLabel(ROOT + path if path in KNOWN_PATHS else ROOT)
+        who = None
+        if path in PAGES or path in DASH_PATHS:
+            who = self._principal_of(request)
+        if who is None:
+            await self._authenticator.admit_unauthenticated(source_address(request))
         if request.method not in SAFE and not is_same_origin(request):
             return self._answer_problem(request, "forbidden", "cross-origin request rejected")
-        if path.startswith(("static/", LIBRARY_FILES)) or (
-            path == "login" and request.method in SAFE
-        ):
-            await self._authenticator.admit_unauthenticated(source_address(request))
         if path.startswith("static/"):
             return static_file(request, path.removeprefix("static/"))
         if path.startswith(LIBRARY_FILES) and request.method in SAFE:
@@ -152,6 +142,11 @@ class Console:
             return self._answer_problem(request, "method-not-allowed")
         if path not in PAGES and path not in DASH_PATHS:
             return self._answer_problem(request, "no-such-path")
+        if who is None:
+            if path in PAGES:
+                return RedirectResponse(ROOT + "login", 303)
+            return self._answer_problem(request, "unauthenticated")
+        request.state.principal = who
         return None
 
     async def _answer_asset(self, request: Request, path: str) -> Response:
@@ -264,6 +259,11 @@ class Console:
             await send(message)
 
         return send_with_headers
+
+
+def _path_of(request: Request) -> str:
+    """Returns the path of a request below the console."""
+    return str(request.scope["path"]).removeprefix(ROOT)
 
 
 def dash_scope(scope: Scope, path: str) -> Scope:

@@ -29,7 +29,7 @@ class Authenticator:
         source_rate: Rate of documents of one client address without a token, and of a token
             without a rate of its own.
         failures: Rate of failed authentications of one client address.
-        unauthenticated_rate: Rate of requests of one client address that need no token, except
+        unauthenticated_rate: Rate of requests of one client address without a valid token, except
             health checks.
         allow_anonymous: Whether requests need no token as long as no token was ever created.
     """
@@ -68,7 +68,7 @@ class Authenticator:
 
         Raises:
             ProblemError: If the token is missing or not valid, or if the address sent too many
-                invalid tokens.
+                invalid tokens or requests without one.
         """
         if self.is_open:
             return LOCAL_PRINCIPAL
@@ -76,6 +76,7 @@ class Authenticator:
         principal = self.tokens.find(token.strip()) if kind.lower() == "bearer" else None
         if principal is not None:
             return principal
+        await self.admit_unauthenticated(source)
         # 256 random bits cannot be guessed. The rate limits the work that guessing causes, and
         # never affects valid tokens.
         if authorization is not None:
@@ -92,7 +93,7 @@ class Authenticator:
         )
 
     async def admit_unauthenticated(self, source: str) -> None:
-        """Counts a request that needs no token.
+        """Counts a request without a token.
 
         Raises:
             ProblemError: If the address exceeds its rate of such requests.
@@ -177,13 +178,12 @@ class RequireRight:
     async def __call__(
         self, request: Request, _: Annotated[object, Security(BEARER)] = None
     ) -> Principal:
-        """Returns the principal of a request, or refuses it."""
+        """Returns the principal of a request, which the gate has authenticated, or refuses it."""
         authenticator: Authenticator = request.app.state.authenticator
         source = source_address(request)
-        principal = await authenticator.authenticate(request.headers.get("authorization"), source)
+        principal: Principal = request.state.principal
         if principal is LOCAL_PRINCIPAL:
             reject_cross_origin(request)
-        request.state.principal = principal
         if not principal.has_right(self.right):
             raise ProblemError("forbidden", f"the token needs the right {self.right!r}")
         if self.every_scope:

@@ -10,16 +10,34 @@ from asyncio import Transport
 from asyncio.events import TimerHandle
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar
+from functools import lru_cache, partial
+from typing import Any, ClassVar, NoReturn
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from nearkin.server.http.callers import client_network
+from nearkin.server.http.middleware import MAX_LENGTH_DIGITS
+from nearkin.server.http.problems import SECURITY_HEADERS, ProblemError
 from nearkin.server.settings import ServerSettings
 
 MAX_PIPELINED_REQUESTS = 8
 """Maximum number of requests that a connection may send before earlier ones are answered."""
+MAX_URL = 8192
+"""Maximum size of a URL, in bytes."""
+MAX_FIELDS = 100
+"""Maximum number of headers, of cookies, and of query parameters of a request."""
+MIN_PIECE = 8
+"""Minimum average size of the pieces of a body, in bytes. A shorter piece costs more than what it
+carries."""
+FREE_PIECES = 1000
+"""Number of pieces of a body before their average size counts."""
+DROPPED_PIECE = 1024
+"""Number of bytes as which each piece counts at least, if it belongs to the rest of a body whose
+request was answered already."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,15 @@ class ConnectionLimits:
                 del self.counts[origin]
 
 
+@lru_cache(64)
+def _refusal_bytes(detail: str) -> bytes:
+    """Returns the whole response to a request that was refused while it was parsed."""
+    response = ProblemError("malformed-request", detail).response()
+    headers = [*response.raw_headers, *SECURITY_HEADERS, (b"connection", b"close")]
+    lines = [b"%s: %s\r\n" % header for header in headers]
+    return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", response.body])
+
+
 class LimitedConnection(HttpToolsProtocol):
     """A uvicorn connection that enforces the limits of the process."""
 
@@ -132,6 +159,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._chunk_is_head = True
         self._raw_head_size = 0
         self._parsed_head_size = 0
+        self._refusal = "the request is not valid HTTP"
+        self._body_pieces = 0
+        self._body_size = 0
         self._origin: str | None = None
         limits = self.limits
         origin = limits.counted_origin(self.client)
@@ -166,39 +196,64 @@ class LimitedConnection(HttpToolsProtocol):
         self._start_head_timer()
         self._raw_head_size += len(data)
         if self._raw_head_size > self.limits.max_head:
-            self.send_400_response(
-                f"The request line and headers exceed {self.limits.max_head} bytes."
-            )
+            self._refusal = self._head_size_refusal
+            self.send_400_response(self._refusal)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers a request that was refused while it was parsed, and closes the connection.
+
+        Args:
+            msg: Message of uvicorn, which does not say the reason.
+        """
+        self.transport.write(_refusal_bytes(self._refusal))
+        self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Resets the size of the head."""
+        """Resets the sizes of the head and of the body."""
         super().on_message_begin()
         self._parsed_head_size = 0
+        self._body_pieces = 0
+        self._body_size = 0
 
     def on_url(self, url: bytes) -> None:
-        """Counts the bytes of the URL."""
+        """Counts the bytes and the parameters of the URL.
+
+        Args:
+            url: A part of the URL.
+
+        Raises:
+            ValueError: If the URL is too long. `send_400_response` answers it.
+        """
         self._count_head_bytes(len(url))
         super().on_url(url)
+        if len(self.url) > MAX_URL:
+            self._refuse(f"the URL has more than {MAX_URL:,} bytes")
+        self._require_few(self.url.count(b"&") + 1, "query parameters")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Counts the bytes of a header or a trailer.
+        """Counts a header or a trailer, its bytes and its cookies.
 
         Args:
             name: Name of the header.
             value: Value of the header.
 
         Raises:
-            ValueError: If the head is too large. uvicorn answers with status 400.
+            ValueError: If the head is too large. `send_400_response` answers it.
         """
         self._count_head_bytes(len(name) + len(value))
         super().on_header(name, value)
+        self._require_few(len(self.headers), "headers")
+        name = name.lower()
+        if name == b"cookie":
+            self._require_few(value.count(b";"), "cookies")
+        elif name == b"content-length" and len(value) > MAX_LENGTH_DIGITS:
+            self._refuse(f"Content-Length has more than {MAX_LENGTH_DIGITS} digits")
 
     def on_headers_complete(self) -> None:
         """Stops the timer of the head.
 
         Raises:
-            ValueError: If the connection has too many unanswered requests. uvicorn answers with
-                status 400.
+            ValueError: If the connection has too many unanswered requests.
         """
         self._awaits_head = False
         self._chunk_is_head = False
@@ -207,16 +262,27 @@ class LimitedConnection(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
         if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
-            raise ValueError(
-                f"a connection may have at most {MAX_PIPELINED_REQUESTS} unanswered requests"
+            self._refuse(
+                f"a connection may have at most {MAX_PIPELINED_REQUESTS} unanswered requests",
             )
         super().on_headers_complete()
         self.cycle.scope["state"]["is_lost"] = partial(self._is_lost, self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """Limits the bytes of a body whose request was answered already."""
+        """Limits the pieces of a body, and the bytes if its request was answered already.
+
+        Args:
+            body: A piece of the body: a chunk, or as much of it as arrived at once.
+
+        Raises:
+            ValueError: If the pieces are too small on average.
+        """
+        self._body_pieces += 1
+        self._body_size += len(body)
+        if self._body_pieces > FREE_PIECES and self._body_size < self._body_pieces * MIN_PIECE:
+            self._refuse(f"the chunks of the body have less than {MIN_PIECE} bytes on average")
         if self.cycle.response_complete:
-            self._rejected_size += len(body)
+            self._rejected_size += max(len(body), DROPPED_PIECE)
             if self._rejected_size > self.limits.max_rejected:
                 self.transport.close()
         super().on_body(body)
@@ -270,7 +336,20 @@ class LimitedConnection(HttpToolsProtocol):
     def _count_head_bytes(self, size: int) -> None:
         self._parsed_head_size += size
         if self._parsed_head_size > self.limits.max_head:
-            raise ValueError(f"the request line and headers exceed {self.limits.max_head} bytes")
+            self._refuse(self._head_size_refusal)
+
+    @property
+    def _head_size_refusal(self) -> str:
+        return f"the request line and headers exceed {self.limits.max_head:,} bytes"
+
+    def _require_few(self, count: int, unit: str) -> None:
+        if count > MAX_FIELDS:
+            self._refuse(f"the request has more than {MAX_FIELDS} {unit}")
+
+    def _refuse(self, reason: str) -> NoReturn:
+        """Ends the parsing of a request, which `send_400_response` answers then."""
+        self._refusal = reason
+        raise ValueError(reason)
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearkin.errors import IndexFullError, NearkinError, OutcomeUnknownError, StoreError, UsageError
 from nearkin.server.http.encodings import decode_body
-from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.problems import SECURITY_HEADERS, ProblemError
 from nearkin.server.telemetry import Instruments
 
 log = logging.getLogger("nearkin.access")
@@ -22,22 +22,14 @@ log = logging.getLogger("nearkin.access")
 NDJSON = "application/x-ndjson"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 STREAM_TYPES = (NDJSON, ARROW_STREAM)
-SECURITY_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-frame-options", b"DENY"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-API_CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
-NO_STORE = (b"cache-control", b"no-store")
+MAX_LENGTH_DIGITS = 19
+"""Maximum number of digits of a Content-Length."""
 MAX_CHUNK = 1 << 16
 """Maximum number of bytes of a response that are sent at once."""
 CLIENT_CLOSED_REQUEST = 499
 """Status in logs and metrics of a request whose client disconnected before the request was
 complete."""
-API_PATHS = ("/v1/", "/healthz", "/readyz", "/metrics", "/openapi.json")
 
 
 def is_document_stream(scope: Scope) -> bool:
@@ -49,6 +41,13 @@ def is_document_stream(scope: Scope) -> bool:
     if not (path.startswith("/v1/scopes/") and path.endswith("/documents")):
         return False
     return content_types[0].split(b";")[0].strip().lower().decode("latin-1") in STREAM_TYPES
+
+
+def parse_length(content_length: bytes) -> int | None:
+    """Returns the number of bytes that a Content-Length announces; None if it is not valid."""
+    if len(content_length) > MAX_LENGTH_DIGITS or not content_length.isdigit():
+        return None
+    return int(content_length)
 
 
 def method_label(scope: Scope) -> str:
@@ -136,9 +135,7 @@ class RequestMiddleware:
         headers = dict(scope["headers"])
         is_stream = is_document_stream(scope)
         is_lost: Callable[[], bool] | None = scope.get("state", {}).get("is_lost")
-        response = _ResponseSender(
-            send, _request_id(headers), scope["path"], self.idle_timeout, is_lost
-        )
+        response = _ResponseSender(send, _request_id(headers), self.idle_timeout, is_lost)
         body = _RequestBody(
             receive, self.max_stream if is_stream else self.max_body, self.idle_timeout
         )
@@ -246,7 +243,6 @@ class _ResponseSender:
         self,
         send: Send,
         request_id: str,
-        path: str,
         idle_timeout: float,
         is_lost: Callable[[], bool] | None = None,
     ) -> None:
@@ -256,8 +252,7 @@ class _ResponseSender:
         self._is_lost = is_lost
         self.status = 0
         self.started = False
-        api_headers = (API_CONTENT_POLICY, NO_STORE) if path.startswith(API_PATHS) else ()
-        self._headers = [*SECURITY_HEADERS, *api_headers, (b"x-request-id", request_id.encode())]
+        self._headers = [*SECURITY_HEADERS, (b"x-request-id", request_id.encode())]
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -306,14 +301,10 @@ class _RequestBody:
         Raises:
             ProblemError: If the announced size is too large.
         """
-        if (
-            content_length is not None
-            and content_length.isdigit()
-            and int(content_length) > self.max_bytes
-        ):
+        size = parse_length(content_length or b"")
+        if size is not None and size > self.max_bytes:
             raise ProblemError(
-                "too-large",
-                f"the body has {int(content_length):,} bytes; the limit is {self.max_bytes:,}",
+                "too-large", f"the body has {size:,} bytes; the limit is {self.max_bytes:,}"
             )
 
     async def __call__(self) -> Message:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from nearkin.server.http.callers import CURRENT_CALLER
 from nearkin.server.http.kernels import json_shape
+from nearkin.server.http.middleware import parse_length
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation
 from nearkin.server.routes.models import MAX_JSON_MEMBERS, Model
@@ -75,9 +76,9 @@ async def read_body(request: Request, service: Service) -> bytes:
     caller = CURRENT_CALLER.get()
     reservation = Reservation(service.memory, caller)
     reservations.callback(reservation.shrink)
-    content_length = request.headers.get("content-length", "")
-    if content_length.isdecimal():
-        reservation.add(int(content_length))
+    size = parse_length(request.headers.get("content-length", "").encode("latin-1"))
+    if size is not None:
+        reservation.add(size)
         service.admit_bytes(caller, reservation.size)
         return await request.body()
     body = bytearray()

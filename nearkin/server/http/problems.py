@@ -4,6 +4,7 @@ The code of each kind of problem does not change between releases.
 """
 
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import NamedTuple, NotRequired, TypedDict
 
@@ -12,6 +13,16 @@ from starlette.responses import Response
 
 TYPE_PREFIX = "urn:nearkin:problem:"
 MEDIA_TYPE = "application/problem+json"
+SECURITY_HEADERS = (
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Headers of every response, unless it has another value for one of them."""
 
 
 class ProblemKind(NamedTuple):
@@ -33,6 +44,12 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
         422,
         "Invalid request",
         "A member, parameter or document is missing, unknown or out of range.",
+    ),
+    "malformed-request": ProblemKind(
+        400,
+        "Malformed request",
+        "The request is not valid HTTP, or its URL or headers exceed a limit of the server. The "
+        "connection is closed.",
     ),
     "not-json": ProblemKind(400, "Invalid JSON", "The body is not valid JSON."),
     "unauthenticated": ProblemKind(
@@ -128,16 +145,24 @@ class ProblemError(Exception):
             or facts of another scope.
         retry_after: Seconds after which the request may be retried.
         field: JSON pointer to the invalid member of the request, for example `/text`.
+        headers: Additional headers of the response.
     """
 
     def __init__(
-        self, code: str, detail: str, *, retry_after: float | None = None, field: str | None = None
+        self,
+        code: str,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        field: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
         self.retry_after = retry_after
         self.field = field
+        self.headers = dict(headers or {})
 
     @property
     def status(self) -> int:
@@ -177,7 +202,7 @@ class ProblemError(Exception):
         Args:
             request_id: UUID of the request, which becomes the member `instance`.
         """
-        headers = {}
+        headers = dict(self.headers)
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
         if self.status == HTTPStatus.UNSUPPORTED_MEDIA_TYPE:

@@ -13,9 +13,14 @@ from pathlib import Path
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from nearkin.server.http.connections import ConnectionLimits
+from nearkin.server.http.connections import (
+    FREE_PIECES,
+    MAX_URL,
+    ConnectionLimits,
+    LimitedConnection,
+)
 from nearkin.server.http.middleware import RequestMiddleware
-from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.problems import SECURITY_HEADERS, ProblemError
 from nearkin.server.telemetry import Instruments
 from tests.server.http.sockets import read_until_closed
 from tests.services import free_port, start_serving, wait_until
@@ -129,6 +134,40 @@ def test_large_head_is_rejected(port: int, sent: bytes) -> None:
             connection.sendall(sent)
         assert read_until_closed(connection)[:12] in (b"HTTP/1.1 400", b"")
     assert is_served(port)
+
+
+HOSTILE_HEADS = {
+    "query parameters": b"GET /healthz?" + b"&" * 100 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "headers": GET[:-2] + b"X-A: y\r\n" * 100 + b"\r\n",
+    "cookies": GET[:-2] + b"Cookie: " + b"a=b;" * 101 + b"\r\n\r\n",
+    "digits": POST + b"Content-Length: " + b"0" * 20 + b"\r\n\r\n",
+    "not valid HTTP": b"GET\r\n\r\n",
+    "chunks": POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (FREE_PIECES + 1),
+}
+
+
+@pytest.mark.parametrize("reason", HOSTILE_HEADS)
+def test_hostile_request_is_refused_with_a_problem(port: int, reason: str) -> None:
+    with connect(port) as connection:
+        connection.sendall(HOSTILE_HEADS[reason])
+        answer = read_until_closed(connection)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400")
+    for name, value in SECURITY_HEADERS:
+        assert b"\r\n%s: %s" % (name, value) in head
+    problem = json.loads(body)
+    assert problem["code"] == "malformed-request"
+    assert reason in problem["detail"]
+    assert is_served(port)
+
+
+def test_long_url_is_refused_within_a_larger_head() -> None:
+    protocol = LimitedConnection.__new__(LimitedConnection)
+    protocol.url = b""
+    protocol._parsed_head_size = 0
+    protocol.on_url(b"/" * MAX_URL)
+    with pytest.raises(ValueError, match="the URL has more than 8,192 bytes"):
+        protocol.on_url(b"/")
 
 
 def test_body_in_the_chunk_of_the_head_does_not_count_as_head(port: int) -> None:
