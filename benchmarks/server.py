@@ -300,7 +300,6 @@ def memory(full: bool) -> Table:
     )
 
 
-SCRIPT = "/console/_dash-component-suites/plotly/package_data/plotly.min.js"
 STRANGERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "a refusal: /v1/spec": ("GET", "/v1/spec", {}),
     "/healthz": ("GET", "/healthz", {}),
@@ -321,7 +320,6 @@ STRANGERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "/console/ with 6,000 cookies": ("GET", "/console/", {"Cookie": 'a="\\054"; ' * 6000}),
     "/console/login": ("GET", "/console/login", {}),
     "/console/static/console.css": ("GET", "/console/static/console.css", {}),
-    "a script of 4 MB, not modified": ("GET", SCRIPT, {"If-None-Match": "*"}),
     "an unknown path": ("GET", "/unknown", {}),
     "a method that is not allowed": ("DELETE", "/docs", {}),
 }

@@ -64,7 +64,7 @@ def no_collection() -> Iterator[None]:
 @pytest.mark.parametrize("name", STREAMS)
 def test_refused_documents_leave_nothing_in_memory(tmp_path: Path, name: str, full: bool) -> None:
     kind, make_stream = STREAMS[name]
-    count = 50_000 if full else 2000
+    count = 50_000 if full else 4000
     body = make_stream(count)
 
     async def test() -> None:
@@ -87,6 +87,7 @@ def test_refused_documents_leave_nothing_in_memory(tmp_path: Path, name: str, fu
             before, _ = tracemalloc.get_traced_memory()
             assert await count_refusals(body) == count
             after, _ = tracemalloc.get_traced_memory()
-            assert after - before < 300_000, f"{after - before:,} bytes after {count:,} lines"
+            # a thread may still hold its last part, of at most 256 documents
+            assert after - before < 1_000_000, f"{after - before:,} bytes after {count:,} lines"
 
     run(test())
