@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from nearkin.server.app import create_app
 from nearkin.server.http.tokens import Principal, TokenFile
@@ -65,7 +66,7 @@ class Exchange:
 
     def __init__(
         self,
-        app: FastAPI,
+        app: ASGIApp,
         path: str,
         token: str | None = None,
         *,

@@ -9,6 +9,7 @@ import ipaddress
 from asyncio import Transport
 from asyncio.events import TimerHandle
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NoReturn
@@ -55,6 +56,8 @@ class ConnectionLimits:
         rejected_timeout: Seconds within which the rest of a body must arrive if its request was
             answered early.
         max_rejected: Maximum size of the rest of such a body, in bytes. It is not stored.
+        stream_grace: Seconds that streams have to end after the server received the signal to stop.
+            Then they end with a problem, before uvicorn cancels what is left.
         trusted: Addresses of proxies, separated by commas. Their connections are not counted by
             address.
         counts: Number of open connections by client address, including TLS handshakes.
@@ -68,6 +71,7 @@ class ConnectionLimits:
     unread_timeout: float = 60.0
     rejected_timeout: float = 30.0
     max_rejected: int = 16_000_000
+    stream_grace: float = 20.0
     trusted: str = "127.0.0.1"
     counts: Counter[str] = field(default_factory=Counter)
     handshakes: set[object] = field(default_factory=set)
@@ -143,8 +147,38 @@ def _refusal_bytes(detail: str) -> bytes:
     return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", response.body])
 
 
+class _ResponseTransport:
+    """The transport of one response, which closes the connection after the rest of the body.
+
+    If a socket is closed while bytes are unread, the client may lose a response that it has not
+    read yet.
+    """
+
+    def __init__(self, connection: "LimitedConnection", cycle: RequestResponseCycle) -> None:
+        self._connection = connection
+        self._cycle = cycle
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes, unless a later request on the connection was refused."""
+        if not self.is_closing():
+            self._connection.transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Returns True if nothing can be sent any more."""
+        return self._connection.is_refusing or self._connection.transport.is_closing()
+
+    def close(self) -> None:
+        """Closes the connection, after the body of the request if the response is complete."""
+        self._connection.close_after_body(self._cycle)
+
+
 class LimitedConnection(HttpToolsProtocol):
-    """A uvicorn connection that enforces the limits of the process."""
+    """A uvicorn connection that enforces the limits of the process.
+
+    Attributes:
+        is_refusing: Whether a request was refused while it was parsed. Then nothing more is sent,
+            and what arrives is dropped.
+    """
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
 
@@ -155,6 +189,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._unread_timer: TimerHandle | None = None
         self._rejected_timer: TimerHandle | None = None
         self._rejected_size = 0
+        self._closes_after_body = False
+        self.is_refusing = False
+        self._at_shutdown: Callable[[], None] | None = None
         self._awaits_head = True
         self._chunk_is_head = True
         self._raw_head_size = 0
@@ -187,11 +224,14 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Counts all bytes that arrive until a head is complete."""
+        if self.is_refusing:
+            self._count_rejected(len(data))
+            return
         # A chunk in which a head ends is not counted: it is unknown how much of it belongs to the
         # next head.
         self._chunk_is_head = self._awaits_head
         super().data_received(data)
-        if not self._chunk_is_head or self.transport.is_closing():
+        if not self._chunk_is_head or self.is_refusing or self.transport.is_closing():
             return
         self._start_head_timer()
         self._raw_head_size += len(data)
@@ -205,8 +245,20 @@ class LimitedConnection(HttpToolsProtocol):
         Args:
             msg: Message of uvicorn, which does not say the reason.
         """
+        if self.is_refusing or self.transport.is_closing():
+            return
         self.transport.write(_refusal_bytes(self._refusal))
-        self.transport.close()
+        if not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        # the client reads the end of the response, and what it still sends is dropped
+        self.transport.write_eof()
+        self.is_refusing = True
+        self.flow.resume_reading()
+        self._start_rejected_timer()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def on_message_begin(self) -> None:
         """Resets the sizes of the head and of the body."""
@@ -266,7 +318,10 @@ class LimitedConnection(HttpToolsProtocol):
                 f"a connection may have at most {MAX_PIPELINED_REQUESTS} unanswered requests",
             )
         super().on_headers_complete()
+        self.cycle.transport = _ResponseTransport(self, self.cycle)  # type: ignore[assignment]
         self.cycle.scope["state"]["is_lost"] = partial(self._is_lost, self.cycle)
+        self._at_shutdown = None
+        self.cycle.scope["state"]["call_at_shutdown"] = self._call_at_shutdown
 
     def on_body(self, body: bytes) -> None:
         """Limits the pieces of a body, and the bytes if its request was answered already.
@@ -282,19 +337,32 @@ class LimitedConnection(HttpToolsProtocol):
         if self._body_pieces > FREE_PIECES and self._body_size < self._body_pieces * MIN_PIECE:
             self._refuse(f"the chunks of the body have less than {MIN_PIECE} bytes on average")
         if self.cycle.response_complete:
-            self._rejected_size += max(len(body), DROPPED_PIECE)
-            if self._rejected_size > self.limits.max_rejected:
-                self.transport.close()
+            self._count_rejected(max(len(body), DROPPED_PIECE))
         super().on_body(body)
+
+    def close_after_body(self, cycle: RequestResponseCycle) -> None:
+        """Closes the connection when the body of a request was received and dropped.
+
+        Args:
+            cycle: The request and its response. If the response is incomplete, or if it does not
+                belong to the last request, the connection is closed at once.
+        """
+        if cycle is self.cycle and cycle.response_complete and not self._awaits_head:
+            self._closes_after_body = True
+        else:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Lets the current request end, and a stream within `stream_grace` seconds."""
+        super().shutdown()
+        if self._at_shutdown is not None:
+            self.loop.call_later(self.limits.stream_grace, self._at_shutdown)
 
     def on_response_complete(self) -> None:
         """Starts a timer for the rest of a body if the response did not wait for it."""
         super().on_response_complete()
         if self.cycle.response_complete and not self._awaits_head and self._rejected_timer is None:
-            self._rejected_size = 0
-            self._rejected_timer = self.loop.call_later(
-                self.limits.rejected_timeout, self.transport.close
-            )
+            self._start_rejected_timer()
 
     def on_message_complete(self) -> None:
         """Stops that timer. The head of the next request may follow."""
@@ -303,6 +371,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self._rejected_timer is not None:
             self._rejected_timer.cancel()
             self._rejected_timer = None
+        if self._closes_after_body:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Starts a timer within which the client must read."""
@@ -329,9 +399,24 @@ class LimitedConnection(HttpToolsProtocol):
         uvloop closes a connection that the client has reset before it reports so. Sending a
         response meanwhile is an error.
         """
-        if self.transport.is_closing():
+        if self.is_refusing or self.transport.is_closing():
             cycle.disconnected = True
         return cycle.disconnected
+
+    def _call_at_shutdown(self, callback: Callable[[], None]) -> None:
+        """Calls a function if the server stops before the current request ends."""
+        self._at_shutdown = callback
+
+    def _start_rejected_timer(self) -> None:
+        self._rejected_size = 0
+        self._rejected_timer = self.loop.call_later(
+            self.limits.rejected_timeout, self.transport.close
+        )
+
+    def _count_rejected(self, size: int) -> None:
+        self._rejected_size += size
+        if self._rejected_size > self.limits.max_rejected:
+            self.transport.close()
 
     def _count_head_bytes(self, size: int) -> None:
         self._parsed_head_size += size

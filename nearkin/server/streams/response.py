@@ -75,6 +75,8 @@ async def answer_stream(
         request.app.state.authenticator, service, principal, caller, source_address(request)
     )
 
+    is_ended = False
+
     async def process_request() -> None:
         try:
             await spool.write(stream_format.prologue())
@@ -85,14 +87,36 @@ async def answer_stream(
                 await spool.write(await service.run_stream_work(process))
             await spool.write(stream_format.epilogue())
         except (ProblemError, NearkinError, TimeoutError) as error:
-            # the status was sent already; the last line says why the stream ends early
-            last = StreamAnswer(0, None, problem_from_error(error))
-            spool.write_last(stream_format.encode([last]) + stream_format.epilogue())
+            write_problem(problem_from_error(error))
+        except asyncio.CancelledError:
+            if not is_ended:
+                raise
+            write_problem(
+                ProblemError(
+                    "busy",
+                    "the server stops; send the documents without an answer again",
+                    retry_after=1.0,
+                )
+            )
         finally:
             spool.end()
 
+    def write_problem(problem: ProblemError) -> None:
+        # the status was sent already; the last line says why the stream ends early
+        last = StreamAnswer(0, None, problem)
+        spool.write_last(stream_format.encode([last]) + stream_format.epilogue())
+
     async def response_chunks() -> AsyncGenerator[bytes, None]:
         task = asyncio.create_task(process_request())
+
+        def end_stream() -> None:
+            nonlocal is_ended
+            is_ended = True
+            task.cancel()
+
+        call_at_shutdown = getattr(request.state, "call_at_shutdown", None)
+        if call_at_shutdown is not None:
+            call_at_shutdown(end_stream)
         try:
             async for chunk in spool.chunks():
                 yield chunk

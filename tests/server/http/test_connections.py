@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -21,6 +23,7 @@ from nearkin.server.http.connections import (
 )
 from nearkin.server.http.middleware import RequestMiddleware
 from nearkin.server.http.problems import SECURITY_HEADERS, ProblemError
+from nearkin.server.processes import SHUTDOWN_GRACE
 from nearkin.server.telemetry import Instruments
 from tests.server.http.sockets import read_until_closed
 from tests.services import free_port, start_serving, wait_until
@@ -318,6 +321,53 @@ def test_endless_rest_of_rejected_body_is_closed(short: int) -> None:
                 sent += 1 << 16
         assert sent < 1 << 30
     assert is_served(short)
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 8388608", b"Transfer-Encoding: chunked"], ids=["length", "chunks"]
+)
+def test_answer_reaches_client_that_closes_and_sends_everything_first(
+    port: int, framing: bytes
+) -> None:
+    """The body is larger than what the sockets of both sides hold."""
+    body = b"x" * (8 << 20)
+    if b"chunked" in framing:
+        body = (b"10000\r\n" + b"x" * (1 << 16) + b"\r\n") * 128 + b"0\r\n\r\n"
+    with connect(port) as connection:
+        connection.sendall(UNREAD + b"Connection: close\r\n" + framing + b"\r\n\r\n" + body)
+        answer = read_until_closed(connection)
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"\r\nconnection: close\r\n" in answer
+    assert answer.endswith(b"}")
+
+
+def test_answer_reaches_client_whose_head_is_refused(port: int) -> None:
+    with connect(port) as connection:
+        connection.sendall(HOSTILE_HEADS["digits"] + b"x" * (8 << 20))
+        assert read_until_closed(connection).startswith(b"HTTP/1.1 400")
+
+
+def test_stream_is_ended_some_time_after_the_signal_to_stop() -> None:
+    class Loop:
+        """Records what is to be called later."""
+
+        def __init__(self) -> None:
+            self.later: list[tuple[float, object]] = []
+
+        def call_later(self, seconds: float, callback: object) -> None:
+            self.later.append((seconds, callback))
+
+    loop = Loop()
+    connection: Any = LimitedConnection.__new__(LimitedConnection)
+    connection.loop = loop
+    connection.cycle = SimpleNamespace(response_complete=False, keep_alive=True)
+    connection._at_shutdown = None
+    connection.shutdown()
+    assert loop.later == []
+    connection._call_at_shutdown(print)
+    connection.shutdown()
+    assert loop.later == [(ConnectionLimits().stream_grace, print)]
+    assert ConnectionLimits().stream_grace < SHUTDOWN_GRACE
 
 
 def test_rejected_complete_body_keeps_connection_open(short: int) -> None:
