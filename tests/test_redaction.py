@@ -282,6 +282,15 @@ def test_credentials_among_the_parameters_of_a_url_are_hidden(parameter: str) ->
     assert redact(url) == f"https://host/a.jsonl?{parameter}=***&expires=1"
 
 
+@pytest.mark.parametrize("password", ["x" * 257, "x" * 5000, "a b", "a\tb", "a@b c", "b 2"])
+@pytest.mark.parametrize("user", ["", "user"])
+def test_long_passwords_and_those_with_white_space_are_hidden(password: str, user: str) -> None:
+    url = f"redis://{user}:{password}@host:6379/0"
+    hidden = f"redis://{user}:***@host:6379/0"
+    for text in ("cannot use {}", "limits_store='{}' is not supported", "{}, {}"):
+        assert redact(text.format(url, url)) == text.format(hidden, hidden)
+
+
 @pytest.mark.parametrize("host", ["account.dfs.core.windows.net", "account.blob.core.windows.net"])
 def test_containers_of_azure_stay_in_messages(host: str) -> None:
     url = f"abfs://box-1@{host}/a.jsonl"

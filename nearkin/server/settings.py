@@ -21,7 +21,7 @@ from pydantic_settings import (
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import LIFETIMES, IndexSettings
-from nearkin.server.http.rates import RateLimiter, parse_rate
+from nearkin.server.http.rates import RateLimiter, hide_url, parse_rate
 from nearkin.server.setting_fields import ServerFields
 
 PREFIX = "NEARKIN_"
@@ -134,9 +134,12 @@ class ServerSettings(ServerFields, BaseSettings):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = _as_written(".".join(map(str, first["loc"])), flags)
-            raise UsageError(
-                f"{name} {first.get('input')!r} is not valid: {first['msg']}"
-            ) from error
+            cause = first.get("ctx", {}).get("error")
+            if isinstance(cause, UsageError):
+                # the value of settings that depend on each other is a dictionary of all settings
+                raise UsageError(f"{name}: {cause}" if name else str(cause)) from error
+            value = hide_url(str(first.get("input")))
+            raise UsageError(f"{name} {value!r} is not valid: {first['msg']}") from error
         return settings
 
     @field_validator("index", mode="before")

@@ -36,6 +36,8 @@ MIN_PIECE = 8
 carries."""
 FREE_PIECES = 1000
 """Number of pieces of a body before their average size counts."""
+SHUTDOWN_DRAIN = 2.0
+"""Seconds within which the rest of a body must arrive while the server stops."""
 DROPPED_PIECE = 1024
 """Number of bytes as which each piece counts at least, if it belongs to the rest of a body whose
 request was answered already."""
@@ -189,6 +191,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._unread_timer: TimerHandle | None = None
         self._rejected_timer: TimerHandle | None = None
         self._rejected_size = 0
+        self._rejected_timeout = self.limits.rejected_timeout
         self._closes_after_body = False
         self.is_refusing = False
         self._at_shutdown: Callable[[], None] | None = None
@@ -355,6 +358,7 @@ class LimitedConnection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Lets the current request end, and a stream within `stream_grace` seconds."""
         super().shutdown()
+        self._rejected_timeout = min(self.limits.rejected_timeout, SHUTDOWN_DRAIN)
         if self._at_shutdown is not None:
             self.loop.call_later(self.limits.stream_grace, self._at_shutdown)
 
@@ -409,9 +413,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _start_rejected_timer(self) -> None:
         self._rejected_size = 0
-        self._rejected_timer = self.loop.call_later(
-            self.limits.rejected_timeout, self.transport.close
-        )
+        self._rejected_timer = self.loop.call_later(self._rejected_timeout, self.transport.close)
 
     def _count_rejected(self, size: int) -> None:
         self._rejected_size += size

@@ -36,6 +36,22 @@ def parse_rate(text: str) -> RateLimitItem:
     return rates[0]
 
 
+def hide_url(url: str) -> str:
+    """Returns only the scheme of a URL, because any other part of it may contain a password.
+
+    Examples:
+        >>> hide_url("redis://user:secret@db:6379/0"), hide_url("memory://"), hide_url("100")
+        ('redis://…', 'memory://', '100')
+
+    Args:
+        url: The URL, or another text, which is returned unchanged unless it contains an @.
+    """
+    scheme, separator, rest = url.partition("://")
+    if separator:
+        return f"{scheme}://…" if rest else url
+    return "…" if "@" in url else url
+
+
 class RateLimiter:
     """A counter of documents or requests in sliding windows.
 
@@ -51,14 +67,15 @@ class RateLimiter:
         url = store if store.startswith("async+") else f"async+{store}"
         try:
             storage = storage_from_string(url, implementation="redispy", wrap_exceptions=True)
-        except ConfigurationError as error:
+        except ConfigurationError:
+            # the original message repeats the URL, or lists all of its parts
             raise UsageError(
-                f"limits_store={store!r} is not supported: {error}; use memory:// or redis://…"
-            ) from error
+                f"limits_store={hide_url(store)!r} is not supported; use memory:// or redis://…"
+            ) from None
         except ValueError:
             # the original message may repeat a part of the password
             raise UsageError(
-                f"limits_store={store!r} is not a valid URL; percent-encode the password"
+                f"limits_store={hide_url(store)!r} is not a valid URL; percent-encode the password"
             ) from None
         assert isinstance(storage, Storage)
         self._limiter = SlidingWindowCounterRateLimiter(storage)
