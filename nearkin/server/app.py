@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.exposition = None if registry is None else Exposition(registry, shared_folder)
+        rates = RateLimiter(settings.limits_store)
         app.state.authenticator = Authenticator(
             tokens,
-            RateLimiter(settings.limits_store),
+            rates,
             settings.source_rate,
             settings.failures,
             settings.anonymous_rate,
@@ -98,7 +99,12 @@ def create_app(
             raise
         async with Service.open(settings, opened, app_instruments) as service:
             app.state.service = service
-            app.state.readiness = Readiness(partial(service.run_in_thread, check_store, service))
+
+            async def check_stores() -> None:
+                await service.run_in_thread(check_store, service)
+                await rates.check()
+
+            app.state.readiness = Readiness(check_stores)
             tasks = [asyncio.create_task(_keep_tokens_fresh(tokens, opened.index))]
             if app.state.exposition is not None:
                 tasks.append(asyncio.create_task(app.state.exposition.keep_writing_snapshots()))

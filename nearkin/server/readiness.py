@@ -11,6 +11,8 @@ from nearkin.errors import StoreError
 
 RESULT_LIFETIME = 1.0
 """Seconds for which the result of a check is reused."""
+DEADLINE = 2.0
+"""Seconds within which the store must respond. The threads may all wait for it."""
 
 
 class Readiness:
@@ -19,12 +21,17 @@ class Readiness:
     Args:
         check: Checks the store. It must raise StoreError if the store does not respond.
         clock: Returns the current time in seconds.
+        deadline: Seconds that a request waits for the check, which goes on.
     """
 
     def __init__(
-        self, check: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.monotonic
+        self,
+        check: Callable[[], Awaitable[object]],
+        clock: Callable[[], float] = time.monotonic,
+        deadline: float = DEADLINE,
     ) -> None:
         self._check = check
+        self._deadline = deadline
         self._clock = clock
         self._valid_until = -1.0
         self._failure: str | None = None
@@ -37,10 +44,13 @@ class Readiness:
             StoreError: If it does not.
         """
         if self._clock() >= self._valid_until:
-            if self._running is None:
-                self._running = asyncio.create_task(self._run_check())
+            running = self._running or asyncio.create_task(self._run_check())
+            self._running = running
             # a request that is cancelled must not cancel the check that others wait for
-            await asyncio.shield(self._running)
+            await asyncio.wait({running}, timeout=self._deadline)
+            if not running.done():
+                raise StoreError(f"the store did not respond within {self._deadline:g} s")
+            running.result()
         if self._failure is not None:
             raise StoreError(self._failure)
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nearkin.errors import StoreError
 from nearkin.server.console import assets, mount
 from nearkin.server.http.middleware import METHODS
 from nearkin.server.http.tokens import Principal, TokenFile
-from nearkin.server.readiness import Readiness
 from tests.server.conftest import Serve
 
 READER = Principal("one", ("*",), ("read", "write"))
@@ -117,41 +115,6 @@ def test_unauthenticated_requests_have_a_rate(serve: Serve, tmp_path: Path) -> N
     assert client.get("/v1/spec", headers=header).status_code == 200, (
         "nor are requests with a token"
     )
-
-
-def test_readiness_checks_the_store_once_a_second(client: TestClient) -> None:
-    service = client.app.state.service  # type: ignore[attr-defined]
-    checks: list[int] = []
-    now = [100.0]
-
-    async def ask() -> None:
-        checks.append(len(checks))
-
-    client.app.state.readiness = Readiness(ask, lambda: now[0])  # type: ignore[attr-defined]
-    for _ in range(20):
-        assert client.get("/readyz").status_code == 200
-    assert len(checks) == 1
-    now[0] += 1.0
-    assert client.get("/readyz").status_code == 200
-    assert len(checks) == 2
-    assert service.ready
-
-
-def test_store_failure_is_reported_and_retried(client: TestClient) -> None:
-    now = [100.0]
-    answers = [StoreError("down"), None]
-    checks: list[StoreError | None] = []
-
-    async def ask() -> None:
-        checks.append(answers[len(checks)])
-        if checks[-1] is not None:
-            raise checks[-1]
-
-    client.app.state.readiness = Readiness(ask, lambda: now[0])  # type: ignore[attr-defined]
-    assert [client.get("/readyz").json().get("code") for _ in range(5)] == ["store-unavailable"] * 5
-    now[0] += 1.0
-    assert client.get("/readyz").json() == {"status": "ready"}
-    assert len(checks) == 2
 
 
 def test_unknown_methods_share_one_label(client: TestClient) -> None:

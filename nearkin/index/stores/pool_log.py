@@ -25,8 +25,19 @@ class ConnectionErrors(logging.Filter):
             self._reasons[str(name)] = " ".join(str(reason).split())
         return False
 
+    def forget(self, pool: str) -> None:
+        """Forgets the reason of a failed connection of a pool, which has a new connection."""
+        self._reasons.pop(pool, None)
+
     def last_reason(self, pool: str) -> str | None:
-        """Returns the reason of the last failed connection of a pool, or None."""
+        """Returns the reason of the last failed connection of a pool.
+
+        Args:
+            pool: Name of the pool.
+
+        Returns:
+            The reason, or None if the pool has connected since.
+        """
         return self._reasons.get(pool)
 
 

@@ -48,6 +48,9 @@ CONNECTIONS = 8
 """The maximum number of connections."""
 TIMEOUT = 30.0
 """The maximum time to wait for a connection, in seconds."""
+FAILED_TIMEOUT = 1.0
+"""The maximum time to wait for a connection after the last attempt to connect failed, in seconds.
+Whoever waits holds a thread."""
 HEADS = (
     "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
     "''::bytea, NULL::text, ''::bytea"
@@ -198,7 +201,7 @@ class PostgresStore:
             open=False,
             # transactions begin explicitly; a prepared plan would be the one of empty tables
             kwargs={"autocommit": True, "prepare_threshold": None},
-            configure=_configure,
+            configure=self._configure_connection,
         )
         self._pool = self._create_pool()
         with self._database_errors():
@@ -213,6 +216,16 @@ class PostgresStore:
             except BaseException:
                 self._pool.close()
                 raise
+
+    def _configure_connection(self, connection: Any) -> None:
+        """Configures a new connection of the pool."""
+        _configure(connection)
+        self._connection_errors.forget(self._pool.name)
+
+    def _connection(self) -> Any:
+        """Returns a context manager that provides a connection."""
+        has_failed = self._connection_errors.last_reason(self._pool.name) is not None
+        return self._pool.connection(FAILED_TIMEOUT if has_failed else None)
 
     @property
     def url(self) -> str:
@@ -259,7 +272,7 @@ class PostgresStore:
         with self._database_errors():
             try:
                 with (
-                    self._pool.connection() as connection,
+                    self._connection() as connection,
                     connection.cursor(binary=True) as cursor,
                 ):
                     return action(cursor)
@@ -286,7 +299,7 @@ class PostgresStore:
         with self._database_errors():
             try:
                 with (
-                    self._pool.connection() as connection,
+                    self._connection() as connection,
                     connection.transaction(),
                     connection.cursor(binary=True) as cursor,
                 ):

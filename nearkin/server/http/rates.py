@@ -97,6 +97,14 @@ class RateLimiter:
         """
         return await self._seconds_until_room(self._limiter.hit, parse_rate(rate), key, cost)
 
+    async def check(self) -> None:
+        """Checks that the limits store responds, without counting anything.
+
+        Raises:
+            StoreError: If it does not respond.
+        """
+        await self.seconds_until_room("1/second", "ready")
+
     async def seconds_until_room(self, rate: str, *key: str, cost: int = 1) -> float:
         """Returns what `take` would return, without counting anything.
 

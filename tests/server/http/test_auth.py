@@ -20,7 +20,7 @@ from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal, TokenFile
 from nearkin.server.resources import ServerResources
 from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
-from tests.services import redis_server
+from tests.services import redis_server, wait_until
 
 CAT = "the cat sat on the mat"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -459,3 +459,7 @@ def test_unavailable_limits_store_rejects_requests(serve: Serve, tmp_path: Path)
         codes = [client.get("/v1/spec").status_code for _ in range(3)]
         assert codes == [200, 200, 429]
     assert client.get("/v1/spec").json()["code"] == "store-unavailable"
+    wait_until(
+        lambda: client.get("/readyz").json().get("code") == "store-unavailable",
+        "the server says that it is not ready",
+    )
