@@ -40,7 +40,8 @@ FILES = {
     "console.js": (HERE / "static" / "console.js", "text/javascript"),
     "icon.svg": (HERE / "static" / "icon.svg", "image/svg+xml"),
 }
-DASH_PATHS = ("_dash-layout", "_dash-dependencies", "_dash-update-component")
+CALLBACK = "_dash-update-component"
+DASH_PATHS = ("_dash-layout", "_dash-dependencies", CALLBACK)
 """Paths of Dash that the pages need. Other paths of Dash are not served."""
 LIBRARY_FILES = "_dash-component-suites/"
 KNOWN_PATHS = {*PAGES, *DASH_PATHS, "login", "logout"}
@@ -103,7 +104,7 @@ class Console:
             await self._dash.server(
                 dash_scope(scope, "" if path in PAGES else path),
                 replay_body(body, receive),
-                self._add_headers(send),
+                self._add_headers(send, is_callback=path == CALLBACK),
             )
         finally:
             CURRENT.reset(previous_visit)
@@ -241,11 +242,21 @@ class Console:
         answer.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
         return answer
 
-    def _add_headers(self, send: Send) -> Send:
-        """Wraps a send function so that it adds the content security policy and forbids caching."""
+    def _add_headers(self, send: Send, *, is_callback: bool) -> Send:
+        """Wraps a send function so that it adds the content security policy and forbids caching.
+
+        Args:
+            send: The function.
+            is_callback: Whether the request is one of a page for the result of a callback.
+        """
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] >= 500 and is_callback:
+                    # errors of callbacks are shown in the page (`show_error`)
+                    raise ProblemError(
+                        "invalid-request", "the body is not a request that a page sends"
+                    )
                 if message["status"] >= 500:
                     # Dash answers requests that it cannot parse like this, without a log line
                     log.warning(

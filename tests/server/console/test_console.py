@@ -729,6 +729,38 @@ def test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api(
     assert memory.used == 0
 
 
+VALID_UPDATE: dict[str, object] = {
+    "output": "head.children",
+    "outputs": {"id": "head", "property": "children"},
+    "changedPropIds": ["url.pathname"],
+    "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}],
+}
+
+
+def test_malformed_callback_is_an_invalid_request(
+    serve: Serve, capfd: pytest.CaptureFixture[str]
+) -> None:
+    client = serve()
+    headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
+    changes: tuple[dict[str, object], ...] = (
+        {"output": "x.y"},
+        {"output": []},
+        {"outputs": None},
+        {"inputs": 5},
+        {"inputs": []},
+        {"inputs": [{}]},
+        {"changedPropIds": 7},
+    )
+    bodies = [b"", b"{", b"{}", b"[]", b"null", b'"x"', b"\xff"]
+    bodies += [json.dumps({**VALID_UPDATE, **change}).encode() for change in changes]
+    for body in bodies:
+        answer = client.post("/console/_dash-update-component", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request"), body
+    assert "Traceback" not in capfd.readouterr().err
+    update = client.post("/console/_dash-update-component", json=VALID_UPDATE, headers=SAME_ORIGIN)
+    assert update.status_code == 200
+
+
 def test_hostile_vectors_are_rejected_before_parsing(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
