@@ -5,6 +5,7 @@ none of them. It needs the extra `mcp`.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -36,6 +37,8 @@ MAX_TEXT = 1 << 20
 """The largest number of characters of a text that an agent may send."""
 MAX_ROWS = 100
 """The largest number of matches or members that a tool returns."""
+FOLDERS = re.compile(r"(?:(?<=sqlite:///)|(?<![\w.:/]))/(?:[^/\s'\"]+/)+")
+"""The folders of an absolute path, also in the URL of a store."""
 REMOVED_ALONE = ("blocked", "empty")
 """The kinds of removed documents in whose place no other one is kept."""
 INSTRUCTIONS = (
@@ -226,16 +229,24 @@ class RunTools:
 
 
 def _with_tool_errors(tool: Callable[P, R]) -> Callable[P, R]:
-    """Returns a tool whose errors of nearkin are answers to the agent."""
+    """Returns a tool whose errors of nearkin and of files are answers to the agent."""
 
     @wraps(tool)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
         try:
             return tool(*arguments, **keywords)
         except NearkinError as error:
-            raise ToolError(str(error)) from error
+            raise ToolError(_without_folders(str(error))) from None
+        except OSError as error:
+            name = Path(str(error.filename or error)).name
+            raise ToolError(f"cannot read {name!r}; tell the operator of this server") from None
 
     return call
+
+
+def _without_folders(message: str) -> str:
+    """Returns a message with only the names of files, because folders are not for agents."""
+    return FOLDERS.sub("", message)
 
 
 def _describe(explanation: Explanation | FieldsExplanation) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import sys
 from collections.abc import Sequence
@@ -12,9 +13,16 @@ import httpx
 import pytest
 import uvicorn
 from mcp import Client, StdioServerParameters
+from mcp.server.mcpserver.exceptions import ToolError
 
 import nearkin as nk
-from nearkin.mcp_server import MAX_TEXT, AgentAccess, RunTools, make_server
+from nearkin.mcp_server import (
+    MAX_TEXT,
+    AgentAccess,
+    RunTools,
+    _with_tool_errors,
+    make_server,
+)
 from tests.cli.conftest import nearkin
 from tests.services import free_port
 
@@ -137,6 +145,26 @@ def test_no_document_is_kept_in_place_of_a_blocked_or_empty_one(tmp_path: Path) 
     kept = [tools.show_cluster_of_run(id)["kept"] for id in texts]
     assert kept[0] is None
     assert kept[2:] == [None, "d"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (nk.UsageError("no such file: /srv/data/in.jsonl"), "no such file: in.jsonl"),
+        (nk.UsageError("'/srv/data/out' cannot be used"), "'out' cannot be used"),
+        (nk.StoreError("sqlite:////srv/data/kin.db: full"), "sqlite:///kin.db: full"),
+        (nk.StoreError("redis://db:6379/0: lost"), "redis://db:6379/0: lost"),
+        (FileNotFoundError(2, "no such file", "/srv/data/clusters.parquet"), "'clusters.parquet'"),
+        (FileNotFoundError("/srv/data/clusters.parquet"), "'clusters.parquet'"),
+    ],
+)
+def test_agents_learn_no_folders(error: Exception, told: str) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(ToolError, match=re.escape(told)) as answer:
+        _with_tool_errors(fail)()
+    assert "/srv" not in str(answer.value)
 
 
 def test_what_agents_send_is_bounded(index: nk.Index) -> None:
