@@ -29,7 +29,7 @@ EXTENDED = (
 """The types of headers that extend the next one."""
 WITH_RECORDS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 """The types of those headers that consist of records of a key and a value."""
-RECORD = re.compile(rb"(\d{1,20}) [^=]+=")
+RECORD = re.compile(rb"(\d{1,20}) ([^=]+)=")
 """The beginning of a record: its length in bytes, and its key."""
 FIRST_CONTINUES, NEXT_CONTINUES = 482, 504
 """The places of the bytes of a sparse member that say if another block with its map follows."""
@@ -212,6 +212,11 @@ def _require_records(content: bytes) -> None:
         end = at + int(match[1]) if match else 0
         if match is None or end <= match.end() or content[end - 1 : end] != b"\n":
             raise ValueError("a record of a header is not valid")
+        value = content[match.end() : end - 1]
+        if match[2] == b"size" and value.startswith(b"-"):
+            raise ValueError(
+                f"the size of a member is negative: {value.decode('ascii', 'replace')}"
+            )
         at = end
 
 
