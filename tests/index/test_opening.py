@@ -232,7 +232,7 @@ def test_a_pool_of_connections_is_closed_if_the_store_cannot_be_opened(
         def open(self, **_options: Any) -> None:
             """Opens nothing."""
 
-        def connection(self) -> Any:
+        def connection(self, *_arguments: Any, **_options: Any) -> Any:
             raise psycopg.OperationalError("permission denied for schema")
 
         def close(self) -> None:
