@@ -234,6 +234,7 @@ def test_log_lines_contain_no_password(url: str) -> None:
     assert json.loads(line)["a"][1]["b"].startswith(url.partition("://")[0])
 
 
+@pytest.mark.promise("Passwords are hidden in every error.")
 def test_every_error_is_redacted() -> None:
     """The base class redacts the errors of all modules."""
     for kind in [NearkinError, *every_subclass(NearkinError)]:
@@ -282,6 +283,7 @@ def test_credentials_among_the_parameters_of_a_url_are_hidden(parameter: str) ->
     assert redact(url) == f"https://host/a.jsonl?{parameter}=***&expires=1"
 
 
+@pytest.mark.promise("Passwords are hidden in malformed URLs, too.")
 @pytest.mark.parametrize("password", ["x" * 257, "x" * 5000, "a b", "a\tb", "a@b c", "b 2"])
 @pytest.mark.parametrize("user", ["", "user"])
 def test_long_passwords_and_those_with_white_space_are_hidden(password: str, user: str) -> None:

@@ -262,6 +262,7 @@ def test_an_index_of_version_1_keeps_it_and_is_rebuilt_with_version_2(tmp_path: 
         assert index.upsert("s", "one two three four", id="a").kind == "exact"
 
 
+@pytest.mark.promise("An index is not opened with another key.")
 def test_an_index_is_not_opened_with_another_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

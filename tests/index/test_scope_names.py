@@ -52,6 +52,7 @@ def test_new_scopes_that_look_like_others_are_refused(scope: str, opened: Opener
     assert not index.remove(scope, "x")
 
 
+@pytest.mark.promise("Nobody writes to the scopes that hold data of the index itself.")
 @pytest.mark.parametrize("name", ["decided:", "heirs:", "open:", ""])
 def test_reserved_scopes_cannot_be_written(
     name: str, opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -183,6 +183,7 @@ def test_read_only_installation_without_home_works(installed: Path, tmp_path: Pa
         path.chmod(0o755)
 
 
+@pytest.mark.promise("The cache of another user is not used.")
 def test_cache_folder_of_another_user_is_not_used(installed: Path, tmp_path: Path) -> None:
     """Cached machine code is run, so a folder that others may write is passed over."""
     shared = tmp_path / f"nearkin-jit-{os.getuid()}"
@@ -192,6 +193,7 @@ def test_cache_folder_of_another_user_is_not_used(installed: Path, tmp_path: Pat
     assert not list(shared.rglob("*.nbi"))
 
 
+@pytest.mark.promise("Machine code in a folder that others can write to is not run.")
 @pytest.mark.parametrize(
     "variable",
     [

@@ -89,6 +89,7 @@ def problem_of(exchange: Exchange) -> tuple[int, str]:
     return found["status"], found["code"]
 
 
+@pytest.mark.promise("Every setting that bounds callers is documented and tested.")
 def test_every_bound_of_the_documentation_has_a_test() -> None:
     """Each setting that bounds callers must also be documented as a bound."""
     source = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
@@ -162,6 +163,7 @@ def test_active_streams_leave_threads_to_others(tmp_path: Path, barrier: Barrier
     run(test())
 
 
+@pytest.mark.promise("A revoked token ends an open stream.")
 def test_revoked_token_ends_stream(tmp_path: Path) -> None:
     """A token that is revoked while its stream is open writes nothing more."""
 

@@ -55,6 +55,7 @@ def lines() -> Iterator[Lines]:
     root.removeHandler(handler)
 
 
+@pytest.mark.promise("Logs contain no text, id, scope or token.")
 def test_log_lines_contain_no_document_scope_or_token(
     client: TestClient, tokens: dict[str, str], lines: Lines
 ) -> None:
@@ -82,6 +83,7 @@ def test_log_lines_contain_no_document_scope_or_token(
         json.loads(line)
 
 
+@pytest.mark.promise("Logs of failures contain nothing of the request.")
 def test_failure_logs_contain_no_request_content(
     client: TestClient, tokens: dict[str, str], lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

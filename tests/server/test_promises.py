@@ -33,6 +33,7 @@ def counted(
     return {value: float(count) for value, count in found}
 
 
+@pytest.mark.promise("Every refusal is counted.")
 def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
     """Also those of the console, of paths that are not there, and of bodies that are not as
     described."""
@@ -86,6 +87,7 @@ def test_problems_of_the_console_are_counted(serve: Serve) -> None:
     assert counted(client, "nearkin_refused", "code").get("not-found") == 1
 
 
+@pytest.mark.promise("Failures of the store are counted.")
 def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures are counted for requests, for the console and for background tasks."""
     client = serve()
@@ -107,6 +109,7 @@ def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatc
     )
 
 
+@pytest.mark.promise("Evictions are counted.")
 def test_evictions_are_counted(serve: Serve) -> None:
     """Postings that leave a full bucket: documents that are found with less recall from then on."""
     client = serve(index={"bucket_capacity": "5", "postings": "all"})
@@ -119,6 +122,7 @@ def test_evictions_are_counted(serve: Serve) -> None:
     assert f"nearkin_evicted {float(evicted)}" in client.get("/metrics").text
 
 
+@pytest.mark.promise("Copies of a text add no postings.")
 def test_copies_add_no_postings(serve: Serve) -> None:
     """Copies under other ids are one cluster; copies without an id are one record."""
     client = serve()

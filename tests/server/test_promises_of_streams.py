@@ -39,6 +39,7 @@ def problems(body: bytes, kind: str) -> list[str]:
     return [json.loads(row["problem"])["code"] for row in rows if row["problem"] is not None]
 
 
+@pytest.mark.promise("Documents are bounded in size.")
 @pytest.mark.parametrize("kind", [JSON, NDJSON, ARROW])
 def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
     """`max_body`, `max_line` and `max_message` bound it before parsing, then `max_document`."""
@@ -70,6 +71,7 @@ def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
     run(test())
 
 
+@pytest.mark.promise("Streams that never end are processed as they come.")
 def test_endless_bodies_are_bounded(tmp_path: Path) -> None:
     """Whatever goes on and on ends with a reason, and takes no more memory than its bound
     meanwhile."""
@@ -133,6 +135,7 @@ class Hold:
         monkeypatch.setattr(owner, name, waits)
 
 
+@pytest.mark.promise("One token does not slow other scopes.")
 def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One token takes all resources that it may take, and none of its work ends.
 
@@ -190,6 +193,7 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
     run(test())
 
 
+@pytest.mark.promise("A body is not read before its token is known.")
 def test_body_of_unauthenticated_request_is_not_read(tmp_path: Path) -> None:
     """A request without a token is rejected, however large the announced or sent body is."""
 

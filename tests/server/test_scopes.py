@@ -25,6 +25,7 @@ def foreign(request: str) -> list[str]:
     return [needle for needle in (OTHER, OTHER_ID, OTHER_WORD) if needle not in request]
 
 
+@pytest.mark.promise("A token sees nothing of another scope, on no route, page or callback.")
 def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, str]) -> None:
     answers = [*every_callback(client, tokens["own"]), *every_route(client, tokens["own"])]
     leaks = [
@@ -71,6 +72,7 @@ def test_pages_about_all_scopes_need_a_token_of_all_scopes(
         client.post("/console/logout", headers=SAME_ORIGIN)
 
 
+@pytest.mark.promise("What counts over all scopes needs a token of all scopes.")
 @pytest.mark.parametrize(
     ("method", "path"),
     [("GET", "/v1/stats"), ("GET", "/metrics"), ("GET", "/v1/shadow"), ("POST", "/v1/shadow")],

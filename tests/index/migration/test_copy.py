@@ -18,6 +18,7 @@ from tests.index.conftest import (
 )
 
 
+@pytest.mark.promise("Other copies have the mark, too.")
 def test_protection_survives_a_reopening_and_a_copy(
     opened: Opener, url: "str | list[str]", tmp_path: Path
 ) -> None:
@@ -40,6 +41,7 @@ def test_protection_survives_a_reopening_and_a_copy(
         assert copy.is_protected()
 
 
+@pytest.mark.promise("A copy by migration has the mark of an index that was served with tokens.")
 @pytest.mark.parametrize("way", ["store", "export"])
 def test_protection_survives_a_migration(way: str, tmp_path: Path) -> None:
     url, target = (f"sqlite:///{tmp_path}/{name}.db" for name in ("kin", "copy"))

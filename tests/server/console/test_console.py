@@ -558,6 +558,7 @@ def test_cross_origin_requests_to_the_console_are_rejected(running: Running) -> 
         assert client.get("").status_code == 200
 
 
+@pytest.mark.promise("Answers of the console carry security headers.")
 def test_console_sends_security_headers(running: Running) -> None:
     with httpx2.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         door = client.get("login")

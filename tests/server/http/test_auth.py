@@ -150,6 +150,7 @@ def test_each_endpoint_needs_its_right(
     )
 
 
+@pytest.mark.promise("A server that others can reach does not start without tokens.")
 def test_remote_access_requires_tokens(tmp_path: Path) -> None:
     fields = {"store": "memory://", "tokens": tmp_path / "t.json", "host": "0.0.0.0"}
     with pytest.raises(UsageError, match="--allow-anonymous"):
@@ -262,6 +263,7 @@ def test_stream_is_slowed_to_the_rate(serve: Serve, tmp_path: Path) -> None:
     assert rows[-1]["problem"]["code"] == "rate-limited"
 
 
+@pytest.mark.promise("Once a token was created, one is always needed.")
 def test_missing_tokens_file_denies_access(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     made = TokenFile(path).create(Principal("one", ("*",), ("read",)))
@@ -277,6 +279,7 @@ def test_missing_tokens_file_denies_access(serve: Serve, tmp_path: Path) -> None
         authenticator.tokens.refresh()
 
 
+@pytest.mark.promise("Pages of other sites are refused.")
 def test_invalid_hosts_and_origins_are_rejected(serve: Serve) -> None:
     client = serve()
     for headers in ({"Host": "["}, {"Origin": "http://["}):
@@ -293,6 +296,7 @@ def test_source_rate_counts_requests_without_tokens(serve: Serve) -> None:
     assert codes == [200, 200, 429]
 
 
+@pytest.mark.promise("Wrong tokens are limited by address.")
 def test_sign_in_attempts_are_limited(serve: Serve, tmp_path: Path) -> None:
     made = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="3/minute")
@@ -346,6 +350,7 @@ def test_documents_without_a_token_count_per_ipv6_network(tmp_path: Path) -> Non
     assert asyncio.run(count_documents()) == [True, True, False]
 
 
+@pytest.mark.promise("A flood of one address does not slow others.")
 def test_flood_of_one_address_does_not_slow_others(serve: Serve) -> None:
     """One address floods one bucket.
 
@@ -381,6 +386,7 @@ def test_flood_of_one_address_does_not_slow_others(serve: Serve) -> None:
     assert other.json()["candidates"] == 0, "another scope does not see the flood"
 
 
+@pytest.mark.promise("A keyed index is not served without its key.")
 def test_keyed_index_requires_its_key(serve: Serve, tmp_path: Path) -> None:
     store, key = f"sqlite:///{tmp_path}/kin.db", tmp_path / "key"
     serve(store=store).post("/v1/scopes/a/documents", json={"text": CAT})

@@ -99,6 +99,7 @@ def test_incomplete_second_heads_are_closed(port: int) -> None:
             assert b"HTTP/1.1" not in read_until_closed(connection), half
 
 
+@pytest.mark.promise("Heads of requests are bounded in time.")
 def test_slow_head_is_closed(port: int) -> None:
     with connect(port) as connection:
         connection.settimeout(0.2)
@@ -117,6 +118,7 @@ def test_slow_head_is_closed(port: int) -> None:
         assert closed
 
 
+@pytest.mark.promise("Heads of requests are bounded in size.")
 @pytest.mark.parametrize(
     "sent",
     [
@@ -212,6 +214,7 @@ def test_number_of_pipelined_requests_is_limited(port: int) -> None:
     assert is_served(port)
 
 
+@pytest.mark.promise("Connections of one address are bounded in number.")
 def test_connections_of_one_address_are_limited(port: int) -> None:
     with ExitStack() as stack:
         for _ in range(CONNECTIONS):
@@ -222,6 +225,7 @@ def test_connections_of_one_address_are_limited(port: int) -> None:
     wait_until(lambda: is_served(port), "closed connections are not counted any more")
 
 
+@pytest.mark.promise("Connections are bounded in number.")
 def test_number_of_connections_is_limited(short: int) -> None:
     """The limit holds for all addresses together, those of proxies included."""
     wait_until(lambda: is_served(short), "earlier connections are not counted any more")
@@ -234,6 +238,7 @@ def test_number_of_connections_is_limited(short: int) -> None:
     wait_until(lambda: is_served(short), "closed connections are not counted any more")
 
 
+@pytest.mark.promise("A client that does not read its answers is disconnected.")
 def test_connection_is_closed_if_client_does_not_read(port: int) -> None:
     """This holds for a client whose requests are short, too."""
     with socket.socket() as connection:
@@ -311,6 +316,7 @@ def test_slow_rest_of_rejected_body_is_closed(short: int, head: bytes) -> None:
         assert came.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.promise("The rest of a refused body is bounded.")
 def test_endless_rest_of_rejected_body_is_closed(short: int) -> None:
     with connect(short) as connection:
         connection.sendall(UNREAD + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -323,6 +329,7 @@ def test_endless_rest_of_rejected_body_is_closed(short: int) -> None:
     assert is_served(short)
 
 
+@pytest.mark.promise("A refusal reaches a client that sends its whole body first.")
 @pytest.mark.parametrize(
     "framing", [b"Content-Length: 8388608", b"Transfer-Encoding: chunked"], ids=["length", "chunks"]
 )

@@ -62,6 +62,7 @@ def create_token(folder: Path) -> str:
     return TokenFile(folder / "tokens.json").create(Principal("one", ("*",), ("read", "write")))
 
 
+@pytest.mark.promise("Requests without a token are refused before the application sees them.")
 def test_requests_without_a_token_do_not_enter_the_application(
     serve: Serve, tmp_path: Path, entered: list[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_requests_without_a_token_do_not_enter_the_application(
     assert entered == ["/v1/spec"]
 
 
+@pytest.mark.promise("Every request without a token counts towards the rate of its address.")
 def test_every_request_without_a_token_is_counted(serve: Serve, tmp_path: Path) -> None:
     token = create_token(tmp_path)
     client = serve()
@@ -97,6 +99,7 @@ def test_allowed_methods_are_named(serve: Serve) -> None:
     assert serve().post("/docs").headers["allow"] == "GET, HEAD"
 
 
+@pytest.mark.promise("What needs no token is rendered once.")
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
 def test_pages_are_rendered_once(serve: Serve, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve()
@@ -106,6 +109,7 @@ def test_pages_are_rendered_once(serve: Serve, path: str, monkeypatch: pytest.Mo
     assert client.get(path).content == first.content
 
 
+@pytest.mark.promise("What needs no token is read once, also without compression.")
 def test_files_without_compression_are_read_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_invalid_body_is_a_problem_that_names_its_first_field(
     assert (invalid.value.code, invalid.value.field) == (code, field)
 
 
+@pytest.mark.promise("Problems do not repeat texts.")
 def test_problem_does_not_repeat_what_was_sent() -> None:
     for body in (b'{"names": "secret"}', b'{"names": [], "size": "secret"}', b'{"names": secret}'):
         with pytest.raises(ProblemError) as invalid:
@@ -140,6 +141,7 @@ def test_members_of_one_object_are_limited_however_many_a_body_may_have() -> Non
         check_json_shape(b"{" + members + b"}", 1000, 1000)
 
 
+@pytest.mark.promise("JSON of every size is bounded before it is parsed.")
 @pytest.mark.parametrize("model", [UpsertRequest, QueryRequest, DecisionsRequest, DocumentPart])
 @pytest.mark.parametrize("members", [MAX_JSON_MEMBERS + 1, 2000])
 def test_bodies_of_any_size_are_counted_before_they_are_parsed(

@@ -102,6 +102,7 @@ def test_server_answers_over_tls(port: int, folder: Path) -> None:
     assert answer.json()["status"] == "ok"
 
 
+@pytest.mark.promise("TLS handshakes are bounded in time.")
 def test_incomplete_handshakes_are_closed(port: int) -> None:
     hello = client_hello()
     with ExitStack() as stack:

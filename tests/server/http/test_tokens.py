@@ -11,6 +11,7 @@ from nearkin.errors import UsageError
 from nearkin.server.http.tokens import Principal, TokenFile
 
 
+@pytest.mark.promise("Tokens are stored as hashes, in a file that others cannot read.")
 def test_tokens_are_kept_hashed_and_private(tmp_path: Path, tokens: dict[str, str]) -> None:
     path = tmp_path / "tokens.json"
     assert path.stat().st_mode & 0o777 == 0o600

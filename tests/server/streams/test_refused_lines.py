@@ -60,6 +60,7 @@ def no_collection() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.promise("Refused documents of a stream leave nothing in memory.")
 @pytest.mark.usefixtures("no_collection")
 @pytest.mark.parametrize("name", STREAMS)
 def test_refused_documents_leave_nothing_in_memory(tmp_path: Path, name: str, full: bool) -> None:
