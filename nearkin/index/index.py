@@ -14,7 +14,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.documents import Document
-from nearkin.index.entry import Outcome
+from nearkin.index.entry import Outcome, require_id, require_scope
 from nearkin.index.opening import open_index, require_matching_key, require_used_resources
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
@@ -311,7 +311,7 @@ class Index(IndexReader):
             False if the document did not exist, and had no parts.
         """
         with measured_call(self._session.telemetry, "remove", 1):
-            had_parts = self._parts.discard(scope, id)
+            had_parts = self._parts.discard(require_scope(scope), require_id(id))
             return self._removals.remove(scope, id) or had_parts
 
     @check_arguments
