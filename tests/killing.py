@@ -284,7 +284,7 @@ def main() -> None:
 def try_points(case: dict[str, Any]) -> dict[str, Any]:
     """Kills the command of a case at its points.
 
-    Returns how many operations it has, at how many points it was killed, and what went wrong.
+    Returns how many operations it has, how often it was killed, and what went wrong.
     """
     folder = Path(case["folder"]).resolve()
     case.setdefault("out", "out")
@@ -311,6 +311,7 @@ def try_points(case: dict[str, Any]) -> dict[str, Any]:
     spread = {round(i * total / max(points - 1, 1)) for i in range(points)}
     chosen = sorted(spread | set(range(max(0, total - case["last"]), total)))
     failures = []
+    tried = 0
     for number, at in enumerate(chosen):
         for power in (False, True) if case["points"] is None else (number % 2 == 1,):
             for again in (
@@ -318,11 +319,12 @@ def try_points(case: dict[str, Any]) -> dict[str, Any]:
                 if case["points"] is None
                 else [case["again"][number % len(case["again"])]]
             ):
+                tried += 1
                 if (wrong := trial.killed_at(at, power, again, expected)) is not None:
                     failures.append(
                         {"at": at, "of": total, "power": power, "again": again, "wrong": wrong}
                     )
-    return {"operations": total, "tried": len(chosen), "failures": failures}
+    return {"operations": total, "tried": tried, "failures": failures}
 
 
 def warm(line: list[str], out: Path) -> None:

@@ -60,9 +60,10 @@ CALLS: dict[str, Callable[[nk.Index], object]] = {
 class Interrupted:
     """Indexes over stores of one kind, whose calls are interrupted."""
 
-    def __init__(self, new_url: Callable[[], "str | list[str]"], *, is_shared: bool) -> None:
+    def __init__(self, store: str, new_url: Callable[[], "str | list[str]"]) -> None:
+        self.store = store
         self.new_url = new_url
-        self.is_shared = is_shared
+        self.is_shared = store != "memory"
 
     def try_line(self, name: str, line: int, error: type[BaseException]) -> int | None:
         """Interrupts a call of a new index at a line, and verifies the index.
@@ -118,18 +119,24 @@ def interrupted(
     def new_url() -> "str | list[str]":
         return empty_store(request.param, request, tmp_path_factory.mktemp("store"))
 
-    return Interrupted(new_url, is_shared=request.param != "memory")
+    return Interrupted(request.param, new_url)
 
 
 @pytest.mark.all_stores
 @pytest.mark.parametrize("name", CALLS)
 def test_interrupted_call_leaves_an_index_that_finds_every_document(
-    name: str, interrupted: Interrupted, full: bool
+    name: str,
+    interrupted: Interrupted,
+    full: bool,
+    record_property: Callable[[str, object], None],
 ) -> None:
     lines = interrupted.try_line(name, 10**9, Interruption)
     assert lines is not None
     step = max(1, lines // INTERRUPTIONS[full])
-    for line in range(lines // 3 % step, lines, step):
+    chosen = range(lines // 3 % step, lines, step)
+    record_property("subject", interrupted.store)
+    record_property("attempts", len(chosen))
+    for line in chosen:
         error = (Interruption, SoftTimeLimit)[line % 2]
         try:
             interrupted.try_line(name, line, error)

@@ -8,7 +8,7 @@ form takes all points of all commands, each of them as a kill and as a power cut
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +285,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
     killing: "subprocess.Popen[str]",
     tmp_path: Path,
     full: bool,
+    record_property: Callable[[str, object], None],
 ) -> None:
     other: dict[str, Any] = {}
     if name == "overwrite":
@@ -293,6 +294,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
         other.update(out=MADE[name][0], made=MADE[name])
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
     record = run_kills(killing, tmp_path, kill_case(CASES[name], corpus, again, full, **other))
+    record_property("attempts", record["tried"])
     assert record["operations"] > 10
     assert record["failures"] == []
 
@@ -307,10 +309,12 @@ def test_a_killed_command_can_be_started_again(
     killing: "subprocess.Popen[str]",
     tmp_path: Path,
     full: bool,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """The leftovers of a killed run do not prevent the next one."""
     made = MADE.get(name, ["out"])
     record = run_kills(
         killing, tmp_path, kill_case(RESTARTED[name], corpus, [["--overwrite"]], full, made=made)
     )
+    record_property("attempts", record["tried"])
     assert record["failures"] == []

@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import unicodedata
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from nearkin.shingle import Shingler, text_buffers
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import FORMAT_VERSIONS, Spec
+from tests.shingle.known_points import KNOWN_POINTS
 
 FOLDER = Path(nearkin.__file__).parent / "shingle"
 POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -74,9 +74,8 @@ def test_no_table_of_python_decides_about_texts() -> None:
 def test_words_do_not_depend_on_case(change: object) -> None:
     """Uses the mappings of Python, of the code points that it knows."""
     assert callable(change)
-    known = [c for c in POINTS if unicodedata.category(c) not in ("Cn", "Co")]
-    changed = [str(change(c)) for c in known]
-    pairs = zip(known, tokens_of(known), tokens_of(changed), strict=True)
+    changed = [str(change(c)) for c in KNOWN_POINTS]
+    pairs = zip(KNOWN_POINTS, tokens_of(KNOWN_POINTS), tokens_of(changed), strict=True)
     assert [ascii(c) for c, before, after in pairs if before != after] == []
 
 

@@ -1,7 +1,6 @@
 """Tests of text of any script, which is marked in place, against the path that copies it."""
 
 import random
-import sys
 import unicodedata
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from nearkin.shingle.tokens import kernels
 from nearkin.shingle.tokens.kernels import SEGMENT
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.spec import Spec
+from tests.shingle.known_points import KNOWN_POINTS
 
 HOSTILE = (
     "aZz_9 .\n-<=>"
@@ -98,11 +98,7 @@ def test_text_marked_in_place_has_tokens_of_copied_text(contract: Contract, full
 def test_each_assigned_code_point_has_tokens_of_copied_text(contract: Contract, full: bool) -> None:
     """Each one stands between letters, after a space, and before marks."""
     every = 1 if full or contract == CONTRACTS[0] else 13
-    points = [
-        c
-        for c in map(chr, range(0x80, sys.maxunicode + 1, every))
-        if unicodedata.category(c) not in ("Cn", "Cs", "Co")
-    ]
+    points = KNOWN_POINTS[0x80::every]
     values = [
         "".join(
             f"x{c}y {c}\u0301\u0323 中{c}\u093c, {c}\u0338-" for c in points[first : first + 200]
