@@ -9,7 +9,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := DIST_EXTRA_CONFIG="$(CURDIR)/scripts/uncompressed_wheels.cfg" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo services test test-full coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality bench-presets clean
+.PHONY: demo services test test-full test-newest test-pythons coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality bench-presets clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -35,6 +35,13 @@ test-full: $(DEV) services  ## the same suites at full size
 	$(PIP) --editable ".[dev,full]"
 	$(BIN)/python -m pytest --full
 	$(BIN)/python scripts/run_readme.py --slow docs/tutorials/spark.md
+
+test-newest:  ## the demo, the readers and the API with the newest Python of Debian, as root
+	@bash scripts/test_python.sh testing sh -c 'make demo .venv/.dev && $(BIN)/python -m pytest -q tests/corpus/formats tests/shingle tests/test_api.py'
+
+test-pythons:  ## all tests with the Pythons of two later releases of Debian, as root
+	@bash scripts/test_python.sh trixie make test
+	@bash scripts/test_python.sh testing make test
 
 coverage: $(DEV)
 	$(BIN)/python -m pytest --cov=nearkin --cov-report=term --cov-fail-under=90
