@@ -96,9 +96,28 @@ def _read_all(count: int, read: Callable[[int], "pa.Table | pa.RecordBatch"]) ->
 
 
 def _checked(table: "pa.Table | pa.RecordBatch") -> list[Row]:
-    table.validate(full=True)
-    rows: list[Row] = table.to_pylist()
-    return rows
+    """Returns the rows of a part whose buffers are sound. Texts that are none are left as bytes."""
+    schema = pa.schema([(field.name, _without_texts(field.type)) for field in table.schema])
+    binary = table.cast(schema)
+    binary.validate(full=True)
+    return [{name: _decoded(value) for name, value in row.items()} for row in binary.to_pylist()]
+
+
+def _without_texts(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(type):
+        return pa.list_(_without_texts(type.value_type))
+    return pa.binary() if pa.types.is_string(type) else type
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _write_ipc(*, stream: bool) -> bytes:
@@ -116,8 +135,16 @@ def _read_ipc_file(content: bytes) -> Iterator[Row]:
 
 
 def _read_ipc_stream(content: bytes) -> Iterator[Row]:
-    for batch in pa.ipc.open_stream(pa.py_buffer(content)):
-        yield from _checked(batch)
+    batches = []
+    failure = None
+    try:
+        for batch in pa.ipc.open_stream(pa.py_buffer(content)):
+            batches.append(batch)
+    except pa.ArrowInvalid as error:
+        failure = error
+    yield from _read_all(len(batches), batches.__getitem__)
+    if failure is not None:
+        raise failure
 
 
 def _write_feather() -> bytes:

@@ -106,15 +106,9 @@ class ArrowIpc(ColumnarFormat):
     def _open(source: Any) -> Any:
         """Returns a reader of a file or a stream.
 
-        A file starts with a magic word and has its index at the end.
+        A file has its index at the end.
         """
-        if not source.seekable():
-            return pa.ipc.open_stream(source)
-        # Arrow needs a seek after a read at a position.
-        source.seek(0)
-        magic = source.read(len(MAGIC))
-        source.seek(0)
-        if magic != MAGIC:
+        if not _is_file(source):
             return pa.ipc.open_stream(source)
         try:
             return pa.ipc.open_file(source)
@@ -135,13 +129,13 @@ class ArrowIpc(ColumnarFormat):
     def has_one_dictionary(self, file: InputFile) -> bool:
         """Returns whether all batches of a file share the dictionary of a column.
 
-        A stream may replace it.
+        A stream may replace it. A file whose end is missing is read as a stream, but is none.
 
         Args:
             file: The file.
         """
         with file.open_decompressed() as source:
-            return hasattr(self._open(source), "num_record_batches")
+            return _is_file(source)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer of a file or a stream, like the input.
@@ -168,3 +162,14 @@ class ArrowIpc(ColumnarFormat):
                 sink.close()
 
         return TableWriter(schema, _Closing, columns.source, has_one_dictionary=is_file)
+
+
+def _is_file(source: Any) -> bool:
+    """Returns whether data begins with the magic word of a file, and goes to its beginning."""
+    if not source.seekable():
+        return False
+    # Arrow needs a seek after a read at a position.
+    source.seek(0)
+    magic: bytes = source.read(len(MAGIC))
+    source.seek(0)
+    return magic == MAGIC

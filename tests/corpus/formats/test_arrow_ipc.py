@@ -59,6 +59,8 @@ def test_truncated_arrow_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write_kept(FileCorpus.open([str(path)]), SMALL, np.ones(len(texts), bool), tmp_path / "out")
     assert read_rows(tmp_path / "out" / "a.arrow") == (texts, [])
+    with pa.ipc.open_file(tmp_path / "out" / "a.arrow") as kept:
+        assert kept.read_all().num_rows == len(texts)
 
 
 @pytest.mark.parametrize("column", ["text", "tokens"])
