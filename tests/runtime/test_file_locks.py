@@ -10,8 +10,14 @@ import pytest
 from nearkin.runtime.file_locks import lock_exclusively, lock_shared
 
 PACKAGE = Path(__file__).parents[2] / "nearkin"
-WINDOWS = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None; "
-"""The beginning of a program that runs as on Windows."""
+WINDOWS = (
+    "import asyncio, multiprocessing, shutil, sys; "
+    "sys.platform = 'win32'; sys.modules['fcntl'] = None; "
+)
+"""The beginning of a program that runs as on Windows.
+
+Modules of Python that would import others of Windows are imported before.
+"""
 
 
 def test_exclusive_lock_keeps_others_out(tmp_path: Path) -> None:
