@@ -440,7 +440,7 @@ def find_fault(chosen: Format, content: bytes, folder: Path) -> str | None:
     foreign = [row for row in kept if row not in original and row not in found]
     if foreign and "may be changed" not in rejections:
         return f"{len(foreign)} kept rows are of no reader, such as {foreign[0]}; {rejections}"
-    if not counts["rejected"] and failed:
+    if not counts["rejected"] and failed and len(kept) + removed < len(original):
         return f"nothing was rejected, and the file cannot be read; {counts}"
     if not counts["rejected"] and "skipped" not in text and len(kept) + removed < len(found):
         return f"{len(found)} rows became {len(kept)} and {removed} removed ones"

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,12 +22,16 @@ from nearkin.corpus.formats.record_batches import (
     number_batches,
 )
 from nearkin.corpus.input_file import InputFile
-from nearkin.runtime.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
+from nearkin.runtime.ipc_messages import CONTINUATION, MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.setting_names import name_setting
 
 BATCH_SHARE = 16
 """A record batch is read as a whole. It may unfold into this many times the document limit, which
 is half of the memory bound."""
+
+
+END = struct.pack("<Ii", CONTINUATION, 0)
+"""The marker at the end of a stream."""
 
 
 class ArrowIpc(ColumnarFormat):
@@ -62,9 +67,10 @@ class ArrowIpc(ColumnarFormat):
         if (sliced := self._large(file)) is not None:
             yield from check_stored_batches(sliced, columns, start, whole=whole, rows=rows)
             return
-        with file.open_decompressed() as source:
+        with file.open_decompressed() as opened:
+            source = opened if opened.seekable() else _WatchedStream(opened)
             fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
-            batches = number_batches(self._each(self._open(source), fitting))
+            batches = number_batches(self._each(source, fitting))
             yield from check_stored_batches(batches, columns, start, whole=whole, rows=rows)
             if fault is not None:
                 raise ValueError(fault)
@@ -117,14 +123,21 @@ class ArrowIpc(ColumnarFormat):
             source.seek(MAGIC_BYTES)
             return pa.ipc.open_stream(source)
 
-    @staticmethod
-    def _each(reader: Any, most: int | None) -> Iterator[pa.RecordBatch]:
+    def _each(self, source: Any, most: int | None) -> Iterator[pa.RecordBatch]:
+        """Yields the first batches, or all if `most` is None.
+
+        Raises:
+            ValueError: If the end of a stream is missing, so that batches may be. Arrow takes the
+                end of the file for it.
+        """
+        reader = self._open(source)
         if hasattr(reader, "num_record_batches"):
-            return (
-                reader.get_batch(i)
-                for i in range(reader.num_record_batches if most is None else most)
-            )
-        return itertools.islice(reader, most)
+            for number in range(reader.num_record_batches if most is None else most):
+                yield reader.get_batch(number)
+            return
+        yield from itertools.islice(reader, most)
+        if most is None and not _has_ended(source):
+            raise ValueError("the end of the stream is missing")
 
     def has_one_dictionary(self, file: InputFile) -> bool:
         """Returns whether all batches of a file share the dictionary of a column.
@@ -173,3 +186,45 @@ def _is_file(source: Any) -> bool:
     magic: bytes = source.read(len(MAGIC))
     source.seek(0)
     return magic == MAGIC
+
+
+class _WatchedStream:
+    """A stream that cannot go back, and remembers its first and last bytes.
+
+    Args:
+        source: The stream.
+    """
+
+    closed = False
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.first = b""
+        self.last = b""
+
+    def seekable(self) -> bool:
+        """Returns False."""
+        return False
+
+    def read(self, size: int) -> bytes:
+        """Returns the next bytes."""
+        content: bytes = self._source.read(size)
+        self.first = self.first or content[: len(END)]
+        self.last = (self.last + content[-len(END) :])[-len(END) :]
+        return content
+
+
+def _has_ended(source: Any) -> bool:
+    """Returns whether the bytes that were read of a stream end with its marker.
+
+    Streams of Arrow before version 0.15 have another one, and are taken for complete. A file is
+    read as a stream only if its end is missing.
+    """
+    if isinstance(source, _WatchedStream):
+        return source.last == END or source.first[:4] != END[:4]
+    end = source.tell()
+    is_file = _is_file(source)
+    first: bytes = source.read(len(END))
+    source.seek(max(end - len(END), 0))
+    last: bytes = source.read(len(END))
+    return last == END or (first[:4] != END[:4] and not is_file)

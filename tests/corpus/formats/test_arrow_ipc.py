@@ -1,5 +1,6 @@
 """Tests of Arrow files and streams."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,30 @@ def test_truncated_arrow_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "out" / "a.arrow") == (texts, [])
     with pa.ipc.open_file(tmp_path / "out" / "a.arrow") as kept:
         assert kept.read_all().num_rows == len(texts)
+
+
+@pytest.mark.parametrize("name", ["a.arrow", "a.arrows", "a.arrows.gz", "a.arrow.old"])
+def test_file_that_is_cut_between_two_batches_is_damaged(name: str, tmp_path: Path) -> None:
+    """Arrow takes the end of the file for the end of the stream."""
+    table = pa.table({"text": ["first", "second", "third"]})
+    opener = pa.ipc.new_file if "arrow." in name or name.endswith("arrow") else pa.ipc.new_stream
+    is_old = name.endswith("old")
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=is_old)
+    content = pa.BufferOutputStream()
+    with opener(content, table.schema, options=options) as writer:
+        writer.write_table(table[:1])
+        writer.write_table(table[1:2])
+        cut = content.tell()
+        writer.write_table(table[2:])
+        writer.close()
+    path = tmp_path / name.removesuffix(".old")
+    for end, expected in ((cut, ["first", "second"]), (None, table["text"].to_pylist())):
+        written = content.getvalue().to_pybytes()[:end] if end else content.getvalue().to_pybytes()
+        path.write_bytes(gzip.compress(written) if name.endswith("gz") else written)
+        texts, rejected = read_rows(path)
+        assert [text for _, text in texts] == expected
+        reason = "the file cannot be read from row 2: the end of the stream is missing"
+        assert [entry.reason for entry in rejected] == ([reason] if end else [])
 
 
 @pytest.mark.parametrize("column", ["text", "tokens"])
