@@ -140,7 +140,7 @@ def _read_ipc_stream(content: bytes) -> Iterator[Row]:
     try:
         for batch in pa.ipc.open_stream(pa.py_buffer(content)):
             batches.append(batch)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         failure = error
     yield from _read_all(len(batches), batches.__getitem__)
     if failure is not None:
