@@ -188,9 +188,14 @@ def _write_json_lines() -> bytes:
 
 
 def _read_json_lines(content: bytes) -> Iterator[Row]:
-    for line in content.split(b"\n"):
-        if line.strip():
+    failure = None
+    for line in filter(bytes.strip, content.split(b"\n")):
+        try:
             yield json.loads(line)
+        except ValueError as error:
+            failure = error
+    if failure is not None:
+        raise failure
 
 
 def _write_json_array() -> bytes:
@@ -216,7 +221,14 @@ def _write_csv() -> bytes:
 
 
 def _read_csv(content: bytes) -> Iterator[Row]:
-    yield from csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+    """Yields the rows of the whole table, and those of its lines. Bytes are read as characters."""
+    text = content.decode("latin-1")
+    header, _, body = text.partition("\r\n")
+    names = header.split(",")
+    for line in body.split("\r\n"):
+        with contextlib.suppress(csv.Error):
+            yield from csv.DictReader([line], names, strict=True)
+    yield from csv.DictReader(io.StringIO(text, newline=""), strict=True)
 
 
 def _write_tar() -> bytes:
@@ -304,10 +316,8 @@ class Format:
         """Returns the rows of a file that can be read, as text, and whether reading failed."""
         rows: list[str] = []
         try:
-            unpacked = self.unpack(content)
-            parts = unpacked.splitlines(keepends=True) if self.read is _read_json_lines else []
-            for part in parts or [unpacked]:
-                rows += map(repr, self.read(part))
+            for row in self.read(self.unpack(content)):
+                rows.append(repr(row))
         except Exception:  # noqa: BLE001 (what libraries raise for damage is of any type)
             return rows, True
         return rows, False
