@@ -584,7 +584,8 @@ def test_every_public_function_has_a_case() -> None:
             continue
         for method, function in vars(public).items():
             function = getattr(function, "__func__", function)
-            has_arguments = inspect.isfunction(function) and len(keywords_of(function)) > 1
+            is_own = inspect.isfunction(function) and function.__module__.startswith("nearkin")
+            has_arguments = is_own and len(keywords_of(function)) > 1
             full_name = f"{name}.{method}"
             if has_arguments and not method.startswith("_"):
                 missing += [full_name] * (full_name not in CASES.keys() | WITHOUT_A_CASE.keys())
@@ -616,7 +617,7 @@ def test_a_message_names_the_argument_the_value_and_what_is_possible(
 
 def test_values_without_a_written_form_are_left_out_of_messages() -> None:
     nested: list[object] = []
-    for _ in range(10_000):
+    for _ in range(1_000_000):
         nested = [nested]
     for value in (nested, [10**5000], {"digits": 10**5000}):
         with pytest.raises(UsageError, match=r"^threshold= is of type (list|dict); give a number"):

@@ -13,7 +13,7 @@ import pytest
 import nearkin as nk
 from tests.shingle import oracle
 
-SEEDS = {False: 800, True: 5000}
+SEEDS = {False: 60, True: 5000}
 """The number of runs in the quick and in the full form."""
 SHOPS = ("north", "south", "", None)
 FURTHER = ("Straße", "STRASSE", "naïve", "naive", "C++", "C#", "5", "٥", "日本語", "x-ray", "😀")
