@@ -7,6 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 import nearkin as nk
+from nearkin.index.async_index import _run
+from tests.index.conftest import Clock
+from tests.index.test_interruptions import CALLS, LIFETIME, STORED, THRESHOLD, verify
 
 
 def test_coroutines_have_the_results_of_the_index(url: str) -> None:
@@ -59,3 +62,37 @@ def test_an_index_that_is_opened_too_late_is_closed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nk.Index, "open", open_slowly)
     assert asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "parts"])
+def test_a_cancelled_task_takes_effect_as_a_whole(name: str, url: str) -> None:
+    """A thread cannot be interrupted, so the call goes on, and later calls find what it stored."""
+    entered = Event()
+    proceed = Event()
+
+    async def main(index: nk.Index) -> None:
+        def call() -> object:
+            entered.set()
+            proceed.wait(60)
+            return CALLS[name](index)
+
+        task = asyncio.create_task(_run(call))
+        await asyncio.to_thread(entered.wait)
+        task.cancel()
+        proceed.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # the thread ends before the loop does
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    clock = Clock()
+    with nk.Index.open(url, threshold=THRESHOLD, clock=clock, record_ttl=LIFETIME) as index:
+        index.upsert_many("a", list(STORED.values()), list(STORED))
+        if name == "expire":
+            clock.now += LIFETIME / 2
+            index.upsert("a", STORED["o4"], "o4")
+            clock.now += LIFETIME / 2 + 10
+        asyncio.run(main(index))
+        verify(index, name)
+        CALLS[name](index)
+        verify(index, name)
