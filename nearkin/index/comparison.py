@@ -75,6 +75,29 @@ class ComparedPairs(NamedTuple):
         )
 
 
+class ComparedCandidates(NamedTuple):
+    """The results of comparisons of candidates whose estimates passed the safety margin."""
+
+    compared: ComparedPairs
+    """The results, one for each candidate."""
+    is_exact: np.ndarray
+    """True for candidates that were compared exactly, bool (m,)."""
+    estimates: np.ndarray
+    """The estimates, float64 (m,). They are comparable with each other only."""
+    ties: int
+    """The number of documents of which a candidate was left out whose estimate equals that of one
+    that was compared."""
+
+
+class _BestPairs(NamedTuple):
+    """The pairs with the greatest estimates."""
+
+    chosen: np.ndarray
+    """True for these pairs, bool (m,)."""
+    ties: int
+    """The number of documents with a pair that was left out among equal ones."""
+
+
 class KindComparer:
     """Estimates and compares documents by one kind of evidence.
 
@@ -100,16 +123,21 @@ class KindComparer:
         keys = np.empty((0, 0), np.uint64) if spec.truncated else None
         self._layout = band_layout_of(spec, preparer.banding, keys).layout
 
-    def passes_margin(self, pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:
-        """Returns which pairs have an estimate that passes the safety margin, bool (m,).
+    def estimate(self, pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:
+        """Returns how far the signatures of pairs agree beyond the safety margin.
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
             kind: The documents.
+
+        Returns:
+            The share of the way from the margin to complete agreement, float64 (m,). It is at least
+            0 for pairs that pass the margin.
         """
         agreeing = np.empty(len(pairs), np.int64)
         pair_agreements(pairs, kind.signatures, self._layout, agreeing)
-        return np.asarray(agreeing >= self._margin)
+        width = max(self._measure.spec.k - self._margin, 1)
+        return np.asarray((agreeing - self._margin) / width)
 
     def compare(
         self, pairs: np.ndarray, kind: ComparableKind, chosen: np.ndarray, missing: float = np.nan
@@ -166,9 +194,25 @@ class DocumentComparer:
             ]
         )
 
+    def closest_pairs(
+        self, pairs: np.ndarray, kinds: Sequence[ComparableKind], most: int
+    ) -> np.ndarray:
+        """Returns the pairs of each document whose estimates are greatest, bool (m,).
+
+        Args:
+            pairs: Packed pairs of positions, uint64 (m,).
+            kinds: The documents, for each kind of evidence.
+            most: Maximum number of pairs with the same first document.
+        """
+        estimates = self._estimate(pairs, kinds)
+        best = np.full(len(pairs), -np.inf)
+        for estimate in estimates:
+            np.fmax(best, estimate, out=best)
+        return _choose_best(pairs, best, np.ones(len(pairs), bool), most).chosen
+
     def compare_candidates(
-        self, pairs: np.ndarray, kinds: Sequence[ComparableKind]
-    ) -> tuple[ComparedPairs, np.ndarray]:
+        self, pairs: np.ndarray, kinds: Sequence[ComparableKind], most: int
+    ) -> ComparedCandidates:
         """Compares the pairs exactly whose estimates pass the safety margin.
 
         Both similarities of pairs that are similar are exact.
@@ -176,36 +220,50 @@ class DocumentComparer:
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
             kinds: The documents, for each kind of evidence.
-
-        Returns:
-            The results, and which pairs were compared exactly, bool (m,).
+            most: Maximum number of pairs with the same first document that are compared exactly:
+                those with the greatest estimates, then those whose second position is smaller.
         """
+        estimates = self._estimate(pairs, kinds)
+        passed = [estimate >= 0 for estimate in estimates]
         if len(self.kinds) == 1:
-            passed = self.kinds[0].passes_margin(pairs, kinds[0])
+            best = _choose_best(pairs, estimates[0], passed[0], most)
             # a similarity of 0 in place of NaN, so that nothing is converted for each document
-            scores = self.kinds[0].compare(pairs, kinds[0], passed, missing=0.0)
-            return _of_one_kind(scores), passed
-        comparable = [_comparable(pairs, kind) for kind in kinds]
-        chosen = [
-            is_comparable & comparer.passes_margin(pairs, kind)
-            for comparer, kind, is_comparable in zip(self.kinds, kinds, comparable, strict=True)
-        ]
+            scores = self.kinds[0].compare(pairs, kinds[0], best.chosen, missing=0.0)
+            return ComparedCandidates(_of_one_kind(scores), best.chosen, estimates[0], best.ties)
         if self._requires_both:
-            chosen = [np.logical_and.reduce(chosen)] * len(chosen)
+            estimate = np.minimum.reduce(estimates)
+            best = _choose_best(pairs, estimate, np.logical_and.reduce(passed), most)
+            chosen = [best.chosen] * len(passed)
+        else:
+            estimate = np.maximum.reduce(estimates)
+            best = _choose_best(pairs, estimate, np.logical_or.reduce(passed), most)
+            chosen = [best.chosen & of_kind for of_kind in passed]
         combined = self._combine(
             [
                 comparer.compare(pairs, kind, rows)
                 for comparer, kind, rows in zip(self.kinds, kinds, chosen, strict=True)
             ]
         )
-        compared = np.logical_or.reduce(chosen)
         # matches have both similarities, also one whose estimate did not pass
-        similar = [combined.reached & is_comparable for is_comparable in comparable]
+        similar = [combined.reached & _comparable(pairs, kind) for kind in kinds]
         completed = [
             comparer.compare(pairs, kind, rows)
             for comparer, kind, rows in zip(self.kinds, kinds, similar, strict=True)
         ]
-        return self._combine(completed)._replace(reached=combined.reached), compared
+        compared = self._combine(completed)._replace(reached=combined.reached)
+        return ComparedCandidates(compared, best.chosen, estimate, best.ties)
+
+    def _estimate(self, pairs: np.ndarray, kinds: Sequence[ComparableKind]) -> list[np.ndarray]:
+        """Returns the estimates of pairs by each kind of evidence, float64 (m,).
+
+        Pairs that cannot be compared by one of two kinds have the estimate of -inf.
+        """
+        if len(kinds) == 1:
+            return [self.kinds[0].estimate(pairs, kinds[0])]
+        return [
+            np.where(_comparable(pairs, kind), comparer.estimate(pairs, kind), -np.inf)
+            for comparer, kind in zip(self.kinds, kinds, strict=True)
+        ]
 
     def compare_entries(self, entries: Sequence[Entry], pairs: np.ndarray) -> ComparedPairs:
         """Compares stored documents exactly.
@@ -241,6 +299,32 @@ class DocumentComparer:
 def _of_one_kind(scores: KindScores) -> ComparedPairs:
     """Returns the results of an index of one kind of evidence."""
     return ComparedPairs(scores.similarity, scores.reached, (scores,))
+
+
+def _choose_best(
+    pairs: np.ndarray, estimates: np.ndarray, passed: np.ndarray, most: int
+) -> _BestPairs:
+    """Chooses the pairs of each document with the greatest estimates.
+
+    Args:
+        pairs: Packed pairs of positions, uint64 (m,).
+        estimates: Estimates of the pairs, float64 (m,).
+        passed: True for the pairs that can be chosen, bool (m,).
+        most: Maximum number of pairs with the same first document.
+    """
+    rows = np.flatnonzero(passed)
+    if len(rows) <= most:
+        return _BestPairs(passed, 0)
+    documents = unpack_pairs(pairs[rows])[0]
+    order = np.lexsort((pairs[rows], -estimates[rows], documents))
+    rows = rows[order]
+    documents = documents[order]
+    rank = np.arange(len(rows)) - np.searchsorted(documents, documents)
+    first_left_out = np.flatnonzero(rank == most)
+    ties = estimates[rows[first_left_out]] == estimates[rows[first_left_out - 1]]
+    chosen = np.zeros(len(pairs), bool)
+    chosen[rows[rank < most]] = True
+    return _BestPairs(chosen, int(np.count_nonzero(ties)))
 
 
 def _comparable(pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:

@@ -255,8 +255,9 @@ class IndexReader(IndexDescription):
         pool = searcher.fetch(prepared, ranked)
         refs = (ranked.words >> REF_SHIFT).tolist()
         shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
-        compared = searcher.compare_exactly(pool)
-        misses = _select_matches(pool.entries, compared, np.flatnonzero(~compared.reached), shared)
+        positions, compared = searcher.compare_closest(pool)
+        entries = [pool.entries[i] for i in positions.tolist()]
+        misses = _select_matches(entries, compared, np.flatnonzero(~compared.reached), shared)
         misses.sort(key=_rank_of_match)
         return misses[:top]
 

@@ -1,17 +1,23 @@
 """The search for stored documents that resemble those of a batch.
 
-The stages are: buckets, candidates by shared bands, length filter, estimate with a safety margin,
-and exact comparison.
+The stages are: buckets, length filter, candidates by shared bands, estimate with a safety margin,
+and exact comparison of the candidates with the greatest estimates.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nearkin.index.changes import Changes
-from nearkin.index.comparison import ComparableKind, ComparedPairs, DocumentComparer
+from nearkin.index.comparison import (
+    ComparableKind,
+    ComparedCandidates,
+    ComparedPairs,
+    DocumentComparer,
+)
 from nearkin.index.decided_pairs import GuardedBatch, PairGuard, Representative
 from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
 from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence, Match
@@ -52,7 +58,7 @@ class Decision(NamedTuple):
     similarity: float
     """The exact similarity to the representative, or 0."""
     compared: int
-    """The number of documents that were compared."""
+    """The number of documents that were compared, by their signatures at least."""
     evidence: Evidence | None = None
     """Both similarities to the representative in an index of texts and vectors."""
     related: "tuple[RelatedDecision, ...]" = ()
@@ -119,28 +125,57 @@ class MemberMatch(NamedTuple):
 
 
 _NO_NUMBERS = np.empty(0, np.int64)
+ESTIMATED_PER_CANDIDATE = 20
+"""The number of documents that are estimated at most, for each one that is compared exactly.
+
+By the number of shared bands alone, documents that share some by chance tie with true duplicates.
+"""
 MOST_RELATED = 10
 """The largest number of related representatives of a document: the most similar ones."""
 NO_REPRESENTATIVE = Decision(entry=None, position=None, similarity=0.0, compared=0)
 
 
 class _Option(NamedTuple):
-    """A representative that a document was compared with."""
+    """A representative that a document was compared with exactly."""
 
     shared: int
     """The number of shared bands."""
     age: int
     """The position in the pool; for documents of the batch, behind all positions of the pool."""
     similarity: float
-    """The exact similarity, or 0 if the estimate did not pass the margin."""
+    """The exact similarity."""
+    estimate: float
+    """The estimate from the signatures, by which options are ordered."""
     reached: bool
     """True if the documents are similar."""
-    is_exact: bool
-    """True if the documents were compared exactly."""
     compared: ComparedPairs
     """The results of the comparison, among others."""
     row: int
     """The position among these results."""
+
+
+@dataclass
+class _Comparison:
+    """The comparison of a document with its candidates.
+
+    Attributes:
+        options: Representatives whose estimates passed the margin.
+        estimated: Number of candidates, whose similarity was estimated.
+    """
+
+    options: list[_Option] = field(default_factory=list)
+    estimated: int = 0
+
+
+class _StoredCandidates(NamedTuple):
+    """The stored candidates of a batch that still exist, by document, most shared bands first."""
+
+    documents: np.ndarray
+    """The positions of the batch's documents, ascending, int64 (m,)."""
+    ages: np.ndarray
+    """The positions of the candidates in the pool, int64 (m,)."""
+    shared: np.ndarray
+    """The numbers of shared bands, int64 (m,)."""
 
 
 class Searcher:
@@ -173,6 +208,7 @@ class Searcher:
         self.stats = SearchStats(clock, on_comparisons)
         self.passages: PassageSearcher | None = None
         """The search for passages, if the index has their fingerprints."""
+        self._most_estimated = ESTIMATED_PER_CANDIDATE * settings.max_candidates
         self._clock = clock
         require_probeable(settings.spec, settings.probes, settings.lookup_probes)
         lookup_probes = [settings.lookup_probes]
@@ -219,7 +255,8 @@ class Searcher:
         if not met:
             return decisions
         pool = self.fetch(prepared, ranked)
-        options = self._compare_stored(ranked, pool, n)
+        stored = _select_alive(ranked, pool)
+        comparisons = self._compare_stored(stored, pool, n)
         # the buckets of the batch's new representatives, as positions by key
         new_leaders: dict[int, list[int]] = {}
         for i in sorted(met):
@@ -234,15 +271,13 @@ class Searcher:
                     if not self._bounds_size(kind) or self._length_fits(prepared, i, earlier):
                         near[earlier] += shared
             if near:
-                options[i] += self._compare_in_batch(i, near, pool)
-                options[i].sort(key=lambda option: (-option.shared, option.age))
-                del options[i][self.settings.max_candidates :]
+                self._compare_in_batch(i, near, comparisons[i], stored, pool)
             is_guarded = guarded is not None and i in guarded.positions
             if is_guarded and guarded is not None:
-                decisions[i] = self._decide_guarded(i, ids, options[i], guarded, prepared, pool)
+                decisions[i] = self._decide_guarded(i, ids, comparisons[i], guarded, prepared, pool)
                 guarded.placed[ids[i]] = _representative_of(decisions[i], ids, i)
-            elif options[i]:
-                decisions[i] = self._best_candidate(options[i], pool, n)
+            elif comparisons[i].estimated:
+                decisions[i] = self._best_candidate(comparisons[i], pool, n)
             if decisions[i].entry is None and decisions[i].position is None:
                 for key in (key for keys in batch_keys if i in keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
@@ -252,7 +287,7 @@ class Searcher:
         self,
         position: int,
         ids: Sequence[str],
-        options: list[_Option],
+        comparison: _Comparison,
         guarded: GuardedBatch,
         prepared: PreparedBatch,
         pool: Pool,
@@ -262,7 +297,7 @@ class Searcher:
         Args:
             position: Position of the document in the batch.
             ids: Ids of the documents of the batch.
-            options: Representatives that were compared with the document.
+            comparison: Comparison of the document with its candidates.
             guarded: What the decisions say.
             prepared: The batch.
             pool: The batch and its candidates.
@@ -271,12 +306,14 @@ class Searcher:
         id = ids[position]
         required = guarded.representative_of(id)
         if required is not None:
-            return self._resolve_to(position, required, ids, prepared, len(options))
+            return self._resolve_to(position, required, ids, prepared, comparison.estimated)
         forbidden = guarded.forbidden_of(id)
-        allowed = [option for option in options if not forbidden & _names_of(option, ids, pool)]
+        allowed = [
+            option for option in comparison.options if not forbidden & _names_of(option, ids, pool)
+        ]
         if not allowed:
-            return NO_REPRESENTATIVE._replace(compared=len(options))
-        return self._best_candidate(allowed, pool, n)
+            return NO_REPRESENTATIVE._replace(compared=comparison.estimated)
+        return self._best_candidate(_Comparison(allowed, comparison.estimated), pool, n)
 
     def _resolve_to(
         self,
@@ -323,8 +360,8 @@ class Searcher:
         if not len(ranked.words):
             return [None] * n
         pool = self.fetch(prepared, ranked)
-        options = self._compare_stored(ranked, pool, n)
-        return [self._best_match(options_of_one, pool, n) for options_of_one in options]
+        comparisons = self._compare_stored(_select_alive(ranked, pool), pool, n)
+        return [self._best_match(comparison, pool, n) for comparison in comparisons]
 
     def rank(
         self,
@@ -336,7 +373,8 @@ class Searcher:
     ) -> RankedCandidates:
         """Returns the stored documents in the buckets of a batch, by shared bands, then by age.
 
-        Documents that are too long or too short to be similar are left out.
+        Documents that are too long or too short to be similar are left out, and so are those beyond
+        the number of documents that are estimated.
 
         Args:
             prepared: The batch.
@@ -391,10 +429,13 @@ class Searcher:
         order = np.lexsort((words >> REF_SHIFT, -shared, documents))
         documents = documents[order]
         rank = np.arange(len(words)) - np.searchsorted(documents, documents)
-        keep = rank < self.settings.max_candidates
-        return RankedCandidates(
-            documents[keep], words[order][keep], shared[order][keep], may_overflow
-        )
+        words = words[order]
+        shared = shared[order]
+        first_left_out = np.flatnonzero(rank == self._most_estimated)
+        ties = shared[first_left_out] == shared[first_left_out - 1]
+        self.stats.record_ties(int(np.count_nonzero(ties)))
+        keep = rank < self._most_estimated
+        return RankedCandidates(documents[keep], words[keep], shared[keep], may_overflow)
 
     def _read_keys(self, prepared: PreparedBatch) -> ReadKeys:
         """Returns the keys of the buckets that are read for a batch."""
@@ -495,8 +536,8 @@ class Searcher:
             for i in np.flatnonzero(compared.reached).tolist()
         ]
 
-    def compare_exactly(self, pool: Pool) -> ComparedPairs:
-        """Compares the first document of a pool with the stored ones, whatever their estimates.
+    def compare_closest(self, pool: Pool) -> tuple[np.ndarray, ComparedPairs]:
+        """Compares the first document of a pool exactly with the stored ones most like it.
 
         The comparisons are not counted in the statistics, which describe searches.
 
@@ -504,9 +545,11 @@ class Searcher:
             pool: A batch of one document, and stored documents.
 
         Returns:
-            The results, one for each stored document.
+            The positions in `pool.entries` of the compared documents, int64 (m,), and the results.
         """
-        return self.comparer.compare(_pairs_with_first(len(pool.entries)), pool.kinds)
+        pairs = _pairs_with_first(len(pool.entries))
+        chosen = self.comparer.closest_pairs(pairs, pool.kinds, self.settings.max_candidates)
+        return np.flatnonzero(chosen), self.comparer.compare(pairs[chosen], pool.kinds)
 
     def _is_alive(self, entry: Entry, now: float) -> bool:
         """Returns True if a document still is in buckets and no time limit has passed.
@@ -517,46 +560,64 @@ class Searcher:
         times = (settings.bucket_ttl, settings.record_ttl, settings.window)
         return entry.posted and _was_seen(entry, now, times)
 
-    def _compare_stored(self, ranked: RankedCandidates, pool: Pool, n: int) -> list[list[_Option]]:
+    def _compare_stored(self, stored: _StoredCandidates, pool: Pool, n: int) -> list[_Comparison]:
         """Compares the documents of a batch with all of their stored candidates.
 
         Args:
-            ranked: Candidates of the batch.
+            stored: Stored candidates of the batch.
             pool: The batch and its candidates.
             n: Number of documents of the batch.
-
-        Returns:
-            The options of each document, best first.
         """
-        positions = [pool.positions.get(ref, -1) for ref in (ranked.words >> REF_SHIFT).tolist()]
-        ages = np.array(positions, np.int64)
-        is_stored = ages >= 0
-        ages = ages[is_stored]
-        documents = ranked.documents[is_stored]
-        pairs = pack_pairs(documents.astype(np.uint64), ages.astype(np.uint64))
-        options: list[list[_Option]] = [[] for _ in range(n)]
-        stored_options = self._options(pairs, ranked.shared[is_stored], ages, pool)
-        for document, option in zip(documents.tolist(), stored_options, strict=True):
-            options[document].append(option)
-        return options
+        counts = np.bincount(stored.documents, minlength=n).tolist()
+        comparisons = [_Comparison(estimated=count) for count in counts]
+        pairs = pack_pairs(stored.documents.astype(np.uint64), stored.ages.astype(np.uint64))
+        options = self._options(pairs, stored.shared, stored.ages, pool)
+        for row, option in options:
+            comparisons[int(stored.documents[row])].options.append(option)
+        return comparisons
 
-    def _compare_in_batch(self, position: int, near: Counter[int], pool: Pool) -> list[_Option]:
+    def _compare_in_batch(
+        self,
+        position: int,
+        near: Counter[int],
+        comparison: _Comparison,
+        stored: _StoredCandidates,
+        pool: Pool,
+    ) -> None:
         """Compares a document of a batch with new representatives of the same batch.
 
         Args:
             position: Position of the document.
             near: Numbers of shared bands of the representatives, by position.
+            comparison: Comparison with the stored candidates, to which the others are added.
+            stored: Stored candidates of the batch.
             pool: The batch and its candidates.
         """
         others = np.fromiter(near, np.int64, len(near))
         shared = np.fromiter(near.values(), np.int64, len(near))
-        pairs = pack_pairs(np.asarray(np.uint64(position)), others.astype(np.uint64))
         # documents of the batch are younger than all stored ones
-        return self._options(pairs, shared, pool.size + others, pool)
+        ages = pool.size + others
+        comparison.estimated += len(others)
+        if comparison.estimated > self._most_estimated:
+            begin, end = np.searchsorted(stored.documents, [position, position + 1])
+            all_ages = np.concatenate([stored.ages[begin:end], ages])
+            all_shared = np.concatenate([stored.shared[begin:end], shared])
+            kept_ages = all_ages[np.lexsort((all_ages, -all_shared))][: self._most_estimated]
+            comparison.estimated = self._most_estimated
+            kept = set(kept_ages.tolist())
+            comparison.options = [option for option in comparison.options if option.age in kept]
+            is_kept = np.isin(ages, kept_ages)
+            others = others[is_kept]
+            shared = shared[is_kept]
+            ages = ages[is_kept]
+        pairs = pack_pairs(np.asarray(np.uint64(position)), others.astype(np.uint64))
+        comparison.options += [option for _, option in self._options(pairs, shared, ages, pool)]
+        comparison.options.sort(key=lambda option: (-option.estimate, option.age))
+        del comparison.options[self.settings.max_candidates :]
 
     def _options(
         self, pairs: np.ndarray, shared: np.ndarray, ages: np.ndarray, pool: Pool
-    ) -> list[_Option]:
+    ) -> list[tuple[int, _Option]]:
         """Compares pairs exactly, if their estimates pass the margin.
 
         Args:
@@ -564,45 +625,62 @@ class Searcher:
             shared: Numbers of shared bands, int64 (m,).
             ages: Numbers that order the candidates by age, oldest first, int64 (m,).
             pool: The documents.
+
+        Returns:
+            The compared pairs, each with its position in `pairs`.
         """
         if not len(pairs):
             return []
-        compared, is_exact = self.comparer.compare_candidates(pairs, pool.kinds)
-        columns = (shared, ages, compared.similarity, compared.reached, is_exact)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
+        candidates = self._compare_candidates(pairs, pool)
+        compared = candidates.compared
+        rows = np.flatnonzero(candidates.is_exact)
+        columns = (rows, shared[rows], ages[rows], candidates.estimates[rows])
+        results = (compared.similarity[rows], compared.reached[rows])
+        options = zip(*(column.tolist() for column in (*columns, *results)), strict=True)
         return [
-            _Option(
-                shared=bands,
-                age=age,
-                similarity=similarity,
-                reached=reached,
-                is_exact=exact,
-                compared=compared,
-                row=row,
+            (
+                row,
+                _Option(
+                    shared=bands,
+                    age=age,
+                    similarity=similarity,
+                    estimate=estimate,
+                    reached=reached,
+                    compared=compared,
+                    row=row,
+                ),
             )
-            for row, (bands, age, similarity, reached, exact) in enumerate(rows)
+            for row, bands, age, estimate, similarity, reached in options
         ]
 
-    def _best_candidate(self, options: list[_Option], pool: Pool, n: int) -> Decision:
+    def _compare_candidates(self, pairs: np.ndarray, pool: Pool) -> ComparedCandidates:
+        """Compares the candidates of each document with the greatest estimates, and counts ties."""
+        candidates = self.comparer.compare_candidates(
+            pairs, pool.kinds, self.settings.max_candidates
+        )
+        self.stats.record_ties(candidates.ties)
+        return candidates
+
+    def _best_candidate(self, comparison: _Comparison, pool: Pool, n: int) -> Decision:
         """Returns the decision for one document: its most similar representative.
 
         Of equally similar ones the older one is chosen.
 
         Args:
-            options: Representatives that were compared with the document, at least one.
+            comparison: Comparison of the document with at least one candidate.
             pool: The batch and its candidates.
             n: Number of documents of the batch.
         """
-        best = self._best_option(options)
-        related = self._related_options(options, best, pool, n)
+        best = self._best_option(comparison)
+        related = self._related_options(comparison.options, best, pool, n)
         if best is None:
-            return NO_REPRESENTATIVE._replace(compared=len(options), related=related)
+            return NO_REPRESENTATIVE._replace(compared=comparison.estimated, related=related)
         is_stored = best.age < pool.size
         return Decision(
             entry=pool.entries[best.age - n] if is_stored else None,
             position=None if is_stored else best.age - pool.size,
             similarity=best.similarity,
-            compared=len(options),
+            compared=comparison.estimated,
             evidence=best.compared.evidence(best.row),
             related=related,
         )
@@ -651,10 +729,10 @@ class Searcher:
             return [[] for _ in range(n)]
         pool = self.fetch(prepared, ranked)
         matches: list[list[Match]] = []
-        for options in self._compare_stored(ranked, pool, n):
-            best = self._best_option(options) if options else None
-            related = self._related_options(options, best, pool, n)
-            shared = {option.age: option.shared for option in options}
+        for comparison in self._compare_stored(_select_alive(ranked, pool), pool, n):
+            best = self._best_option(comparison)
+            related = self._related_options(comparison.options, best, pool, n)
+            shared = {option.age: option.shared for option in comparison.options}
             matches.append(
                 [
                     Match(
@@ -670,9 +748,9 @@ class Searcher:
             )
         return matches
 
-    def _best_match(self, options: list[_Option], pool: Pool, n: int) -> Match | None:
+    def _best_match(self, comparison: _Comparison, pool: Pool, n: int) -> Match | None:
         """Returns the most similar of the stored documents that were compared with a document."""
-        best = self._best_option(options) if options else None
+        best = self._best_option(comparison)
         if best is None:
             return None
         entry = pool.entries[best.age - n]
@@ -685,12 +763,14 @@ class Searcher:
             evidence=best.compared.evidence(best.row),
         )
 
-    def _best_option(self, options: list[_Option]) -> _Option | None:
+    def _best_option(self, comparison: _Comparison) -> _Option | None:
         """Returns the most similar option, the older one of equal ones, or None if none reaches."""
-        similar = [option for option in options if option.reached]
+        if not comparison.estimated:
+            return None
+        similar = [option for option in comparison.options if option.reached]
         self.stats.record_comparisons(
-            estimated=len(options),
-            compared=sum(option.is_exact for option in options),
+            estimated=comparison.estimated,
+            compared=len(comparison.options),
             reached=len(similar),
         )
         return min(similar, key=lambda option: (-option.similarity, option.age), default=None)
@@ -717,14 +797,22 @@ class Searcher:
             The results, one for each of the others.
         """
         pairs = pack_pairs(np.asarray(position), others)
-        compared, is_exact = self.comparer.compare_candidates(pairs, pool.kinds)
+        candidates = self._compare_candidates(pairs, pool)
         if len(pairs):
             self.stats.record_comparisons(
                 estimated=len(pairs),
-                compared=int(np.count_nonzero(is_exact)),
-                reached=int(np.count_nonzero(compared.reached)),
+                compared=int(np.count_nonzero(candidates.is_exact)),
+                reached=int(np.count_nonzero(candidates.compared.reached)),
             )
-        return compared
+        return candidates.compared
+
+
+def _select_alive(ranked: RankedCandidates, pool: Pool) -> _StoredCandidates:
+    """Returns the ranked candidates that are in the pool, which excludes outdated ones."""
+    refs = (ranked.words >> REF_SHIFT).tolist()
+    ages = np.array([pool.positions.get(ref, -1) for ref in refs], np.int64)
+    is_stored = ages >= 0
+    return _StoredCandidates(ranked.documents[is_stored], ages[is_stored], ranked.shared[is_stored])
 
 
 def _pairs_with_first(count: int) -> np.ndarray:

@@ -60,6 +60,8 @@ class SearchCounts:
         estimated: Number of similarities that were estimated, those of queries included.
         compared: Number of exact comparisons: estimates that passed.
         reached: Number of exact comparisons that reached the threshold.
+        ties: Number of documents of which some candidates were left out that agreed as much as
+            compared ones.
         slots: Number of slots that were inspected.
         later_slots: Number of those that the last round filled.
         bucket_sizes: How many buckets of each size were read.
@@ -71,6 +73,7 @@ class SearchCounts:
     estimated: int = 0
     compared: int = 0
     reached: int = 0
+    ties: int = 0
     slots: int = 0
     later_slots: int = 0
     bucket_sizes: dict[int, int] = field(default_factory=dict)
@@ -83,6 +86,7 @@ class SearchCounts:
         self.estimated += other.estimated
         self.compared += other.compared
         self.reached += other.reached
+        self.ties += other.ties
         self.slots += other.slots
         self.later_slots += other.later_slots
         _add_counts(self.bucket_sizes, other.bucket_sizes)
@@ -164,6 +168,11 @@ class SearchStats:
         """The number of exact comparisons that reached the threshold."""
         return self._total.reached
 
+    @property
+    def ties(self) -> int:
+        """The number of documents of which candidates were left out among equal ones."""
+        return self._total.ties
+
     def record_buckets(self, keys: np.ndarray, postings: Postings, sizes: np.ndarray) -> None:
         """Records the buckets that a search read.
 
@@ -235,6 +244,18 @@ class SearchStats:
                 counts.reached += reached
         if self._on_comparisons is not None:
             self._on_comparisons(compared)
+
+    def record_ties(self, documents: int) -> None:
+        """Records documents of which candidates were left out among equal ones.
+
+        Args:
+            documents: Number of these documents.
+        """
+        if not documents or _UNCOUNTED.get():
+            return
+        with self._lock:
+            for counts in self._current_counts():
+                counts.ties += documents
 
     def _current_counts(self) -> tuple[SearchCounts, SearchCounts]:
         """Returns the counts to which a search is added, under the lock."""

@@ -522,6 +522,12 @@ class Service:
             "Number of candidate pairs that passed the estimate and were compared exactly.",
             lambda: self.index.search_stats.compared,
         )
+        self.instruments.register_counter(
+            "nearkin_tied_documents",
+            "Number of documents that were searched for and of which some candidates were left out "
+            "that agreed as much as compared ones.",
+            lambda: self.index.search_stats.ties,
+        )
         register_gauge = self.instruments.register_gauge
         register_gauge(
             "nearkin_representatives_returned",
@@ -542,7 +548,7 @@ class Service:
         )
         register_gauge(
             "nearkin_candidate_limit",
-            "The setting max_candidates: maximum number of candidates of a document.",
+            "The setting max_candidates: maximum number of exact comparisons of a document.",
             lambda: self.index.settings.max_candidates,
         )
         register_gauge(

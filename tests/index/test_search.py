@@ -124,3 +124,64 @@ def test_texts_with_a_common_banner_keep_recall() -> None:
             recall[most] = sum(bool(m) and m[0].id == f"d{i}" for i, m in enumerate(matches)) / 400
     assert recall[10_000] == 1.0
     assert recall[100] >= recall[10_000] - 0.01
+
+
+def edited(base: list[str], rng: np.random.Generator, count: int) -> list[str]:
+    """Returns words of which some at random positions are replaced by random ones."""
+    made = list(base)
+    for place, word in zip(rng.permutation(len(base))[:count], words(rng, count), strict=True):
+        made[place] = word
+    return made
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_documents_that_share_bands_by_chance_do_not_hide_a_true_duplicate(in_batch: bool) -> None:
+    """Variants of a copy, too different to match it, share as many bands with it as its source."""
+    rng = np.random.Generator(np.random.PCG64(17))
+    with nk.Index.open(
+        "memory://", nk.Spec(n=1), threshold=0.8, recall=0.999, max_candidates=4
+    ) as index:
+        found = 0
+        for i in range(6):
+            source = words(rng, 100)
+            copy = edited(source, rng, 9)
+            flood = [" ".join(edited(copy, rng, 18)) for _ in range(60)]
+            texts = [*flood, " ".join(source)]
+            names = [*(f"v{j}" for j in range(60)), "source"]
+            scope = f"s{i}"
+            if in_batch:
+                outcome = index.upsert_many(scope, [*texts, " ".join(copy)], [*names, "copy"])[-1]
+            else:
+                index.upsert_many(scope, texts, names)
+                outcome = index.upsert(scope, " ".join(copy), "copy")
+                matches = index.query(scope, " ".join(copy))
+                assert [match.id for match in matches if match.id == "source"] == ["source"]
+            found += outcome.representative == "source"
+        assert found == 6
+
+
+def test_a_cut_among_equal_candidates_is_counted() -> None:
+    rng = np.random.Generator(np.random.PCG64(18))
+    base = words(rng, 40)
+    with nk.Index.open("memory://", threshold=0.95, bands=40, rows=1, max_candidates=1) as index:
+        texts = [" ".join(edited(base, rng, 12)) for _ in range(60)]
+        index.upsert_many("a", texts, [f"d{i}" for i in range(60)])
+        before = index.search_stats.ties
+        index.query("a", " ".join(base))
+        assert index.search_stats.ties == before + 1
+
+
+def test_a_batch_decides_as_single_documents_do_if_candidates_are_cut() -> None:
+    rng = np.random.Generator(np.random.PCG64(19))
+    base = words(rng, 60)
+    texts = [" ".join(edited(base, rng, 3 + i % 12)) for i in range(120)]
+    names = [f"d{i}" for i in range(120)]
+    settings = {"threshold": 0.75, "bands": 30, "rows": 2, "max_candidates": 1}
+    with nk.Index.open("memory://", nk.Spec(n=1), **settings) as index:
+        batch = index.upsert_many("a", texts[:60], names[:60])
+        batch += index.upsert_many("a", texts[60:], names[60:])
+        single = [index.upsert("b", text, id) for text, id in zip(texts, names, strict=True)]
+    for one, other in zip(batch, single, strict=True):
+        assert (one.representative, one.candidates) == (other.representative, other.candidates)
+    assert len({one.representative for one in single}) > 20
+    assert max(one.candidates for one in single) == 20
