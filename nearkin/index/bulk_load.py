@@ -13,6 +13,7 @@ from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.entry_builder import EntryBuilder
 from nearkin.index.index import Index
 from nearkin.index.preparation import PreparedDocuments
+from nearkin.index.spare_buckets import all_keys_of, is_crowded
 
 
 class ClusterRow(NamedTuple):
@@ -143,7 +144,36 @@ class BulkLoad:
     def _write(self, new: Iterable[KeyedEntry]) -> None:
         changes = Changes(new=list(new), may_overflow=True)
         self._session.stage_passages(changes)
-        self._session.store.apply(changes)
+        numbers = self._session.store.apply(changes)
+        self._post_in_spare_buckets(changes.new, numbers)
+
+    def _post_in_spare_buckets(self, new: Sequence[KeyedEntry], numbers: Sequence[int]) -> None:
+        """Posts those new documents in spare buckets whose own ones are full.
+
+        Args:
+            new: The documents, with the keys of the buckets that they have entered.
+            numbers: Numbers that the store has given them.
+        """
+        keys = [np.empty(0, np.uint64) if keys is None else keys for _, keys in new]
+        ends = np.cumsum([len(own_keys) for own_keys in keys])[:-1]
+        if not any(map(len, keys)):
+            return
+        full = np.split(self._session.store.overflowed(np.concatenate(keys)), ends)
+        crowded = [
+            KeyedEntry(stored, all_keys_of(stored, own_keys))
+            for stored, own_keys, own_full in zip(
+                (
+                    entry._replace(ref=number)
+                    for (entry, _), number in zip(new, numbers, strict=True)
+                ),
+                keys,
+                full,
+                strict=True,
+            )
+            if is_crowded(own_full)
+        ]
+        if crowded:
+            self._session.store.apply(Changes(posted=crowded, may_overflow=True))
 
     def _documents_to_add(self, scope: str, entries: list[Entry]) -> list[Entry]:
         """Returns those of the next documents that the store does not have.

@@ -8,6 +8,7 @@ import numpy as np
 from nearkin.index.changes import NewDocuments
 from nearkin.index.documents import CheckedDocument, CheckedPair
 from nearkin.index.settings import IndexSettings
+from nearkin.index.spare_buckets import with_spare_keys
 
 if TYPE_CHECKING:
     from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
@@ -54,6 +55,7 @@ class EntryBuilder:
         leaders: Sequence[str],
         clusters: Sequence[str],
         similarities: Sequence[float],
+        crowded: Sequence[int] = (),
     ) -> NewDocuments:
         """Returns the entries of all documents, with the keys of the buckets that they enter.
 
@@ -62,6 +64,7 @@ class EntryBuilder:
             leaders: Ids of the representatives that they are resolved to, or their own.
             clusters: Ids of their clusters.
             similarities: Exact similarities to the leaders.
+            crowded: Positions of documents that are posted in spare buckets, too.
         """
         prepared = self._prepared
         n = len(ids)
@@ -87,6 +90,14 @@ class EntryBuilder:
             columns = zip(first.payload.sizes.tolist(), first.empty.tolist(), strict=True)
             sizes = [0 if is_empty else size for size, is_empty in columns]
         keys, key_counts = prepared.keys_of(posted)
+        if crowded:
+            ends = np.cumsum(key_counts)[:-1]
+            parts = np.split(keys, ends)
+            for i in crowded:
+                if posted[i]:
+                    parts[i] = with_spare_keys(prepared.scope, prepared.digests[i], parts[i])
+            keys = np.concatenate(parts)
+            key_counts = [len(part) for part in parts]
         return NewDocuments(
             scope=prepared.scope,
             ids=ids,

@@ -10,6 +10,7 @@ from nearkin.index.handovers import Handover, is_handovers_scope, standing_heir
 from nearkin.index.parts import document_of_part
 from nearkin.index.removal import leader_snapshot
 from nearkin.index.session import Session
+from nearkin.index.spare_buckets import all_keys_of
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.sharded import ShardedStore
 
@@ -93,7 +94,9 @@ class Expiry:
             return False
         if is_handovers_scope(entry.scope) and standing_heir(session.store, Handover.of(entry)):
             return False
-        keys = session.documents.keys_of(entry.scope, [entry])[0] if entry.posted else None
+        keys = None
+        if entry.posted:
+            keys = all_keys_of(entry, session.documents.keys_of(entry.scope, [entry])[0])
         session.apply(
             Changes(
                 dropped=[KeyedEntry(entry, keys)], leader_snapshots=[leader_snapshot(entry, [])]
@@ -135,7 +138,9 @@ class Expiry:
             if leader is not None and leader.is_leader:
                 leaders[leader.id] = leader
         changes = Changes(
-            unposted=[KeyedEntry(entry, keys[i]) for i, entry in enumerate(entries)],
+            unposted=[
+                KeyedEntry(entry, all_keys_of(entry, keys[i])) for i, entry in enumerate(entries)
+            ],
             changed=[entry._replace(posted=False) for entry in entries],
             required_leaders=list(leaders.values()),
         )

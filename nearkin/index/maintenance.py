@@ -1,8 +1,7 @@
 """The check of an index's integrity, and the merge of clusters that have become similar."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from nearkin.index.cluster_ids import SharedClusterIds, is_being_removed, still_sharing
 from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
+from nearkin.index.spare_buckets import all_keys_of
 from nearkin.index.stores.base import Store
 from nearkin.packed_pairs import pack_pairs
 
@@ -19,8 +19,6 @@ LOOKS = 3
 """The number of times that documents with problems are read again."""
 CONFIRMED_AT_ONCE = 500
 """The number of documents that are read again at once."""
-RANKS_KEPT = 1_000
-"""The number of documents whose ranks are kept: more than a batch of documents of one scope."""
 SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
 
 
@@ -99,14 +97,13 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     problems: list[IntegrityProblem] = []
     shared_ids = SharedClusterIds()
     before = _StoreCounts.read(store)
-    evictions = _Evictions(store, session.settings.bucket_capacity, before.counts)
-    for scope, entries in batches_by_scope(evictions.number(store.scan())):
+    for scope, entries in batches_by_scope(store.scan()):
         records += len(entries)
         shared_ids.add(entries)
         leaders += sum(entry.is_leader for entry in entries)
-        checked = _check_documents(index, scope, entries, evictions)
+        checked = _check_documents(index, scope, entries)
         postings += checked.postings
-        problems += _confirm_problems(index, scope, checked.problems, evictions)
+        problems += _confirm_problems(index, scope, checked.problems)
     stray = 0
     was_written = _StoreCounts.read(store) != before
     if not was_written:
@@ -114,8 +111,7 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
         counts = before.counts
         problems += _count_problems("documents", records, counts["records"])
         problems += _count_problems("representatives", leaders, counts["leaders"])
-        absent = sum(problem.what == NOT_IN_BUCKET for problem in problems)
-        stray = max(0, counts["postings"] - postings + absent)
+        stray = max(0, counts["postings"] - postings)
     report = _report(store, records, postings, stray, problems, shared_ids, limit)
     return replace(report, was_written=was_written)
 
@@ -137,17 +133,15 @@ class _StoreCounts(NamedTuple):
         return cls({name: counts[name] for name in compared}, store.last_number())
 
 
-class _DocumentsCheck(NamedTuple):
-    """The result of a check of some documents."""
+class _BucketsCheck(NamedTuple):
+    """The postings of some documents in the buckets of their keys."""
 
     postings: int
-    """The number of postings that belong to them."""
+    """The number of their postings."""
     problems: list[IntegrityProblem]
 
 
-def _check_documents(
-    index: Index, scope: str, entries: list[Entry], evictions: "_Evictions"
-) -> _DocumentsCheck:
+def _check_documents(index: Index, scope: str, entries: list[Entry]) -> _BucketsCheck:
     """Verifies the resolutions, buckets and fingerprints of documents of a scope."""
     session = index._session
     problems = list(_cluster_problems(index, scope, entries))
@@ -155,16 +149,25 @@ def _check_documents(
     posted = [entry for entry in entries if entry.posted]
     if posted:
         keys = session.documents.keys_of(scope, posted)
-        postings += sum(map(len, keys))
-        problems += _bucket_problems(session.store, posted, keys)
-    fingerprints = _check_fingerprints(index, entries, evictions)
-    postings += fingerprints.postings
-    problems += fingerprints.problems
-    return _DocumentsCheck(postings, problems)
+        buckets = _check_buckets(session.store, posted, keys, NOT_IN_BUCKET)
+        postings += buckets.postings
+        problems += buckets.problems
+        spares = [
+            all_keys_of(entry, own)[len(own) :] for entry, own in zip(posted, keys, strict=True)
+        ]
+        refs = np.repeat([entry.ref for entry in posted], [len(own) for own in spares])
+        postings += int(_count_own_postings(session.store, np.concatenate(spares), refs).sum())
+    passages = session.searcher.passages
+    if passages is not None:
+        keys = [passages.postings.keys_of_entry(entry) for entry in entries]
+        fingerprints = _check_buckets(session.store, entries, keys, NO_FINGERPRINT)
+        postings += fingerprints.postings
+        problems += fingerprints.problems
+    return _BucketsCheck(postings, problems)
 
 
 def _confirm_problems(
-    index: Index, scope: str, problems: list[IntegrityProblem], evictions: "_Evictions"
+    index: Index, scope: str, problems: list[IntegrityProblem]
 ) -> list[IntegrityProblem]:
     """Looks again at documents with problems, and returns the problems that they still have.
 
@@ -182,7 +185,7 @@ def _confirm_problems(
             with store.snapshot():
                 stored = store.entries(scope, names[start : start + CONFIRMED_AT_ONCE])
                 entries = [entry for entry in stored if entry is not None]
-                problems += _check_documents(index, scope, entries, evictions).problems
+                problems += _check_documents(index, scope, entries).problems
     return problems
 
 
@@ -296,132 +299,46 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
             )
 
 
-class _BucketCheck(NamedTuple):
-    """A bucket in which a document should have one posting."""
-
-    entry: Entry
-    own_postings: int
-    """The number of postings of the document."""
-    postings: int
-    """The number of all postings."""
-
-
-def _read_buckets(
-    store: Store, entries: list[Entry], keys: list[np.ndarray]
-) -> Iterator[_BucketCheck]:
-    """Yields each bucket of documents with keys uint64 (b,)."""
-    postings = store.postings(np.concatenate([np.empty(0, np.uint64), *keys]))
-    refs = postings.words >> REF_SHIFT
-    end = 0
-    for entry, own_keys in zip(entries, keys, strict=True):
-        start = end
-        end += len(own_keys)
-        for key in range(start, end):
-            bucket = refs[postings.offsets[key] : postings.offsets[key + 1]]
-            yield _BucketCheck(entry, int((bucket == entry.ref).sum()), len(bucket))
-
-
-def _bucket_problems(
-    store: Store, posted: list[Entry], keys: list[np.ndarray]
-) -> Iterator[IntegrityProblem]:
-    """Yields the postings that are missing or repeated, for documents with keys uint64 (b,)."""
-    for entry, count, _ in _read_buckets(store, posted, keys):
-        if count == 0:
-            yield IntegrityProblem(NOT_IN_BUCKET, entry.scope, entry.id)
-        elif count > 1:
-            yield IntegrityProblem("twice in a bucket", entry.scope, entry.id)
-
-
-class _Evictions:
-    """A check that distinguishes fingerprints that full buckets evicted from those that are lost.
-
-    A posting is evicted when its bucket has as many newer ones as it can hold. Each of these is
-    still in the bucket, or its document was deleted. If the newer postings and the deleted newer
-    documents are fewer together, a missing fingerprint is lost.
+def _check_buckets(
+    store: Store, entries: list[Entry], keys: list[np.ndarray], missing: str
+) -> _BucketsCheck:
+    """Verifies that documents are in the buckets of their keys, unless these have overflowed.
 
     Args:
         store: Store of the index.
-        capacity: Maximum number of postings of a bucket.
-        counts: The counts of the store.
+        entries: The documents.
+        keys: Keys of the buckets of each document, uint64 (b,).
+        missing: The problem of a document that is not in a bucket.
     """
-
-    def __init__(self, store: Store, capacity: int, counts: Mapping[str, int]) -> None:
-        self._store = store
-        self._capacity = capacity
-        self._records = counts["records"]
-        self._evicted = counts["evicted"]
-        self._ranks: dict[int, int] = {}
-        self._read = 0
-
-    def number(self, entries: Iterator[Entry]) -> Iterator[Entry]:
-        """Yields documents, and remembers how many others are older than each recent one.
-
-        Args:
-            entries: All documents, in the order of their numbers.
-        """
-        for entry in entries:
-            self._read += 1
-            self._ranks[entry.ref] = self._read
-            if len(self._ranks) > RANKS_KEPT:
-                del self._ranks[next(iter(self._ranks))]
-            yield entry
-
-    @cached_property
-    def _last_number(self) -> int:
-        return self._store.last_number()
-
-    def may_be_evicted(self, ref: int, postings: int) -> bool:
-        """Returns True if a missing fingerprint may have been evicted.
-
-        Args:
-            ref: Number of the document.
-            postings: Number of postings that are in the bucket.
-        """
-        if postings >= self._capacity:
-            return True
-        if not self._evicted:
-            return False
-        newer = self._last_number - ref
-        rank = self._ranks.get(ref)
-        if rank is None:
-            # another process has written the document since it was numbered
-            return True
-        newer_stored = self._records - rank
-        return postings + newer - newer_stored >= self._capacity
+    all_keys = np.concatenate([np.empty(0, np.uint64), *keys])
+    owners = np.repeat(np.arange(len(keys)), [len(own_keys) for own_keys in keys])
+    counts = _count_own_postings(store, all_keys, np.array([e.ref for e in entries])[owners])
+    problems = [
+        IntegrityProblem("twice in a bucket", entries[i].scope, entries[i].id)
+        for i in owners[counts > 1].tolist()
+    ]
+    absent = np.flatnonzero(counts == 0)
+    if len(absent):
+        absent = absent[~store.overflowed(all_keys[absent])]
+        problems += [
+            IntegrityProblem(missing, entries[i].scope, entries[i].id)
+            for i in owners[absent].tolist()
+        ]
+    return _BucketsCheck(int(counts.sum()), problems)
 
 
-class _FingerprintCheck(NamedTuple):
-    """The fingerprints of the passages of some documents."""
-
-    postings: int
-    """The number of postings of fingerprints."""
-    problems: list[IntegrityProblem]
-
-
-def _check_fingerprints(
-    index: Index, entries: list[Entry], evictions: _Evictions
-) -> _FingerprintCheck:
-    """Verifies the fingerprints of the passages of documents, if the index has them.
+def _count_own_postings(store: Store, keys: np.ndarray, refs: np.ndarray) -> np.ndarray:
+    """Returns the number of postings of one document in each bucket, int64 (m,).
 
     Args:
-        index: The index.
-        entries: The documents, with their content.
-        evictions: Check that distinguishes evicted fingerprints from lost ones.
+        store: Store of the index.
+        keys: Keys of the buckets, uint64 (m,).
+        refs: Number of the document of each bucket, int64 (m,).
     """
-    session = index._session
-    passages = session.searcher.passages
-    if passages is None:
-        return _FingerprintCheck(0, [])
-    keys = [passages.postings.keys_of_entry(entry) for entry in entries]
-    found = 0
-    problems = []
-    for entry, count, size in _read_buckets(session.store, entries, keys):
-        found += count
-        if count == 0 and not evictions.may_be_evicted(entry.ref, size):
-            problems.append(IntegrityProblem(NO_FINGERPRINT, entry.scope, entry.id))
-        elif count > 1:
-            problems.append(IntegrityProblem("twice in a bucket", entry.scope, entry.id))
-    return _FingerprintCheck(found, problems)
+    postings = store.postings(keys)
+    buckets = np.repeat(np.arange(len(keys)), np.diff(postings.offsets))
+    is_own = postings.words >> REF_SHIFT == refs[buckets]
+    return np.bincount(buckets[is_own], minlength=len(keys))
 
 
 def merge_clusters(index: Index) -> dict[str, int]:

@@ -21,6 +21,7 @@ from nearkin.index.handovers import (
 )
 from nearkin.index.session import Session
 from nearkin.index.similarity_bounds import similarity_bound
+from nearkin.index.spare_buckets import all_keys_of
 from nearkin.index.stores.sharded import ShardedStore
 
 MAX_REASSIGNED = 256
@@ -79,7 +80,8 @@ class Removals:
         """
         keys = None
         if entry.posted:
-            keys = self._session.documents.keys_of(entry.scope, [entry])[0]
+            own_keys = self._session.documents.keys_of(entry.scope, [entry])[0]
+            keys = all_keys_of(entry, own_keys)
         changes.dropped.append(KeyedEntry(entry, keys))
         members: list[Entry] = []
         if entry.is_leader:
@@ -296,7 +298,10 @@ class Removals:
             )
             changes.changed.append(moved)
             if posted:
-                changes.posted.append(KeyedEntry(moved, prepared.keys(i)))
+                keys = prepared.keys(i)
+                if decision.crowded:
+                    keys = all_keys_of(moved, keys)
+                changes.posted.append(KeyedEntry(moved, keys))
 
     def _handover_of(self, removed: Entry) -> Handover:
         """Returns the handover of a cluster's id. The removed one is its heir if none is stored."""
@@ -447,9 +452,12 @@ class Removals:
         if entry.posted:
             keys = session.documents.keys_of(entry.scope, [entry])[0]
             if stays_posted:
+                if session.store.overflowed(keys).any():
+                    # it may be in spare buckets, too
+                    keys = all_keys_of(moved, keys)
                 changes.posted.append(KeyedEntry(moved, keys))
             else:
-                changes.unposted.append(KeyedEntry(entry, keys))
+                changes.unposted.append(KeyedEntry(entry, all_keys_of(entry, keys)))
         return changes
 
     def separate_cluster_ids(self, scope: str, id: str, older_id: str) -> int:

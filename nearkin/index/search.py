@@ -23,6 +23,7 @@ from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
 from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence, Match
 from nearkin.index.lookup_probes import LookupProber
 from nearkin.index.settings import IndexSettings, require_probeable
+from nearkin.index.spare_buckets import content_key, is_crowded, spare_keys
 from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
 from nearkin.measures.base import as_stored, concatenate_payloads
@@ -46,6 +47,8 @@ class RankedCandidates(NamedTuple):
     """The numbers of shared bands, int64."""
     may_overflow: bool
     """True if the batch could exceed the capacity of a bucket."""
+    crowded: np.ndarray
+    """True for documents of the batch that need spare buckets, bool (n,)."""
 
 
 class Decision(NamedTuple):
@@ -63,6 +66,8 @@ class Decision(NamedTuple):
     """Both similarities to the representative in an index of texts and vectors."""
     related: "tuple[RelatedDecision, ...]" = ()
     """Other representatives that are related, most similar first."""
+    crowded: bool = False
+    """True if the document is posted in spare buckets, too."""
 
 
 class RelatedDecision(NamedTuple):
@@ -97,6 +102,17 @@ class ReadKeys(NamedTuple):
             return None
         is_second = np.arange(self.keys.shape[1]) >= self.kinds[0].shape[1]
         return np.repeat(np.tile(is_second, len(self.keys)), sizes)
+
+
+class _SparePostings(NamedTuple):
+    """The postings that a batch finds in spare buckets."""
+
+    words: np.ndarray
+    """The postings, int64 (m,)."""
+    documents: np.ndarray
+    """The positions of the documents that find them, int64 (m,)."""
+    of_second: np.ndarray
+    """True for those that are found by the second kind of evidence, bool (m,)."""
 
 
 class Pool(NamedTuple):
@@ -236,10 +252,25 @@ class Searcher:
             excluded: Numbers of stored documents that are not representatives any more.
             changes: Changes of the step. `may_overflow` is set if a bucket may overflow.
         """
-        n = len(prepared.digests)
         read_keys = self._read_keys(prepared)
         ranked = self.rank(prepared, leaders_only=True, excluded=excluded, read_keys=read_keys)
         changes.may_overflow |= ranked.may_overflow
+        decisions = self._decide_ranked(prepared, ids, excluded, changes, ranked, read_keys)
+        for i in np.flatnonzero(ranked.crowded).tolist():
+            decisions[i] = decisions[i]._replace(crowded=True)
+        return decisions
+
+    def _decide_ranked(
+        self,
+        prepared: PreparedBatch,
+        ids: Sequence[str],
+        excluded: frozenset[int],
+        changes: Changes,
+        ranked: RankedCandidates,
+        read_keys: ReadKeys,
+    ) -> list[Decision]:
+        """Decides as `decide` does, with the candidates of the batch and the keys that it reads."""
+        n = len(prepared.digests)
         decisions = [NO_REPRESENTATIVE] * n
         guarded = self.guard.guard_batch(self.store, prepared.scope, ids, excluded, changes.changed)
         if n == 1 and not len(ranked.words) and guarded is None:
@@ -391,13 +422,25 @@ class Searcher:
         words = postings.words
         if not len(words):
             may_overflow = bool(len(keys)) and n > self.settings.bucket_capacity
-            return RankedCandidates(_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, may_overflow)
+            return RankedCandidates(
+                _NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, may_overflow, np.zeros(n, bool)
+            )
         sizes = postings.offsets[1:] - postings.offsets[:-1]
         self.stats.record_buckets(keys, postings, sizes)
-        may_overflow = int(sizes.max()) + n > self.settings.bucket_capacity
+        largest = int(sizes.max())
+        may_overflow = largest + n > self.settings.bucket_capacity
         documents = np.repeat(np.arange(n).repeat(keys_per_document), sizes)
-        keep = ~prepared.kinds[0].empty[documents]
         of_second = read_keys.postings_of_second_kind(sizes)
+        crowded = np.zeros(n, bool)
+        if largest >= self.settings.bucket_capacity:
+            full = (sizes >= self.settings.bucket_capacity).reshape(n, -1)
+            crowded = self._find_crowded(prepared, read_keys, full)
+            spare = self._read_spares(prepared, read_keys, full)
+            words = np.concatenate([words, spare.words])
+            documents = np.concatenate([documents, spare.documents])
+            if of_second is not None:
+                of_second = np.concatenate([of_second, spare.of_second])
+        keep = ~prepared.kinds[0].empty[documents]
         if of_second is not None:
             keep = np.where(of_second, ~prepared.kinds[1].empty[documents], keep)
         if leaders_only:
@@ -423,7 +466,8 @@ class Searcher:
         is_first = np.ones(len(words), bool)
         is_first[1:] = (words[1:] != words[:-1]) | (documents[1:] != documents[:-1])
         firsts = np.flatnonzero(is_first)
-        shared = np.diff(np.append(firsts, len(words)))
+        # a document can be in a bucket and in its spare one
+        shared = np.minimum(np.diff(np.append(firsts, len(words))), keys_per_document)
         documents = documents[firsts]
         words = words[firsts]
         order = np.lexsort((words >> REF_SHIFT, -shared, documents))
@@ -435,7 +479,55 @@ class Searcher:
         ties = shared[first_left_out] == shared[first_left_out - 1]
         self.stats.record_ties(int(np.count_nonzero(ties)))
         keep = rank < self._most_estimated
-        return RankedCandidates(documents[keep], words[keep], shared[keep], may_overflow)
+        return RankedCandidates(documents[keep], words[keep], shared[keep], may_overflow, crowded)
+
+    def _find_crowded(
+        self, prepared: PreparedBatch, read_keys: ReadKeys, full: np.ndarray
+    ) -> np.ndarray:
+        """Returns which documents of a batch need spare buckets, bool (n,).
+
+        Args:
+            prepared: The batch.
+            read_keys: Keys of the buckets that are read, uint64 (n, m).
+            full: True for buckets that are full, bool (n, m).
+        """
+        is_own = np.zeros(full.shape, bool)
+        begin = 0
+        for kind, keys in zip(prepared.kinds, read_keys.kinds, strict=True):
+            is_own[:, begin : begin + kind.keys.shape[1]] = ~kind.empty[:, None]
+            begin += keys.shape[1]
+        return np.array([is_crowded(row[own]) for row, own in zip(full, is_own, strict=True)], bool)
+
+    def _read_spares(
+        self, prepared: PreparedBatch, read_keys: ReadKeys, full: np.ndarray
+    ) -> _SparePostings:
+        """Reads the spare buckets of a batch's full buckets, and those of its contents.
+
+        Args:
+            prepared: The batch.
+            read_keys: Keys of the buckets that are read, uint64 (n, m).
+            full: True for buckets that are full, bool (n, m).
+        """
+        rows, columns = np.nonzero(full)
+        with_content = np.unique(rows)
+        contents = [content_key(prepared.scope, prepared.digests[i]) for i in with_content.tolist()]
+        keys = np.concatenate(
+            [spare_keys(read_keys.keys[rows, columns]), np.array(contents, np.uint64)]
+        )
+        postings = self.store.postings(keys)
+        sizes = np.diff(postings.offsets)
+        of_second = np.concatenate(
+            [
+                columns >= read_keys.kinds[0].shape[1],
+                # the content of a document without a text is its vector
+                prepared.kinds[0].empty[with_content],
+            ]
+        )
+        return _SparePostings(
+            postings.words,
+            np.repeat(np.concatenate([rows, with_content]), sizes),
+            np.repeat(of_second, sizes),
+        )
 
     def _read_keys(self, prepared: PreparedBatch) -> ReadKeys:
         """Returns the keys of the buckets that are read for a batch."""
@@ -464,13 +556,18 @@ class Searcher:
             prepared: The batch.
             ranked: The candidates of the batch.
         """
-        refs = np.unique(ranked.words >> REF_SHIFT).tolist() if len(ranked.words) else []
+        # a posting can be of another role that the document had
+        words = set(ranked.words.tolist())
+        refs = sorted({word >> REF_SHIFT for word in words})
         entries = self.store.by_refs(refs) if refs else []
         now = self._clock()
         alive = [
             entry
             for entry in entries
-            if entry is not None and entry.scope == prepared.scope and self._is_alive(entry, now)
+            if entry is not None
+            and entry.scope == prepared.scope
+            and entry.posting in words
+            and self._is_alive(entry, now)
         ]
         kinds = self._comparable_kinds(prepared, alive, with_signatures=True)
         n = len(prepared.digests)

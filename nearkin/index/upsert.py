@@ -397,7 +397,8 @@ class Upserts:
             settings=self._session.settings,
             now=now,
         )
-        new = builder.build(batch.ids, leaders, clusters, similarities)
+        crowded = [i for i, decision in enumerate(decisions) if decision.crowded]
+        new = builder.build(batch.ids, leaders, clusters, similarities, crowded)
         changes.new = [*changes.new, *new] if changes.new else new
         return new
 

@@ -280,7 +280,7 @@ def test_removed_documents_leave_no_fingerprints_of_others() -> None:
     assert np.unique(store_of(index).posting_portion(None, 1_000_000).words).size > 0
 
 
-def test_fingerprints_that_left_a_full_bucket_are_missing_and_no_damage(
+def test_fingerprints_beyond_a_full_bucket_are_missing_and_no_damage(
     opened: Opener, url: str
 ) -> None:
     if count_shards(url) > 1:
@@ -291,11 +291,16 @@ def test_fingerprints_that_left_a_full_bucket_are_missing_and_no_damage(
         index.upsert("s", f"{text} e{number} f{number}", f"d{number}")
     found = index.passages("s", text, 100)
     assert (len(found.documents), found.complete) == (5, False)
-    for number in range(5, 8):
+    for number in range(3):
         index.remove("s", f"d{number}")
-    # There is room in the buckets again, and three documents are still missing.
+    # There is room in the buckets again.
     found = index.passages("s", text, 100)
-    assert (len(found.documents), found.complete) == (2, False)
+    if index.url.startswith("aerospike:"):
+        # its records have no room for postings beyond the capacity
+        assert (len(found.documents), found.complete) == (2, False)
+    else:
+        assert len(found.documents) == 5
+        assert found.complete or index.url.startswith("postgresql:")
     if not index.url.startswith("aerospike:"):
         assert index.passages("s", "other words that no full bucket has").complete
     last_number = store_of(index).last_number()

@@ -38,7 +38,7 @@ def test_an_index_that_posts_all_documents_finds_every_neighbour(opened: Opener)
     assert_integrity(index)
 
 
-def test_a_full_bucket_evicts_its_oldest_posting_and_counts_it(opened: Opener) -> None:
+def test_a_full_bucket_leaves_out_its_newest_postings_and_counts_them(opened: Opener) -> None:
     rng = np.random.Generator(np.random.PCG64(4))
     shared = words(rng, 30)
     index = opened(threshold=0.95, bands=20, rows=1, bucket_capacity=5)

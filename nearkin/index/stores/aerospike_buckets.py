@@ -171,7 +171,7 @@ class Buckets:
         self._records.run(writes, (NOT_FOUND,))
 
     def trim(self, groups: list[int]) -> None:
-        """Evicts and counts the oldest postings of full buckets.
+        """Evicts and counts the newest postings of full buckets.
 
         A group that another process has changed is left to the next write.
         """
@@ -205,18 +205,10 @@ class Buckets:
         most = self._most
         while most > 1 and sum(min(len(words), most) for words in buckets.values()) > self._room:
             most //= 2
-        over = [
-            (word, key)
-            for key, words in buckets.items()
-            for word in words[: max(len(words) - most, 0)]
-        ]
-        kept = [
-            (word, key)
-            for key, words in buckets.items()
-            for word in words[max(len(words) - most, 0) :]
-        ]
-        # if there are too many buckets, the postings of the oldest documents are evicted
-        over += sorted(kept)[: max(len(kept) - self._room, 0)]
+        over = [(word, key) for key, words in buckets.items() for word in words[most:]]
+        kept = [(word, key) for key, words in buckets.items() for word in words[:most]]
+        # if there are too many buckets, the postings of the newest documents are evicted
+        over += sorted(kept)[self._room :]
         return [POSTING.pack(key, word) for word, key in over]
 
     def counts(self) -> dict[str, int]:

@@ -192,16 +192,19 @@ class PostingStore(Protocol):
     def postings(self, keys: np.ndarray) -> Postings:
         """Returns the buckets of band keys, each in the order of its postings, oldest first.
 
+        Of a bucket with more postings than its capacity, the oldest ones are returned. A store with
+        room for the others keeps them, and returns them as soon as older ones were deleted.
+
         Args:
             keys: Band keys, uint64 of shape (m,).
         """
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        """Returns whether buckets may lack postings that were evicted, bool of shape (m,).
+        """Returns whether buckets may lack postings beyond their capacity, bool of shape (m,).
 
-        A bucket is not marked if it never held more postings than its capacity. One that did stays
-        marked after postings were deleted from it, until the store rebuilds it. All buckets are
-        marked if it is not known which ones lost postings, after a version that did not record it.
+        A bucket is not marked if it never held more postings than its capacity. One that did may
+        stay marked after postings were deleted from it. All buckets are marked if it is not known
+        which ones lost postings, after a version that deleted them and did not record it.
 
         Args:
             keys: Band keys, uint64 of shape (m,).
@@ -298,6 +301,8 @@ class LogStore(Protocol):
 
     def counts(self) -> dict[str, int]:
         """Returns the numbers of records, leaders, postings, evicted postings and bytes.
+
+        Evicted postings are those beyond the capacity of their buckets, which are not read.
 
         Each step keeps these numbers up to date, so that nothing is counted here.
         """

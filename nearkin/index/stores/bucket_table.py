@@ -42,14 +42,15 @@ class BucketTable:
     place: the C library moves large ones to other addresses without copying them.
 
     Args:
-        most: Maximum number of postings of a bucket. Older postings are evicted.
+        most: Maximum number of postings that are read from a bucket: the oldest ones. The others
+            are read as soon as there is room.
 
     Examples:
         >>> table = BucketTable(2)
         >>> for word in (10, 20, 30):
         ...     table.append(np.array([7, word], np.uint64), word)
         >>> table.look_up(np.array([7, 10, 99], np.uint64)).words.tolist(), table.evicted
-        ([20, 30, 10], 1)
+        ([10, 20, 10], 1)
     """
 
     def __init__(self, most: int) -> None:
@@ -61,17 +62,16 @@ class BucketTable:
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._state[kernels.SEGMENTS] = 1
         self._state[kernels.ROUND] = 1
-        self._overflowed: set[int] = set()
 
     @property
     def evicted(self) -> int:
-        """The number of postings that were evicted from full buckets."""
+        """The number of postings beyond the capacity of their buckets."""
         return int(self._state[kernels.EVICTED])
 
     @property
     def postings(self) -> int:
-        """The number of postings."""
-        return int(self._state[kernels.HELD])
+        """The number of postings that can be read."""
+        return int(self._state[kernels.HELD]) - self.evicted
 
     @property
     def moved_slots(self) -> int:
@@ -87,28 +87,46 @@ class BucketTable:
         """Returns the sizes of the buckets that are not empty, int64 of shape (n,)."""
         places = self._slots[:, kernels.PLACE]
         places = places[places != kernels.UNUSED]
-        return np.where(places < 0, 1, self._lists[np.maximum(places, 0), kernels.SIZE])
+        sizes = np.where(places < 0, 1, self._lists[np.maximum(places, 0), kernels.SIZE])
+        return np.minimum(sizes, self.most)
 
     def look_up(self, keys: np.ndarray) -> Postings:
         """Returns the buckets of band keys, uint64 of shape (m,), oldest postings first."""
-        offsets = np.empty(len(keys) + 1, np.int64)
-        places = np.empty(len(keys), np.int64)
-        total = kernels.bucket_sizes(
-            keys, self._seed, self._slots, self._lists, self._state, offsets, places
-        )
-        if not total:
+        offsets, places = self._find(keys, self.most)
+        if not offsets[-1]:
             return Postings(_NO_WORDS, offsets)
-        words = np.empty(total, np.int64)
+        words = np.empty(offsets[-1], np.int64)
         kernels.fill_postings(places, self._lists, self._nodes, offsets, words)
         return Postings(words, offsets)
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        """Returns whether each bucket has lost postings, bool of shape (m,).
+        """Returns whether each bucket has more postings than are read, bool of shape (m,).
 
         Args:
             keys: Band keys, uint64 of shape (m,).
         """
-        return np.array([key in self._overflowed for key in keys.tolist()], bool)
+        return np.asarray(np.diff(self._find(keys, self.most + 1)[0]) > self.most)
+
+    def _find(self, keys: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the offsets of the postings of buckets, int64 (m + 1,), and their places.
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
+            most: Maximum number of postings of a bucket that count.
+        """
+        offsets = np.empty(len(keys) + 1, np.int64)
+        places = np.empty(len(keys), np.int64)
+        kernels.bucket_sizes(
+            keys,
+            self._seed,
+            self._slots,
+            self._lists,
+            self._state,
+            np.int64(most),
+            offsets,
+            places,
+        )
+        return offsets, places
 
     def portion(self, place: int, slots: int) -> PostingPortion:
         """Returns the postings of some slots.
@@ -128,21 +146,19 @@ class BucketTable:
         )
 
     def append(self, keys: np.ndarray, word: int) -> None:
-        """Appends one posting to the bucket of each key, uint64 of shape (b,)."""
+        """Inserts one posting into the bucket of each key, uint64 of shape (b,)."""
         self.append_all(keys, np.full(len(keys), word, np.int64))
 
     def append_all(self, keys: np.ndarray, words: np.ndarray) -> None:
-        """Appends postings.
+        """Inserts postings, behind smaller ones of the same bucket.
 
         Args:
             keys: Band keys, uint64 of shape (m,).
             words: The posting of each key, int64 of shape (m,).
         """
         appended = np.int64(0)
-        overflowed = np.empty(len(keys), np.uint64)
         while appended < len(keys):
-            evicted_before = self.evicted
-            appended = kernels.append_postings(
+            appended = kernels.insert_postings(
                 keys,
                 words,
                 appended,
@@ -152,23 +168,9 @@ class BucketTable:
                 self._lists,
                 self._nodes,
                 self._state,
-                overflowed,
             )
-            if evicted := self.evicted - evicted_before:
-                self._overflowed.update(overflowed[:evicted].tolist())
             if appended < len(keys):
                 self._grow()
-
-    def mark_full(self, keys: np.ndarray) -> None:
-        """Marks the full ones among some buckets as those that may have lost postings.
-
-        It is for appended postings whose evictions are not known.
-
-        Args:
-            keys: Band keys, uint64 of shape (m,).
-        """
-        sizes = np.diff(self.look_up(keys).offsets)
-        self._overflowed.update(keys[sizes >= self.most].tolist())
 
     def remove(self, keys: np.ndarray, ref: int) -> int:
         """Deletes the postings of a document.
@@ -184,6 +186,7 @@ class BucketTable:
             kernels.remove_postings(
                 keys,
                 np.int64(ref),
+                np.int64(self.most),
                 self._seed,
                 self._slots,
                 self._lists,

@@ -146,6 +146,7 @@ def bucket_sizes(
     slots: np.ndarray,
     lists: np.ndarray,
     state: np.ndarray,
+    most: np.int64,
     offsets: np.ndarray,
     places: np.ndarray,
 ) -> int:
@@ -157,6 +158,7 @@ def bucket_sizes(
         slots: Slots of the table, int64 of shape (n, 2).
         lists: Lists of the table, int64 of shape (lists, 3).
         state: Counts of the table, int64 of shape (STATE_SIZE,).
+        most: Maximum number of postings that are read from a bucket: the oldest ones.
         offsets: Receives the begin of each query's postings, int64 of shape (m + 1,).
         places: Receives the place of each query, int64 of shape (m,).
 
@@ -176,7 +178,7 @@ def bucket_sizes(
             place = slots[slot_of(queries[q], home, slots), PLACE]
             places[q] = place
             size = lists[place, SIZE] if place > 0 else I64(place < 0)
-            offsets[q + 1] = offsets[q] + size
+            offsets[q + 1] = offsets[q] + min(size, most)
     return offsets[queries.shape[0]]
 
 
@@ -224,10 +226,10 @@ def take_row(rows: np.ndarray, link: int, used: int, free: int, state: np.ndarra
 
 
 @kernel
-def append_node(
+def insert_node(
     word: np.int64, place: np.int64, lists: np.ndarray, nodes: np.ndarray, state: np.ndarray
 ) -> None:
-    """Appends a posting to a list.
+    """Inserts a posting into a list, behind all smaller ones.
 
     Args:
         word: Posting.
@@ -238,12 +240,24 @@ def append_node(
     """
     node = take_row(nodes, NEXT, NODES, FREE_NODE, state)
     nodes[node, WORD] = word
-    nodes[node, NEXT] = END
-    if lists[place, SIZE] == 0:
+    before = END
+    after = END
+    if lists[place, SIZE] > 0:
+        # nearly all postings are newer than those that are there
+        before = lists[place, LAST]
+        if nodes[before, WORD] > word:
+            before = END
+            after = lists[place, FIRST]
+            while nodes[after, WORD] <= word:
+                before = after
+                after = nodes[after, NEXT]
+    nodes[node, NEXT] = after
+    if before == END:
         lists[place, FIRST] = node
     else:
-        nodes[lists[place, LAST], NEXT] = node
-    lists[place, LAST] = node
+        nodes[before, NEXT] = node
+    if after == END:
+        lists[place, LAST] = node
     lists[place, SIZE] += 1
 
 
@@ -312,7 +326,7 @@ def shorten_slot(
 
 
 @kernel
-def append_postings(
+def insert_postings(
     keys: np.ndarray,
     words: np.ndarray,
     begin: np.int64,
@@ -322,29 +336,25 @@ def append_postings(
     lists: np.ndarray,
     nodes: np.ndarray,
     state: np.ndarray,
-    overflowed: np.ndarray,
 ) -> np.int64:
-    """Appends postings to buckets, as long as the arrays have room.
+    """Inserts postings into buckets, as long as the arrays have room.
 
-    A bucket that holds `most` postings loses its oldest one.
+    The postings of a bucket beyond the oldest `most` are counted as evicted.
 
     Args:
         keys: Band keys, uint64 of shape (m,).
         words: Posting of each key, int64 of shape (m,), at least 0.
-        begin: Number of keys that are skipped, because they were appended before.
-        most: Maximum number of postings of a bucket, at least 1.
+        begin: Number of keys that are skipped, because they were inserted before.
+        most: Maximum number of postings that are read from a bucket, at least 1.
         seed: Seed of the table's hashes.
         slots: Slots of the table, int64 of shape (n, 2). They are changed.
         lists: Lists of the table, int64 of shape (lists, 3). They are changed.
         nodes: Nodes of the table, int64 of shape (nodes, 2). They are changed.
         state: Counts of the table, int64 of shape (STATE_SIZE,). They are changed.
-        overflowed: Array for the keys of the buckets that lose a posting, uint64 of shape (m,).
-            There are as many as `state[EVICTED]` grows by.
 
     Returns:
-        The number of keys that are appended now. The arrays must grow if it is less than m.
+        The number of keys that are inserted now. The arrays must grow if it is less than m.
     """
-    evicted_before = state[EVICTED]
     for q in range(begin, keys.shape[0]):
         while state[KEYS] + 1 > MAX_LOAD * SEGMENT * state[SEGMENTS]:
             if (state[SEGMENTS] + 1) * SEGMENT > slots.shape[0]:
@@ -366,15 +376,10 @@ def append_postings(
             word = ~place
             place = take_row(lists, FIRST, LISTS, FREE_LIST, state)
             lists[place, SIZE] = 0
-            append_node(word, place, lists, nodes, state)
+            insert_node(word, place, lists, nodes, state)
             slots[at, PLACE] = place
-        append_node(words[q], place, lists, nodes, state)
-        if lists[place, SIZE] > most:
-            free_node(lists[place, FIRST], END, place, lists, nodes, state)
-            shorten_slot(at, seed, slots, lists, nodes, state)
-            state[HELD] -= 1
-            overflowed[state[EVICTED] - evicted_before] = keys[q]
-            state[EVICTED] += 1
+        insert_node(words[q], place, lists, nodes, state)
+        state[EVICTED] += I64(lists[place, SIZE] > most)
     return keys.shape[0]
 
 
@@ -382,6 +387,7 @@ def append_postings(
 def remove_postings(
     keys: np.ndarray,
     ref: np.int64,
+    most: np.int64,
     seed: np.uint64,
     slots: np.ndarray,
     lists: np.ndarray,
@@ -393,6 +399,7 @@ def remove_postings(
     Args:
         keys: Band keys of the document, uint64 of shape (b,).
         ref: Number of the document.
+        most: Maximum number of postings that are read from a bucket, at least 1.
         seed: Seed of the table's hashes.
         slots: Slots of the table, int64 of shape (n, 2). They are changed.
         lists: Lists of the table, int64 of shape (lists, 3). They are changed.
@@ -418,6 +425,7 @@ def remove_postings(
         while node != END:
             after = nodes[node, NEXT]
             if nodes[node, WORD] >> REF_SHIFT == ref:
+                state[EVICTED] -= I64(lists[place, SIZE] > most)
                 free_node(node, before, place, lists, nodes, state)
                 gone += 1
             else:

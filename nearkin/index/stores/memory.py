@@ -228,7 +228,6 @@ class MemoryStore:
         """Appends a posting to buckets, in which it may be already if `again` is True."""
         if again:
             self.table.remove(keys, posting >> REF_SHIFT)
-            self.table.mark_full(keys)
         self.table.append(keys, posting)
 
     def _remove_new(self, step: "_Step") -> None:
@@ -237,7 +236,6 @@ class MemoryStore:
             self._delete(entry._replace(ref=number))
             if keys is not None:
                 self.table.remove(keys, number)
-                self.table.mark_full(keys)
 
     def _write_lines(self, step: "_Step") -> None:
         """Adds the lines of a step to the change log, and deletes the oldest ones."""

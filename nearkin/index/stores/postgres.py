@@ -27,7 +27,7 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.changes import Changes, Event, count_leaders
-from nearkin.index.entry import Entry, PostingPortion, Postings, content_size
+from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import (
     CLOSING,
     COPYING,
@@ -446,8 +446,12 @@ class PostgresStore:
 
     def postings(self, keys: np.ndarray) -> Postings:
         signed = keys.view(np.int64)
-        query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])"
-        rows = self._read_rows(query, (_array_literal(signed.tolist()),))
+        query = (
+            f"SELECT key, word FROM unnest(%s::bigint[]) AS wanted (key), LATERAL (SELECT word "
+            f"FROM {self._s}.buckets b WHERE b.key = wanted.key ORDER BY word LIMIT %s) AS oldest"
+        )
+        wanted = _array_literal(np.unique(signed).tolist())
+        rows = self._read_rows(query, (wanted, self._most))
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
         keys_and_words = np.array(rows, np.int64)
@@ -706,10 +710,12 @@ class PostgresStore:
         ]
         for ref, keys in (*leaving, *changes.postings_removed):
             query = (
-                f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
+                f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >= %s AND "
+                f"word < %s"
             )
+            limits = (ref << REF_SHIFT, (ref + 1) << REF_SHIFT)
             removed += run.execute(
-                query, (_array_literal(keys.view(np.int64).tolist()), ref)
+                query, (_array_literal(keys.view(np.int64).tolist()), *limits)
             ).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
@@ -751,11 +757,7 @@ class PostgresStore:
     def _insert_postings(
         self, run: Any, pairs: list[tuple[int, np.ndarray]], *, may_overflow: bool
     ) -> int:
-        """Inserts postings.
-
-        Returns:
-            The number of inserted postings, less the number of evicted ones.
-        """
+        """Inserts postings, marks the buckets that overflow, and returns their number."""
         if not pairs:
             return 0
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
@@ -766,23 +768,16 @@ class PostgresStore:
         with run.copy(f"COPY {self._s}.buckets FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(_pack_rows(keys[order], words[order]))
         if may_overflow:
-            # the oldest postings are those with the lowest numbers
-            query = f"""WITH evicted AS (DELETE FROM {self._s}.buckets p USING (
-                SELECT key, word FROM (
-                  SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
-                  FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])
-                ) AS ranked WHERE place > %s) AS over
-                WHERE p.key = over.key AND p.word = over.word RETURNING p.key),
-                marked AS (INSERT INTO {self._s}.overflowed
-                SELECT DISTINCT key FROM evicted ORDER BY key ON CONFLICT DO NOTHING)
-                SELECT count(*) FROM evicted"""
+            query = f"""WITH marked AS (INSERT INTO {self._s}.overflowed
+                SELECT key FROM unnest(%s::bigint[]) AS entered (key) WHERE EXISTS (
+                  SELECT FROM {self._s}.buckets b WHERE b.key = entered.key
+                  ORDER BY word OFFSET %s LIMIT 1)
+                ORDER BY key ON CONFLICT DO NOTHING RETURNING key)
+                SELECT count(*) FROM marked"""
             limits = (_array_literal(sorted(set(keys.tolist()))), self._most)
-            (gone,) = run.execute(query, limits).fetchone()
-            if gone:
-                run.execute(
-                    f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,)
-                )
-            return len(keys) - gone
+            (marked,) = run.execute(query, limits).fetchone()
+            if marked:
+                run.execute(f"SELECT nextval('{self._s}.evicted')")
         return len(keys)
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
@@ -923,7 +918,12 @@ class PostgresStore:
         rows, records, leaders, postings = run.execute(kept).fetchone()
         if rows > MERGED_AFTER:
             self._merge_tallies(run)
-        last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
+        # only buckets that have overflowed are counted
+        (evicted,) = run.execute(
+            f"SELECT coalesce(sum(greatest(size - %s, 0)), 0)::bigint FROM {s}.overflowed o, "
+            f"LATERAL (SELECT count(*) AS size FROM {s}.buckets b WHERE b.key = o.key) AS counted",
+            (self._most,),
+        ).fetchone()
         size = (
             f"SELECT pg_total_relation_size('{s}.documents') + "
             f"pg_total_relation_size('{s}.buckets')"
@@ -932,8 +932,8 @@ class PostgresStore:
         counted = {
             "records": records,
             "leaders": leaders,
-            "postings": postings,
-            "evicted": last + 1 if called else 0,
+            "postings": postings - evicted,
+            "evicted": evicted,
         }
         return {**counted, "bytes": int(used)}
 

@@ -160,6 +160,15 @@ local function cut(held, ref)
   end
   return table.concat(rest), gone
 end
+local function number(ref)
+  local a, b, c, d, e = string.byte(ref, 1, 5)
+  return a + 256 * (b + 256 * (c + 256 * (d + 256 * e)))
+end
+local function evict(key, count)
+  if count == 0 then return end
+  redis.call('HINCRBY', P .. 'counts', 'evicted', count)
+  redis.call('INCRBY', P .. 'evictions-marked', count)
+end
 local i = 7
 while ARGV[i] ~= 'W' do
   local op, field = ARGV[i], ARGV[i + 1]
@@ -218,20 +227,36 @@ while i <= #ARGV do
     local ref, delta = string.sub(b, 4, 8), 0
     for at = 1, #a, 8 do
       local key = string.sub(a, at, at + 7)
-      local name = bucket(key)
+      local name, full = bucket(key), P .. 'x:' .. key
       local held = redis.call('HGET', name, key) or ''
-      local gone = 0
-      if c == 'again' or op == 'p' then held, gone = cut(held, ref) end
+      local was_full, gone = #held >= 8 * most, 0
+      if c == 'again' or op == 'p' then
+        held, gone = cut(held, ref)
+        if was_full and gone == 0 then
+          evict(key, -redis.call('ZREMRANGEBYSCORE', full, number(ref), number(ref)))
+        end
+      end
       delta = delta - gone
       if op == 'P' then
         held = held .. b
         delta = delta + 1
         if #held > 8 * most then
-          held = string.sub(held, 9)
+          local last = string.sub(held, -16, -9)
+          if number(string.sub(last, 4, 8)) > number(ref) then
+            held = string.sub(held, 1, -17) .. b
+          else
+            held, last = string.sub(held, 1, -9), b
+          end
+          redis.call('ZADD', full, number(string.sub(last, 4, 8)), last)
           delta = delta - 1
-          redis.call('HINCRBY', P .. 'counts', 'evicted', 1)
-          redis.call('SADD', P .. 'overflowed', key)
-          redis.call('INCR', P .. 'evictions-marked')
+          evict(key, 1)
+        end
+      elseif was_full and gone > 0 then
+        for _, word in ipairs(redis.call('ZRANGE', full, 0, gone - 1)) do
+          redis.call('ZREM', full, word)
+          held = held .. word
+          delta = delta + 1
+          evict(key, -1)
         end
       end
       if #held > 0 then

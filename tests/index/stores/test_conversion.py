@@ -149,7 +149,8 @@ def test_searches_after_evictions_that_an_older_version_did_not_record_are_not_c
     with nk.Index.open(old_url, **settings) as index:
         assert not index.passages("s", notice).complete
         index.remove("s", "n3")
-        assert not index.passages("s", notice).complete
+        # SQLite and Redis keep postings beyond the capacity
+        assert index.passages("s", notice).complete == old_url.startswith("sqlite")
         # SQLite fills the buckets again from the documents, so it knows which ones overflow.
         assert index.passages("s", rare).complete == old_url.startswith("sqlite")
         for number in range(4, 8):
