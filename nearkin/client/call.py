@@ -52,7 +52,7 @@ def build_outcome(members: Mapping[str, Any]) -> Outcome:
 
 def build_match(members: Mapping[str, Any]) -> Match:
     """Returns a match from the members of a response."""
-    return build_result(Match, _with_evidence(members), shared=members["shared_bands"])
+    return build_result(Match, _with_evidence(members), shared=members.get("shared_bands"))
 
 
 def _with_evidence(members: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -258,7 +258,8 @@ class Match:
         similarity: Exact similarity to the query. In an index of texts and vectors, it is the
             larger one of those that reach their thresholds, or the smaller one if both must.
         shared: Number of bands (or probes) in common with the query. It is 0 for a member that was
-            found through its representative.
+            found through its representative, and None if a server answered a token without the
+            right admin.
         representative: Id of the representative of the cluster. It is the document's own id if the
             document is the representative, and empty if a server of an older version answered.
         evidence: Both similarities in an index of texts and vectors, otherwise None.
@@ -267,7 +268,7 @@ class Match:
     id: str
     cluster: str
     similarity: float
-    shared: int
+    shared: int | None
     representative: str = ""
     evidence: Evidence | None = None
 

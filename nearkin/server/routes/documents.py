@@ -156,13 +156,14 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     body = await parse_body(request, m.QueryRequest)
     top = requested_top(body, service.settings.max_top)
     matches = await service.query(scope, body.document, top, members=body.members)
-    answers = [m.QueryMatch.from_match(match) for match in matches]
+    answers = [m.QueryMatch.from_match(match, who) for match in matches]
     if not body.related:
         # a member that is not set is left out of the answer
         return m.Matches(matches=answers)
     related = await service.query_related(scope, body.document)
     return m.Matches(
-        matches=answers, related=[m.QueryMatch.from_match(match) for match in related[:top]]
+        matches=answers,
+        related=[m.QueryMatch.from_match(match, who) for match in related[:top]],
     )
 
 
@@ -189,7 +190,7 @@ async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.Near
     body = await parse_body(request, m.NearMissRequest)
     top = requested_top(body, service.settings.max_top)
     misses = await service.run_in_thread(service.index.near_misses, scope, body.document, top)
-    return m.NearMisses(near_misses=[m.QueryMatch.from_match(miss) for miss in misses])
+    return m.NearMisses(near_misses=[m.QueryMatch.from_match(miss, who) for miss in misses])
 
 
 @router.post(

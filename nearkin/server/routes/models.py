@@ -19,6 +19,7 @@ from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import ClusterPart, Entry, Match
 from nearkin.index.index import Index
 from nearkin.server.cluster_listings import ScopeCounts
+from nearkin.server.http.tokens import Principal
 from nearkin.version import VERSION
 
 Id = Annotated[
@@ -296,9 +297,10 @@ class QueryMatch(Model):
     id: str = Field(description="Id of the document.")
     cluster: str = Field(description="Id of the cluster.")
     similarity: float = Field(description="Exact similarity to the query.")
-    shared_bands: int = Field(
+    shared_bands: int | None = Field(
         description="Number of bands that the document shares with the query. It is 0 for a "
-        "member that was found through its representative."
+        "member that was found through its representative, and null without the right admin: it "
+        "tells how to change a text so that it is not found."
     )
     representative: str = Field(
         description="Id of the representative of the cluster, which can be the document itself."
@@ -306,13 +308,13 @@ class QueryMatch(Model):
     evidence: OptionalEvidence = None
 
     @classmethod
-    def from_match(cls, match: Match) -> Self:
-        """Converts a match of the index."""
+    def from_match(cls, match: Match, who: Principal) -> Self:
+        """Converts a match of the index to what a token may see of it."""
         answer = cls(
             id=match.id,
             cluster=match.cluster,
             similarity=match.similarity,
-            shared_bands=match.shared,
+            shared_bands=match.shared if who.has_right("admin") else None,
             representative=match.representative,
         )
         if match.evidence is None:

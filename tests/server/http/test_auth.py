@@ -469,3 +469,19 @@ def test_unavailable_limits_store_rejects_requests(serve: Serve, tmp_path: Path)
         lambda: client.get("/readyz").json().get("code") == "store-unavailable",
         "the server says that it is not ready",
     )
+
+
+def test_only_administrators_see_how_nearly_a_search_misses(
+    client: TestClient, tokens: dict[str, str]
+) -> None:
+    """Whoever sees the number of shared bands finds in few searches which words to change."""
+    shown: dict[str, set[bool]] = {}
+    for who in ("reader", "boss"):
+        answers: list[dict[str, object]] = []
+        for path, text in (("query", f"{CAT} one"), ("near-misses", f"{CAT} {CAT[:20]} xyz")):
+            answer = client.post(
+                f"/v1/scopes/mine/{path}", json={"text": text}, headers=bearer(tokens[who])
+            ).json()
+            answers += answer.get("matches", answer.get("near_misses"))
+        shown[who] = {answer["shared_bands"] is not None for answer in answers}
+    assert shown == {"reader": {False}, "boss": {True}}

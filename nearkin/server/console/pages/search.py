@@ -16,7 +16,6 @@ from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import check_json_shape, parse_json
 from nearkin.server.routes.models import QueryRequest, TextOrVector
-from nearkin.server.service import Service
 
 MAX_NEAR_MISSES = 3
 """Maximum number of documents below the threshold that are shown."""
@@ -90,27 +89,28 @@ async def _show_matches(_: int | None, text: str | None, scope: str | None) -> l
             f"No document of this scope has a similarity of {threshold} or more. The document "
             "would be new."
         )
-        misses = await _near_miss_articles(service, scope, document)
+        misses = await _near_miss_articles(visit, scope, document)
         return [html.H2("No match"), ui.note(note), *misses]
     kind = "document" if service.index.settings.postings == "all" else "representative"
     subject = f"{len(matches)} {kind}s are" if len(matches) > 1 else f"1 {kind} is"
     remark = " (more are not shown)" if len(matches) == MAX_MATCHES else ""
     articles = await service.run_overview(
-        _match_articles, scope, matches, entries, document, _band_count(service.index)
+        _match_articles, scope, matches, entries, document, _shown_band_count(visit)
     )
-    misses = await _near_miss_articles(service, scope, document)
+    misses = await _near_miss_articles(visit, scope, document)
     return [html.H2(f"{subject} {threshold} similar or more{remark}"), *articles, *misses]
 
 
-async def _near_miss_articles(service: Service, scope: str, document: Document) -> list[Component]:
+async def _near_miss_articles(visit: Visit, scope: str, document: Document) -> list[Component]:
     """Returns documents below the threshold beside the input, or nothing if there are none."""
+    service = visit.service
     index = service.index
     misses = await service.run_overview(index.near_misses, scope, document, MAX_NEAR_MISSES)
     if not misses:
         return []
     entries = await service.run_in_thread(index.get_many, scope, [miss.id for miss in misses])
     articles = await service.run_overview(
-        _match_articles, scope, misses, entries, document, _band_count(index), is_match=False
+        _match_articles, scope, misses, entries, document, _shown_band_count(visit), is_match=False
     )
     note = (
         "They share a bucket with the input, but are less similar than the threshold "
@@ -137,8 +137,14 @@ def _describe_thresholds(index: Index) -> str:
     return f"{threshold} (texts) {combination} {format_similarity(vector.threshold)} (vectors)"
 
 
-def _band_count(index: Index) -> int:
-    """Returns the number of bands of all kinds of evidence."""
+def _shown_band_count(visit: Visit) -> int | None:
+    """Returns the number of bands of all kinds of evidence; None without the right admin.
+
+    The number of shared bands tells how to change a text so that it is not found.
+    """
+    if not visit.who.has_right("admin"):
+        return None
+    index = visit.service.index
     vectors = index.vector_banding
     return index.banding.bands + (0 if vectors is None else vectors.bands)
 
@@ -177,7 +183,7 @@ def _match_articles(
     matches: Sequence[Match],
     entries: Sequence[Entry | None],
     document: Document,
-    bands: int,
+    bands: int | None,
     *,
     is_match: bool = True,
 ) -> list[Component]:
@@ -188,21 +194,28 @@ def _match_articles(
     ]
 
 
+def _shared_bands_label(match: Match, bands: int | None) -> list[Component]:
+    """Returns how many of the bands a match shares with the input, or nothing if it is hidden."""
+    if bands is None:
+        return []
+    return [html.Span(f"{match.shared} of {bands} bands shared", className="size")]
+
+
 def _match_article(
     scope: str,
     match: Match,
     entry: Entry | None,
     document: Document,
-    bands: int,
+    bands: int | None,
     *,
     is_match: bool,
 ) -> Component:
-    shared_bands = html.Span(f"{match.shared} of {bands} bands shared", className="size")
+    """Returns a match beside the input. `bands` is None if the number of shared ones is hidden."""
     title = html.H3(
         [
             ui.cluster_link(scope, match.id),
             ui.similarity_label(match.similarity),
-            shared_bands,
+            *_shared_bands_label(match, bands),
             *_evidence_labels(match.evidence),
         ]
     )
