@@ -45,7 +45,7 @@ expire, whatever the default of the namespace is. A namespace accepts times to l
 `nsup-period` is above 0. The header, the counter and the change log never expire.
 
 A bucket holds at most 20,000 postings, and a larger `bucket_capacity` is refused. At most
-`max_candidates` documents of a bucket are compared, so a bucket in several records would only be
+twenty times `max_candidates` documents are estimated, so a bucket in several records would only be
 slower.
 """
 

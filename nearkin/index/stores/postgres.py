@@ -91,6 +91,8 @@ CREATE SEQUENCE {s}.refs;
 CREATE SEQUENCE {s}.evicted MINVALUE 0 START 0;
 INSERT INTO {s}.meta VALUES ('schema', '1');
 """
+FEW_POSTINGS = 4
+"""The number of postings of most buckets, at most."""
 LOST = ("08", "57")
 """The error classes of a broken connection, and of a server that shuts down."""
 STATUS_SECONDS = 10.0
@@ -446,18 +448,24 @@ class PostgresStore:
 
     def postings(self, keys: np.ndarray) -> Postings:
         signed = keys.view(np.int64)
-        query = (
-            f"SELECT key, word FROM unnest(%s::bigint[]) AS wanted (key), LATERAL (SELECT word "
-            f"FROM {self._s}.buckets b WHERE b.key = wanted.key ORDER BY word LIMIT %s) AS oldest"
-        )
-        wanted = _array_literal(np.unique(signed).tolist())
-        rows = self._read_rows(query, (wanted, self._most))
+        limit = self._most + FEW_POSTINGS * len(keys)
+        query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) LIMIT %s"
+        rows = self._read_rows(query, (_array_literal(signed.tolist()), limit))
+        if len(rows) == limit:
+            # a flooded bucket is not read as a whole; this is slower for many small ones
+            query = (
+                f"SELECT key, word FROM unnest(%s::bigint[]) AS wanted (key), LATERAL (SELECT word "
+                f"FROM {self._s}.buckets b WHERE b.key = wanted.key ORDER BY word LIMIT %s) AS o"
+            )
+            wanted = _array_literal(np.unique(signed).tolist())
+            rows = self._read_rows(query, (wanted, self._most))
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
         keys_and_words = np.array(rows, np.int64)
         keys_and_words = keys_and_words[np.lexsort((keys_and_words[:, 1], keys_and_words[:, 0]))]
         starts = np.searchsorted(keys_and_words[:, 0], signed, "left")
         ends = np.searchsorted(keys_and_words[:, 0], signed, "right")
+        ends = np.minimum(ends, starts + self._most)
         offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
         return Postings(keys_and_words[places, 1], offsets)

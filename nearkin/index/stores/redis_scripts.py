@@ -164,6 +164,7 @@ local function number(ref)
   local a, b, c, d, e = string.byte(ref, 1, 5)
   return a + 256 * (b + 256 * (c + 256 * (d + 256 * e)))
 end
+local function beyond(key) return P .. 'x:' .. key end
 local function evict(key, count)
   if count == 0 then return end
   redis.call('HINCRBY', P .. 'counts', 'evicted', count)
@@ -227,13 +228,13 @@ while i <= #ARGV do
     local ref, delta = string.sub(b, 4, 8), 0
     for at = 1, #a, 8 do
       local key = string.sub(a, at, at + 7)
-      local name, full = bucket(key), P .. 'x:' .. key
+      local name = bucket(key)
       local held = redis.call('HGET', name, key) or ''
       local was_full, gone = #held >= 8 * most, 0
       if c == 'again' or op == 'p' then
         held, gone = cut(held, ref)
         if was_full and gone == 0 then
-          evict(key, -redis.call('ZREMRANGEBYSCORE', full, number(ref), number(ref)))
+          evict(key, -redis.call('ZREMRANGEBYSCORE', beyond(key), number(ref), number(ref)))
         end
       end
       delta = delta - gone
@@ -247,13 +248,13 @@ while i <= #ARGV do
           else
             held, last = string.sub(held, 1, -9), b
           end
-          redis.call('ZADD', full, number(string.sub(last, 4, 8)), last)
+          redis.call('ZADD', beyond(key), number(string.sub(last, 4, 8)), last)
           delta = delta - 1
           evict(key, 1)
         end
       elseif was_full and gone > 0 then
-        for _, word in ipairs(redis.call('ZRANGE', full, 0, gone - 1)) do
-          redis.call('ZREM', full, word)
+        for _, word in ipairs(redis.call('ZRANGE', beyond(key), 0, gone - 1)) do
+          redis.call('ZREM', beyond(key), word)
           held = held .. word
           delta = delta + 1
           evict(key, -1)
