@@ -28,7 +28,7 @@ class IndexStats(TypedDict):
     leaders: int
     postings: int
     evicted: int
-    """The number of postings that left a full bucket."""
+    """The number of postings beyond the capacity of their buckets, which are not read."""
     bytes: int
     bucket_bytes: NotRequired[int]
     """The memory of the buckets that this process maps. Only SQLite reports it."""

@@ -145,8 +145,8 @@ class IndexSettings:
         bucket_ttl: Seconds that a posting is kept after it was last used. None for no limit.
         window: Seconds after which a representative that was not seen is not matched any more. None
             for no limit.
-        bucket_capacity: Maximum number of postings of a bucket. The oldest leave first, and are
-            counted.
+        bucket_capacity: Maximum number of postings that a search reads from a bucket: the oldest
+            ones. The others are counted, and read as soon as there is room.
         max_document: Maximum size of a document, in bytes or as a size such as `5MB`.
         max_batch: Maximum number of documents of a batch.
         max_memory: Maximum memory that a process keeps for the index, in bytes or as a size such as

@@ -41,7 +41,7 @@ COUNT_METRICS = {
     "records": "Number of documents in the index.",
     "leaders": "Number of clusters in the index.",
     "postings": "Number of postings in the index.",
-    "evicted": "Number of postings that were removed from full buckets.",
+    "evicted": "Number of postings beyond the capacity of their buckets, which are not read.",
 }
 """Descriptions of the store's counts, by name without the prefix."""
 

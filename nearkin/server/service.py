@@ -543,7 +543,7 @@ class Service:
         )
         register_gauge(
             "nearkin_bucket_capacity",
-            "The setting bucket_capacity: maximum number of postings of a bucket.",
+            "The setting bucket_capacity: maximum number of postings read from a bucket.",
             lambda: self.index.settings.bucket_capacity,
         )
         register_gauge(

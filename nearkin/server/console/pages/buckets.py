@@ -32,8 +32,8 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         "Buckets of many documents. A search that reads a bucket reads all of its postings.",
     )
     limits = (
-        f"A bucket keeps at most {index.settings.bucket_capacity:,} postings, and a search "
-        f"compares at most {index.settings.max_candidates:,} candidates."
+        f"A search reads at most {index.settings.bucket_capacity:,} postings of a bucket, and "
+        f"compares at most {index.settings.max_candidates:,} candidates exactly."
     )
     if not buckets:
         empty = "No search of this process has read a large bucket of your scopes yet."
