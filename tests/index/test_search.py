@@ -134,6 +134,7 @@ def edited(base: list[str], rng: np.random.Generator, count: int) -> list[str]:
     return made
 
 
+@pytest.mark.promise("Variants that share bands by chance do not hide a true duplicate.")
 @pytest.mark.parametrize("in_batch", [False, True])
 def test_documents_that_share_bands_by_chance_do_not_hide_a_true_duplicate(in_batch: bool) -> None:
     """Variants of a copy, too different to match it, share as many bands with it as its source."""
@@ -160,6 +161,7 @@ def test_documents_that_share_bands_by_chance_do_not_hide_a_true_duplicate(in_ba
         assert found == 6
 
 
+@pytest.mark.promise("Searches that leave out candidates among equal ones are counted.")
 def test_a_cut_among_equal_candidates_is_counted() -> None:
     rng = np.random.Generator(np.random.PCG64(18))
     base = words(rng, 40)

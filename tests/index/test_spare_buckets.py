@@ -35,6 +35,7 @@ def flood(index: nk.Index, base: list[str], rng: np.random.Generator) -> list[st
     return ids
 
 
+@pytest.mark.promise("A flood of variants does not hide a text, before or after it comes.")
 @pytest.mark.all_stores
 @pytest.mark.parametrize("comes_first", [True, False])
 def test_a_flood_of_variants_does_not_hide_a_text(opened: Opener, *, comes_first: bool) -> None:

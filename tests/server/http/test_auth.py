@@ -471,6 +471,7 @@ def test_unavailable_limits_store_rejects_requests(serve: Serve, tmp_path: Path)
     )
 
 
+@pytest.mark.promise("Only administrators see how nearly a search misses.")
 def test_only_administrators_see_how_nearly_a_search_misses(
     client: TestClient, tokens: dict[str, str]
 ) -> None:
