@@ -61,7 +61,7 @@ class Decision(NamedTuple):
     similarity: float
     """The exact similarity to the representative, or 0."""
     compared: int
-    """The number of documents that were compared, by their signatures at least."""
+    """The number of documents that were compared: those with the greatest estimates."""
     evidence: Evidence | None = None
     """Both similarities to the representative in an index of texts and vectors."""
     related: "tuple[RelatedDecision, ...]" = ()
@@ -337,13 +337,15 @@ class Searcher:
         id = ids[position]
         required = guarded.representative_of(id)
         if required is not None:
-            return self._resolve_to(position, required, ids, prepared, comparison.estimated)
+            return self._resolve_to(
+                position, required, ids, prepared, self._count_compared(comparison)
+            )
         forbidden = guarded.forbidden_of(id)
         allowed = [
             option for option in comparison.options if not forbidden & _names_of(option, ids, pool)
         ]
         if not allowed:
-            return NO_REPRESENTATIVE._replace(compared=comparison.estimated)
+            return NO_REPRESENTATIVE._replace(compared=self._count_compared(comparison))
         return self._best_candidate(_Comparison(allowed, comparison.estimated), pool, n)
 
     def _resolve_to(
@@ -771,16 +773,22 @@ class Searcher:
         best = self._best_option(comparison)
         related = self._related_options(comparison.options, best, pool, n)
         if best is None:
-            return NO_REPRESENTATIVE._replace(compared=comparison.estimated, related=related)
+            return NO_REPRESENTATIVE._replace(
+                compared=self._count_compared(comparison), related=related
+            )
         is_stored = best.age < pool.size
         return Decision(
             entry=pool.entries[best.age - n] if is_stored else None,
             position=None if is_stored else best.age - pool.size,
             similarity=best.similarity,
-            compared=comparison.estimated,
+            compared=self._count_compared(comparison),
             evidence=best.compared.evidence(best.row),
             related=related,
         )
+
+    def _count_compared(self, comparison: _Comparison) -> int:
+        """Returns the number of candidates after the cut by their estimates."""
+        return min(comparison.estimated, self.settings.max_candidates)
 
     def _related_options(
         self, options: list[_Option], best: _Option | None, pool: Pool, n: int
