@@ -80,7 +80,7 @@ def require_unreserved_scope(name: str) -> str:
     Raises:
         UsageError: If the scope is not valid, or is reserved for data of the index itself.
     """
-    if require_scope(name).startswith(RESERVED) and name != GOLDEN_SCOPE:
+    if require_scope(name).startswith(RESERVED):
         raise UsageError(
             f"the scope {name!r} is reserved for data of the index itself; choose a name that does "
             "not begin with a control character"

@@ -96,7 +96,7 @@ def _read_all(count: int, read: Callable[[int], "pa.Table | pa.RecordBatch"]) ->
 
 
 def _checked(table: "pa.Table | pa.RecordBatch") -> list[Row]:
-    """Returns the rows of a part whose buffers are sound. Texts that are none are left as bytes."""
+    """Returns the rows of a part whose buffers are sound. Invalid texts are left as bytes."""
     schema = pa.schema([(field.name, _without_texts(field.type)) for field in table.schema])
     binary = table.cast(schema)
     binary.validate(full=True)

@@ -142,7 +142,7 @@ class ArrowIpc(ColumnarFormat):
     def has_one_dictionary(self, file: InputFile) -> bool:
         """Returns whether all batches of a file share the dictionary of a column.
 
-        A stream may replace it. A file whose end is missing is read as a stream, but is none.
+        A stream may replace it. A file whose end is missing is read as a stream, too.
 
         Args:
             file: The file.
