@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 ENTRY = re.compile(r"^    (\w+): ", re.MULTILINE)
 """The beginning of an entry of a section of a docstring."""
-COLLECTED = re.compile(r"^        \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+COLLECTED = re.compile(r"^    \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 """The entry of a docstring for all keywords."""
 DEFAULTS = {
     "on_error": "quarantine",
@@ -62,7 +62,8 @@ def show_parameters(function: Function, **changed_defaults: object) -> Function:
     if function.__doc__ is not None:
         entries = _collect_entries()
         text = "".join(entries[name] for name in RunParameters.__annotations__)
-        function.__doc__ = COLLECTED.sub(lambda _: text, function.__doc__)
+        # Python 3.13 removes the indentation itself
+        function.__doc__ = COLLECTED.sub(lambda _: text, inspect.cleandoc(function.__doc__))
     return function
 
 
@@ -87,5 +88,5 @@ def _collect_entries() -> dict[str, str]:
         for start, end in zip(starts, [*starts[1:], len(section)], strict=True):
             entry = section[start:end].rstrip("\n")
             name = entry.strip().partition(":")[0]
-            entries[name] = "".join(f"    {line}\n" for line in entry.splitlines())
+            entries[name] = f"{entry}\n"
     return entries
