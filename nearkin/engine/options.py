@@ -46,8 +46,9 @@ from nearkin.suggestions import did_you_mean
 
 SMALL_CORPUS = 5000
 """Corpora with fewer documents are compared by brute force."""
-SMALL_SHINGLES = 1 << 25
-"""Corpora with more shingles are banded, even if they have few documents."""
+MOST_FIELD_SHINGLES = 1 << 25
+"""Corpora whose fields have more shingles are banded, even if they have few documents. All pairs
+of fields are compared in memory, in up to about 40 bytes a shingle."""
 DEFAULT_PAIR_BUDGET = 50_000_000
 """The pair budget of runs that list pairs. A bucket of 10,000 documents has as many pairs, whose
 signatures take about 1.5 seconds of processor time to compare (k = 128)."""
@@ -353,6 +354,14 @@ class RunOptions:
         self._check_value_columns()
         for options in self.candidate_options:
             options._check_banding()
+
+    def can_compare_all(self, shingles: int) -> bool:
+        """Returns False if the documents have fields that are too long to compare all pairs.
+
+        Args:
+            shingles: Number of shingles of the documents.
+        """
+        return not self.fields or shingles <= MOST_FIELD_SHINGLES
 
     def _check_banding(self) -> None:
         """Requires that the bands and rows are possible, as far as this does not need documents."""

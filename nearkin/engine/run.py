@@ -11,7 +11,6 @@ from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import (
     DEFAULT_PAIR_BUDGET,
     SMALL_CORPUS,
-    SMALL_SHINGLES,
     RunOptions,
     Verify,
 )
@@ -234,12 +233,14 @@ class Run(ABC):
     def brute_force(self) -> bool:
         """True if the corpus is small enough to compare all pairs. Given bands are always used.
 
+        It has few documents, however long they are. Only several fields must not be too long.
         A corpus that no banding suits may be larger: up to the default pair budget.
         """
         sketched = self.sketch_stats
         if self.options.bands is not None:
             return False
-        if sketched.documents < SMALL_CORPUS and sketched.shingles <= SMALL_SHINGLES:
+        is_short = self.options.can_compare_all(sketched.shingles)
+        if sketched.documents < SMALL_CORPUS and is_short:
             return True
         pairs = sketched.documents * (sketched.documents - 1) // 2
         return pairs <= DEFAULT_PAIR_BUDGET and not self._is_bandable

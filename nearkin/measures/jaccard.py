@@ -25,7 +25,7 @@ from nearkin.shingle import Shingler
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
 from nearkin.spec import Spec
-from nearkin.verify import weighted
+from nearkin.verify import all_pairs
 from nearkin.verify.jaccard import SetBuilder, compare_sets
 from nearkin.verify.weighted import (
     DEFAULT_MEMORY,
@@ -181,7 +181,7 @@ class Jaccard(_MinHashMeasure):
             memory: Maximum number of bytes of the postings of all threads.
         """
         sets = WeightedSets(payload.columns[0], np.empty(0), payload.sizes)
-        return weighted.compare_all(
+        return all_pairs.compare_all(
             sets, scope, threshold, product=False, workers=workers, memory=memory
         )
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from nearkin.measures.base import Payload, StoredPayloads
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.pair_scope import PairScope
-from nearkin.verify import weighted
+from nearkin.verify import all_pairs, weighted
 from nearkin.verify.weighted import (
     DEFAULT_MEMORY,
     WeightedBuilder,
@@ -79,6 +79,6 @@ class WeightedShingleComparison:
             memory: Maximum number of bytes of the postings of all threads.
         """
         sets = WeightedSets.of(payload.columns, payload.sizes)
-        return weighted.compare_all(
+        return all_pairs.compare_all(
             sets, scope, threshold, product=self.by_product, workers=workers, memory=memory
         )

@@ -16,8 +16,8 @@ from nearkin.corpus.inputs import describe_skipped
 from nearkin.corpus.rejects import describe_rejections, list_top_reasons
 from nearkin.engine.options import (
     BETWEEN_INPUTS,
+    MOST_FIELD_SHINGLES,
     SMALL_CORPUS,
-    SMALL_SHINGLES,
     RunOptions,
 )
 from nearkin.engine.removal_limit import doubt_removals
@@ -363,11 +363,12 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     warnings: list[str] = []
     sketched = run.recorded(Stage.SKETCH)
     documents, shingles = sketched.get("documents", 0), sketched.get("shingles", 0)
-    if options.bands is None and documents < SMALL_CORPUS and shingles > SMALL_SHINGLES:
+    is_small = documents < SMALL_CORPUS
+    if options.bands is None and is_small and not options.can_compare_all(shingles):
         warnings.append(
-            f"the corpus has fewer than {SMALL_CORPUS:,} documents, but they are long: it has "
-            f"{shingles:,} shingles, more than the {SMALL_SHINGLES:,} up to which all pairs are "
-            f"compared, so the recall is not 1, but the requested {options.recall:g}"
+            f"the corpus has fewer than {SMALL_CORPUS:,} documents, but their fields are long: "
+            f"they have {shingles:,} shingles, more than the {MOST_FIELD_SHINGLES:,} up to which "
+            f"all pairs are compared, so the recall is not 1, but the requested {options.recall:g}"
         )
     recorded = run.recorded(Stage.CANDIDATES)
     hot_shingles = recorded.get("hot_shingles") or 0

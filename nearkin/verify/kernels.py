@@ -11,6 +11,10 @@ from nearkin.runtime.jit import inlined, kernel
 U64 = np.uint64
 DROPPED_BITS = U64(16)
 """The number of low bits of shingle hashes that runs do not compare."""
+MOST_COUNTED = 65_535
+"""The largest number of documents that is counted for a shingle."""
+ROUNDING = 1e-9
+"""The share by which a sum of weights may be wrong because of rounding."""
 RUN_FACTOR = U64(0x9E3779B97F4A7C15)
 """An odd factor, so that every token of a run changes the run's hash."""
 
@@ -32,8 +36,8 @@ class Inverted(NamedTuple):
     """float64: The weight of each posting; empty if every weight is 1."""
 
 
-class Compared(NamedTuple):
-    """The payloads of all documents that are compared."""
+class Hashes(NamedTuple):
+    """The hashes of consecutive documents."""
 
     starts: np.ndarray
     """int64 (n + 1,): The hashes of document d are those from starts[d] to starts[d + 1]."""
@@ -41,10 +45,57 @@ class Compared(NamedTuple):
     """uint64: The hashes, sorted and distinct in each document."""
     weights: np.ndarray
     """float64: The weight of each hash; empty if every weight is 1."""
+
+    def select(self, first: int, last: int) -> "Hashes":
+        """Returns the hashes of the documents from `first` to `last` - 1, without a copy."""
+        starts = self.starts[first : last + 1]
+        rows = slice(starts[0], starts[-1])
+        return Hashes(starts - starts[0], self.hashes[rows], self.weights[rows])
+
+
+class Compared(NamedTuple):
+    """The documents that are compared."""
+
+    documents: Hashes
+    """The hashes of all documents."""
     totals: np.ndarray
     """float64 (n,): The total weight of each document. See `total_weights_of`."""
     scope: PairScope
     """The pairs that are compared."""
+
+
+class Prefixes(NamedTuple):
+    """The rarest shingles of documents, of which two similar documents share at least one.
+
+    If the weight outside of the prefixes of two documents cannot reach the threshold, neither
+    can what they share, unless they share a shingle of both prefixes (Bayardo, Ma, Srikant,
+    "Scaling up all pairs similarity search", WWW 2007).
+    """
+
+    counts: np.ndarray
+    """uint16: The number of documents that contain a hash of each group. See
+    `count_documents`."""
+    shift: np.uint64
+    """The number of bits that a hash is shifted to give its group."""
+    last_counts: np.ndarray
+    """int64 (n,): The count of the last hash of each prefix."""
+    last_hashes: np.ndarray
+    """uint64 (n,): The last hash of each prefix."""
+    rests: np.ndarray
+    """float64 (n,): The weight, or the squared length, outside of each prefix."""
+
+
+class PairBuffer(NamedTuple):
+    """The pairs of a range of documents."""
+
+    pairs: np.ndarray
+    """uint64: The packed pairs."""
+    both: np.ndarray
+    """float64: The weight of the intersection of each pair."""
+    union: np.ndarray
+    """float64: The weight of the union of each pair."""
+    counts: np.ndarray
+    """int64 (2,): The number of pairs, and of the hashes that were compared outside of prefixes."""
 
 
 @inlined
@@ -346,6 +397,24 @@ def shared_weight(
 
 
 @kernel
+def shared_weight_of(compared: Compared, a: int, b: int, product: bool) -> float:
+    """Returns the weight that two documents share, from their whole payloads.
+
+    Args:
+        compared: Payloads of the documents.
+        a: Number of one document.
+        b: Number of the other document.
+        product: True for cosine, False for weighted Jaccard.
+    """
+    starts, hashes, weights = compared.documents
+    i, i_end = U64(starts[a]), U64(starts[a + 1])
+    j, j_end = U64(starts[b]), U64(starts[b + 1])
+    if weights.shape[0] == 0:
+        return np.float64(overlap(hashes, i, i_end, j, j_end))
+    return shared_weight(hashes, weights, i, i_end, j, j_end, product)
+
+
+@kernel
 def joint_weight(shared: float, a: float, b: float, product: bool) -> float:
     """Returns the divisor of the similarity: √(|a|²·|b|²), or the sum of the larger weights.
 
@@ -414,50 +483,201 @@ def weighted_overlaps(
 
 
 @kernel
-def pairs_of_range(
-    first: int,
-    last: int,
-    index: Inverted,
-    compared: Compared,
-    threshold: float,
-    product: bool,
-    out: np.ndarray,
-    both: np.ndarray,
-    union: np.ndarray,
-) -> int:
-    """Writes every pair (e, d) that reaches the threshold, with first ≤ e < last and e < d.
+def count_documents(hashes: np.ndarray, shift: np.uint64, counts: np.ndarray) -> None:
+    """Adds to each count the number of documents that contain a hash of its group.
 
-    `index` has the postings of the documents e. Sums run over the hashes of d in order, so they do
-    not depend on the ranges. The output arrays have room for all pairs.
+    Hashes with the same top bits h >> shift are a group. A count of 1 shows that no second
+    document contains the hash.
 
     Args:
-        first: First document of the range.
-        last: End of the range.
-        index: Postings of the documents of the range.
+        hashes: Hashes, distinct in each document, uint64 (total,).
+        shift: Number of bits by which a hash is shifted to give its group.
+        counts: The counts, uint16 (2^(64 - shift),). They do not rise above 65,535.
+    """
+    for i in range(hashes.shape[0]):
+        group = hashes[i] >> shift
+        counts[group] += np.uint16(counts[group] < MOST_COUNTED)
+
+
+@inlined
+def is_in_prefix(count: int, h: np.uint64, last_count: int, last_hash: np.uint64) -> bool:
+    """Returns True if a hash is not after the last one of a prefix.
+
+    Args:
+        count: Count of the hash.
+        h: The hash.
+        last_count: Count of the last hash of the prefix.
+        last_hash: Last hash of the prefix.
+    """
+    return count < last_count or (count == last_count and h <= last_hash)
+
+
+@kernel
+def find_prefixes(
+    compared: Compared,
+    share: float,
+    product: bool,
+    levels: np.ndarray,
+    prefixes: Prefixes,
+    posted: np.ndarray,
+    costs: np.ndarray,
+) -> None:
+    """Finds the shortest prefixes outside of which the documents have less than a share of weight.
+
+    The hashes of a document are ordered by their counts, and by themselves if these are equal.
+
+    Args:
+        compared: Payloads of the documents.
+        share: Share of the total weight of a document that a similar document must share.
+        product: True for cosine, False for weighted Jaccard.
+        levels: Buffer of zeros, float64 (65,536,).
+        prefixes: Counts of the hashes. Receives the prefixes.
+        posted: Receives the number of hashes of each prefix that other documents can contain,
+            int64 (n,).
+        costs: Receives the sum of the counts of all hashes of each document, int64 (n,).
+    """
+    weighted = compared.documents.weights.shape[0] > 0
+    for d in range(compared.totals.shape[0]):
+        first, end = compared.documents.starts[d], compared.documents.starts[d + 1]
+        top = 0
+        for i in range(first, end):
+            weight = compared.documents.weights[i] if weighted else 1.0
+            level = np.int64(prefixes.counts[compared.documents.hashes[i] >> prefixes.shift])
+            levels[level] += weight * weight if product else weight
+            top = max(top, level)
+        required = share * compared.totals[d] * (1 - ROUNDING)
+        rest = 0.0
+        while top > 0 and rest + levels[top] < required:
+            rest += levels[top]
+            top -= 1
+        last = U64(0)
+        for i in range(end - 1, first - 1, -1):
+            level = np.int64(prefixes.counts[compared.documents.hashes[i] >> prefixes.shift])
+            levels[level] = 0
+            if level == top and last == 0:
+                weight = compared.documents.weights[i] if weighted else 1.0
+                weight = weight * weight if product else weight
+                if rest + weight < required:
+                    rest += weight
+                else:
+                    last = compared.documents.hashes[i]
+        prefixes.last_counts[d], prefixes.last_hashes[d] = top, last
+        prefixes.rests[d] = rest
+        posted[d], costs[d] = 0, 0
+        for i in range(first, end):
+            count = prefixes.counts[compared.documents.hashes[i] >> prefixes.shift]
+            costs[d] += count
+            posted[d] += count > 1 and is_in_prefix(count, compared.documents.hashes[i], top, last)
+
+
+@kernel
+def write_prefixes(first: int, compared: Compared, prefixes: Prefixes, out: Hashes) -> None:
+    """Writes the hashes of prefixes that other documents can contain, and their weights.
+
+    Args:
+        first: First document.
         compared: Payloads of all documents.
+        prefixes: Prefixes of all documents.
+        out: Has the starts of the documents. Receives the hashes and the weights.
+    """
+    for i in range(out.starts.shape[0] - 1):
+        d = first + i
+        last_count, last_hash = prefixes.last_counts[d], prefixes.last_hashes[d]
+        at = out.starts[i]
+        for t in range(compared.documents.starts[d], compared.documents.starts[d + 1]):
+            h = compared.documents.hashes[t]
+            count = prefixes.counts[h >> prefixes.shift]
+            if count > 1 and is_in_prefix(count, h, last_count, last_hash):
+                out.hashes[at] = h
+                if out.weights.shape[0]:
+                    out.weights[at] = compared.documents.weights[t]
+                at += 1
+
+
+@inlined
+def most_shared(
+    shared: float, a: int, b: int, compared: Compared, prefixes: Prefixes, product: bool
+) -> float:
+    """Returns a bound of the weight that two documents share, from what their prefixes share.
+
+    What is not in the shorter prefix cannot be shared by more than the weight outside of it.
+
+    Args:
+        shared: Weight that both prefixes share.
+        a: Number of one document.
+        b: Number of the other document.
+        compared: Payloads of the documents.
+        prefixes: Prefixes of the documents.
+        product: True for cosine, False for weighted Jaccard.
+    """
+    shorter, other = a, b
+    if is_in_prefix(
+        prefixes.last_counts[b],
+        prefixes.last_hashes[b],
+        prefixes.last_counts[a],
+        prefixes.last_hashes[a],
+    ):
+        shorter, other = b, a
+    rest = prefixes.rests[shorter]
+    if rest == 0:
+        return shared
+    if product:
+        # The inequality of Cauchy and Schwarz.
+        return (shared + np.sqrt(rest * compared.totals[other])) * (1 + ROUNDING)
+    most = (shared + rest) * (1 + ROUNDING)
+    return min(most, compared.totals[a], compared.totals[b])
+
+
+@kernel
+def add_pairs(
+    first: int,
+    index: Inverted,
+    begin: int,
+    later: Hashes,
+    compared: Compared,
+    prefixes: Prefixes,
+    threshold: float,
+    product: bool,
+    most_steps: float,
+    scored: PairBuffer,
+) -> bool:
+    """Adds every pair (e, d), e < d, that reaches the threshold to the buffer.
+
+    `index` has the postings of documents e, and `later` the hashes of documents d. Both have the
+    prefixes, or both have whole documents. Sums run over the hashes of d in order, so they do not
+    depend on the ranges.
+
+    Args:
+        first: First document of the postings.
+        index: Postings of the documents e.
+        begin: First document of `later`.
+        later: Hashes of the documents d. Those up to `first` are skipped.
+        compared: Payloads of all documents.
+        prefixes: Prefixes of all documents. Nothing is outside of them if they are whole documents.
         threshold: Minimum similarity of a pair.
         product: True for cosine, False for weighted Jaccard.
-        out: Array for the packed pairs, uint64.
-        both: Array for the weight of the intersection of each pair, float64.
-        union: Array for the weight of the union of each pair, float64.
+        most_steps: Number of hashes of pairs that may be compared outside of the prefixes for all
+            documents after the first one. It is divided among them.
+        scored: Receives the pairs. It has room for all pairs.
 
     Returns:
-        The number of pairs.
+        False if more hashes would have to be compared. The pairs are not complete then.
     """
-    starts = compared.starts
-    totals = compared.totals
     blocks = compared.scope.blocks
     sources = compared.scope.sources
-    weighted = compared.weights.shape[0] > 0
-    sums, touched = np.zeros(last - first, np.float64), np.empty(last - first, np.int64)
-    found = 0
-    for d in range(first + 1, totals.shape[0]):
+    totals = compared.totals
+    weighted = compared.documents.weights.shape[0] > 0
+    documents = totals.shape[0] - first
+    sums, touched = np.zeros(documents, np.float64), np.empty(documents, np.int64)
+    found, steps = scored.counts[0], scored.counts[1]
+    for i in range(max(0, first + 1 - begin), later.starts.shape[0] - 1):
+        d = begin + i
         count = 0
-        for t in range(starts[d], starts[d + 1]):
-            q = find_sorted(compared.hashes[t], index.keys, index.prefixes, index.shift)
+        for t in range(later.starts[i], later.starts[i + 1]):
+            q = find_sorted(later.hashes[t], index.keys, index.prefixes, index.shift)
             if q < 0:
                 continue
-            own = compared.weights[t] if weighted else 1.0
+            own = later.weights[t] if weighted else 1.0
             for at in range(index.firsts[q], index.firsts[q + 1]):
                 e = index.postings[at]
                 if first + e >= d:
@@ -467,18 +687,29 @@ def pairs_of_range(
                     touched[count] = e
                     count += 1
                 sums[e] += own * other if product else min(own, other)
-        for i in range(count):
-            e = first + touched[i]
-            shared = sums[touched[i]]
-            sums[touched[i]] = 0
-            if may_compare(blocks, sources, d, e):
-                joint = joint_weight(shared, totals[d], totals[e], product)
-                # A quotient is compared instead of a product: see packed_pairs.meets_threshold.
-                if shared / joint >= threshold:
-                    out[found] = (U64(e) << U64(32)) | U64(d)
-                    both[found], union[found] = shared, joint
-                    found += 1
-    return found
+        for j in range(count):
+            e = first + touched[j]
+            shared = sums[touched[j]]
+            sums[touched[j]] = 0
+            if not may_compare(blocks, sources, d, e):
+                continue
+            most = most_shared(shared, d, e, compared, prefixes, product)
+            # A quotient is compared instead of a product: see packed_pairs.meets_threshold.
+            if most / joint_weight(most, totals[d], totals[e], product) < threshold:
+                continue
+            if most != shared:
+                shared = shared_weight_of(compared, d, e, product)
+                steps += compared.documents.starts[d + 1] - compared.documents.starts[d]
+                steps += compared.documents.starts[e + 1] - compared.documents.starts[e]
+            joint = joint_weight(shared, totals[d], totals[e], product)
+            if shared / joint >= threshold:
+                scored.pairs[found] = (U64(e) << U64(32)) | U64(d)
+                scored.both[found], scored.union[found] = shared, joint
+                found += 1
+        if steps * documents > most_steps * max(d - first, documents / 64):
+            return False
+    scored.counts[0], scored.counts[1] = found, steps
+    return True
 
 
 @kernel

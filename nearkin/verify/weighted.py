@@ -4,28 +4,20 @@ Sums are taken in the order of the hashes, so a similarity depends only on the t
 weights of document frequencies are whole numbers, whose sums are exact in any order.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.packed_pairs import ScoredPairs, sorted_unique, unpack_pairs
-from nearkin.pair_scope import PairScope
-from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.verify import kernels
-from nearkin.verify.jaccard import SetBuilder, document_ranges
-from nearkin.verify.kernels import Inverted
+from nearkin.verify.jaccard import SetBuilder
 
 DEFAULT_MEMORY = 256 << 20
 """The default number of bytes for the postings of brute force."""
-BYTES_PER_POSTING = 80
-"""The bytes of memory that one posting needs while its range is sorted and searched."""
-MIN_ROWS = 1 << 12
-"""The smallest number of payload rows that a range is allowed to have."""
 
 
 class WeightedSets(NamedTuple):
@@ -34,7 +26,7 @@ class WeightedSets(NamedTuple):
     hashes: np.ndarray
     """uint64 (total,): The hashes, one document after the other."""
     weights: np.ndarray
-    """float64 (total,): The weights. In `compare_all`, it is empty if every weight is 1."""
+    """float64 (total,): The weights. In `all_pairs`, it is empty if every weight is 1."""
     sizes: np.ndarray
     """int64 (n,): The number of hashes of each document."""
 
@@ -157,85 +149,3 @@ def compare_weighted(
         scored.union,
     )
     return scored
-
-
-def invert(hashes: np.ndarray, weights: np.ndarray, starts: np.ndarray) -> Inverted:
-    """Returns the postings of consecutive documents.
-
-    Args:
-        hashes: Hashes, one document after the other, uint64 (total,).
-        weights: Weights of the hashes, float64 (total,), or empty if every weight is 1.
-        starts: First hash of each document, and the end, int64 (documents + 1,). All numbers are
-            relative to starts[0].
-    """
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    is_first = np.ones(len(ordered), bool)
-    is_first[1:] = ordered[1:] != ordered[:-1]
-    keys = ordered[is_first]
-    prefixes, shift = PrefixIndex.of(keys)
-    documents = np.repeat(np.arange(len(starts) - 1, dtype=np.int64), np.diff(starts))
-    return Inverted(
-        keys=keys,
-        prefixes=prefixes,
-        shift=shift,
-        firsts=np.append(np.flatnonzero(is_first), len(ordered)).astype(np.int64),
-        postings=documents[order],
-        weights=weights[order] if len(weights) else weights,
-    )
-
-
-def compare_all(
-    stored: WeightedSets,
-    scope: PairScope,
-    threshold: float,
-    *,
-    product: bool,
-    workers: int,
-    memory: int = DEFAULT_MEMORY,
-) -> Iterator[ScoredPairs]:
-    """Yields every pair of a scope that reaches the threshold, in order (brute force).
-
-    The documents of one range at a time are inverted, and all later documents are looked up in
-    the postings. So the memory does not grow with the corpus.
-
-    Args:
-        stored: The documents, mapped or in memory. Empty weights mean that every weight is 1.
-        scope: Pairs that are compared.
-        threshold: Minimum similarity of a pair.
-        product: True for cosine, False for weighted Jaccard.
-        workers: Number of threads.
-        memory: Number of bytes for the postings of all threads. The result does not depend on it.
-    """
-    starts = np.concatenate([[0], np.cumsum(stored.sizes)]).astype(np.int64)
-    hashes = np.asarray(stored.hashes)
-    weights = np.asarray(stored.weights, np.float64)
-    if len(weights):
-        totals = total_weights(starts, weights, product=product)
-    else:
-        totals = stored.sizes.astype(np.float64)
-    compared = kernels.Compared(starts, hashes, weights, totals, scope)
-    n = len(starts) - 1
-
-    def compare_range(bounds: tuple[int, int]) -> ScoredPairs:
-        first, last = bounds
-        rows = slice(starts[first], starts[last])
-        range_weights = weights[rows] if len(weights) else weights
-        index = invert(hashes[rows], range_weights, starts[first : last + 1])
-        room = sum(n - 1 - e for e in range(first, last))
-        scored = ScoredPairs(np.empty(room, np.uint64), np.empty(room), np.empty(room))
-        count = kernels.pairs_of_range(
-            first,
-            last,
-            index,
-            compared,
-            threshold,
-            product,
-            scored.pairs,
-            scored.intersection,
-            scored.union,
-        )
-        return scored.select(np.argsort(scored.pairs[:count]))
-
-    rows_per_range = max(MIN_ROWS, memory // BYTES_PER_POSTING // workers)
-    yield from ordered_map(compare_range, document_ranges(starts, rows_per_range), workers, 0)

@@ -1,10 +1,11 @@
 """Tests of the warnings that the recall is lower than requested."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.engine import run
+from nearkin.engine import options
 from nearkin.report import run_warnings
 
 RNG = np.random.default_rng(3)
@@ -13,7 +14,7 @@ TEXTS = [" ".join([*COMMON, *(f"own{i}x{j}" for j in range(20))]) for i in range
 SIMHASH = nk.Spec(unit="words", n=1, measure="simhash")
 
 
-def warnings_of(texts: list[str], **settings: object) -> tuple[str, ...]:
+def warnings_of(texts: list[str] | pa.Table, **settings: object) -> tuple[str, ...]:
     return nk.dedup(texts, **settings).report_data.all_warnings  # type: ignore[arg-type]
 
 
@@ -32,15 +33,18 @@ def test_simhash_at_a_low_cosine_causes_a_recall_warning(threshold: float, warne
     assert bool([warning for warning in warnings if "not independent" in warning]) == warned
 
 
-def test_few_long_documents_are_said_to_be_compared_in_part(
+def test_few_documents_with_long_fields_are_said_to_be_compared_in_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert not [text for text in warnings_of(TEXTS) if "recall" in text]
-    for module in (run, run_warnings):
-        monkeypatch.setattr(module, "SMALL_SHINGLES", 100)
-    (warning,) = (text for text in warnings_of(TEXTS) if "recall" in text)
+    table = pa.table({"title": TEXTS, "body": TEXTS})
+    fields = {"fields": ["title:jaccard>=0.8", "body:jaccard>=0.8"]}
+    assert not [text for text in warnings_of(table, **fields) if "recall" in text]
+    for module in (options, run_warnings):
+        monkeypatch.setattr(module, "MOST_FIELD_SHINGLES", 100)
+    (warning,) = (text for text in warnings_of(table, **fields) if "recall" in text)
     assert "more than the 100 up to which all pairs are compared" in warning
-    assert not [text for text in warnings_of(TEXTS, bands=20, rows=5) if "recall" in text]
+    assert not [text for text in warnings_of(table, bands=20, rows=5, **fields) if "recall" in text]
+    assert not [text for text in warnings_of(TEXTS) if "recall" in text]
 
 
 def test_brute_force_causes_no_recall_warning() -> None:

@@ -41,7 +41,7 @@ from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
 from nearkin.engine.local.value_groups import write_value_keys
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, EmptyDocuments
+from nearkin.engine.options import SMALL_CORPUS, EmptyDocuments
 from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.engine.stats import ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.engine.value_keys import value_columns_of
@@ -293,7 +293,7 @@ class _ReferenceComparison:
         ours = self._run.sketch_stats
         documents = ours.documents + self._size
         shingles = ours.shingles + self._sketched.sketch_stats.shingles
-        is_small = documents < SMALL_CORPUS and shingles <= SMALL_SHINGLES
+        is_small = documents < SMALL_CORPUS and options.can_compare_all(shingles)
         if options.bands is None and is_small:
             return None
         bandings = [

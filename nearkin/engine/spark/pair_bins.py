@@ -44,6 +44,23 @@ def assign_bins(pairs: DataFrame, count: int, document_bytes: int) -> DataFrame:
     return numbered.drop("head", "count")
 
 
+def assign_bins_of_all_pairs(documents: DataFrame, portions: int) -> DataFrame:
+    """Repeats documents with the column `bin`, so that each two of them are in a bin together.
+
+    A bin has the documents of two portions, so documents of one portion are in several bins.
+
+    Args:
+        documents: Documents (doc, ...).
+        portions: Number of portions of the documents, 1 or at least 3.
+    """
+    if portions == 1:
+        return documents.withColumn("bin", f.lit(0))
+    portion = f.pmod("doc", f.lit(portions))
+    others = documents.withColumn("other", f.explode(f.sequence(f.lit(0), f.lit(portions - 1))))
+    bin_of_both = f.least(portion, "other") * portions + f.greatest(portion, "other")
+    return others.where(f.col("other") != portion).withColumn("bin", bin_of_both).drop("other")
+
+
 def list_documents_of_bins(pairs: DataFrame) -> DataFrame:
     """Returns the documents that each bin needs (doc, at), each once.
 

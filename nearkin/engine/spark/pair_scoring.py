@@ -7,11 +7,19 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.options import Verify
 from nearkin.engine.spark.document_tables import DocumentTables
-from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
+from nearkin.engine.spark.pair_bins import (
+    apply_to_bins,
+    assign_bins,
+    assign_bins_of_all_pairs,
+    list_documents_of_bins,
+)
 from nearkin.engine.spark.saved import split_known
 from nearkin.engine.spark.task_functions import apply_to_batches, apply_to_groups
 from nearkin.engine.spark.verification import ACCEPTANCE_COLUMNS, SCORED, SHARED, Scoring
 from nearkin.errors import RunError
+
+SHINGLES_PER_TASK = 1 << 25
+"""The number of shingles whose documents one task compares with each other, in its memory."""
 
 
 @dataclass(frozen=True)
@@ -125,19 +133,26 @@ class PairScorer:
         documents = documents_of_bins.join(payloads, "doc")
         return apply_to_bins(in_bins, documents, self.scoring.count_shared, SHARED)
 
-    def compare_all(self, active: DataFrame) -> None:
-        """Compares all pairs of some documents in one task, and stores the scored pairs.
+    def compare_all(self, active: DataFrame, shingles: int) -> None:
+        """Compares all pairs of some documents, and stores the scored pairs.
+
+        One task compares them if their payloads fit into its memory. Otherwise the documents are
+        divided into portions, and a task compares the documents of two portions.
 
         Args:
             active: Documents that are compared.
+            shingles: Number of shingles of the documents.
         """
         across = self.scoring.request.across_columns
         documents = active.select("doc", "block", "signature", *across, *self._acceptance_columns)
         payloads = self.document_tables.payloads(documents.select("doc"))
-        joined = documents.join(payloads, "doc").withColumn("bin", f.lit(0))
-        scored = joined.groupBy("bin").applyInArrow(
+        portions = 1 if shingles <= SHINGLES_PER_TASK else -(-2 * shingles // SHINGLES_PER_TASK)
+        in_bins = assign_bins_of_all_pairs(documents.join(payloads, "doc"), portions)
+        scored = in_bins.groupBy("bin").applyInArrow(
             apply_to_groups(self.scoring.compare_all), SCORED
         )
+        if portions > 1:
+            scored = scored.dropDuplicates(["a", "b"])
         self.store_scored(None, scored)
 
     @property

@@ -460,8 +460,8 @@ class SparkRun(Run):
         return max(1, sketched.shingles * row_bytes // max(sketched.documents, 1))
 
     def compare_all(self) -> None:
-        """Compares all pairs of active documents in one task."""
-        self.scorer.compare_all(self.active)
+        """Compares all pairs of active documents."""
+        self.scorer.compare_all(self.active, self.sketch_stats.shingles)
 
     def verify_candidates(self) -> VerifiedCandidates:
         """Compares the candidate pairs."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import nearkin as nk
 from nearkin import presets
 from nearkin import spark as nks
-from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins
+from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins, pair_scoring
 from nearkin.engine.spark.rereading import to_excerpts
 from nearkin.engine.stats import RunStats
 from nearkin.errors import IncompatibleError
@@ -318,6 +318,16 @@ def test_components_across_tasks_and_crowded_bins_are_those_of_the_local_engine(
     }
     mine, theirs = both(code, frame, **options)
     assert theirs == mine
+
+
+def test_small_corpora_of_long_texts_are_compared_completely_in_several_tasks(
+    code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = both(code, frame, text="text", threshold=0.5)
+    monkeypatch.setattr(pair_scoring, "SHINGLES_PER_TASK", 30_000)
+    portions, of_tasks = both(code, frame, text="text", threshold=0.5)
+    assert portions == mine
+    assert of_tasks == theirs == mine
 
 
 def test_excerpts_of_long_texts_end_where_those_of_the_local_engine_do() -> None:
