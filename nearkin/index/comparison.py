@@ -115,8 +115,9 @@ class KindComparer:
         self._measure = preparer.measure
         spec = self._measure.spec
         self.compares_sets = spec.measure == "jaccard"
-        agreeing_share = self._measure.estimator.expected_agreements(search_threshold) / spec.k
-        self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
+        # Truncated slots may also agree by chance, but in short documents they need not.
+        collision = self._measure.estimator.slot_collision_probability(np.array(search_threshold))
+        self._margin = largest_margin(spec.k, float(collision), PASS_PROBABILITY)
         if preparer.compares_signatures:
             # the signatures decide, so that the margin is exact
             self._margin = preparer.banding.margin

@@ -52,7 +52,7 @@ class Banding:
         return float(1 - (1 - band) ** self.bands)
 
     def agreement_probability(self, collision: float) -> float:
-        """Returns the probability that one slot agrees in the prefilter.
+        """Returns the expected share of slots that agree in the prefilter.
 
         Args:
             collision: Probability that the whole slots of the pair agree, in [0, 1].
@@ -65,13 +65,13 @@ class Banding:
         """Returns the probability that a pair is a candidate and passes the prefilter.
 
         The two events are treated as independent. In fact a candidate passes more often than
-        another pair, so the result is a lower bound.
+        another pair, and truncated slots agree more often than whole ones, so the result is a
+        lower bound.
 
         Args:
             collision: Probability that one slot of the pair agrees, in [0, 1].
         """
-        agreement = self.agreement_probability(collision)
-        passing = pass_probability(self.k, self.margin, agreement)
+        passing = pass_probability(self.k, self.margin, collision)
         return self.candidate_probability(collision) * passing
 
     @property
@@ -143,8 +143,9 @@ def fixed_banding(
             f"use fewer bands or rows{larger_k}"
         )
     banding = Banding(bands, rows, k, 0, collision, probes, slot_bits)
-    agreement = banding.agreement_probability(collision)
-    margin = prefilter_margin(k, agreement, recall, banding.candidate_recall)
+    # Slots that are equal agree in all their bits. Agreements by chance are not counted on: in
+    # documents of few shingles, all slots of two shingles can differ in a bit.
+    margin = prefilter_margin(k, collision, recall, banding.candidate_recall)
     return replace(banding, margin=margin)
 
 

@@ -155,3 +155,45 @@ def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert json.loads(capfd.readouterr().out)["pairs"] >= 3
     assert run(["tune", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["short_texts"] is None
+
+
+def pairs_of_short_texts(shared: int, own: list[str]) -> list[str]:
+    """Returns 2,000 pairs of texts of `shared` words, of which the second has more words."""
+    texts = []
+    for pair in range(2000):
+        words = [f"s{pair}x{word}" for word in range(shared)]
+        more = [f"{word}{pair}" if word else words[0] for word in own]
+        texts += [" ".join(words), " ".join(words + more)]
+    return texts
+
+
+@pytest.mark.parametrize("slot_bits", [1, 2, 4, 32])
+@pytest.mark.parametrize(
+    ("measure", "shared", "own", "threshold"),
+    [
+        ("jaccard", 1, ["o"], 0.5),
+        ("jaccard", 2, ["o"], 0.66),
+        ("jaccard", 3, ["o"], 0.75),
+        ("jaccard", 2, ["o", "p"], 0.5),
+        ("weighted-jaccard", 1, [""], 0.5),
+    ],
+)
+def test_recall_holds_for_documents_of_few_shingles(
+    measure: str,
+    shared: int,
+    own: list[str],
+    threshold: float,
+    slot_bits: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Few shingles may differ in the same bit of all slots, so no agreement by chance is assumed.
+
+    The tolerance is three standard errors.
+    """
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    texts = pairs_of_short_texts(shared, own)
+    result = nk.pairs(
+        texts, shingle="words:1", measure=measure, threshold=threshold, slot_bits=slot_bits
+    )
+    assert not result.stages["verify"]["brute_force"]
+    assert len(result.pairs) / 2000 >= 0.95 - 3 * (0.95 * 0.05 / 2000) ** 0.5

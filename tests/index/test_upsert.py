@@ -532,3 +532,17 @@ def test_batches_that_are_no_lists_are_refused(documents: Any) -> None:
 def test_the_client_refuses_batches_that_are_no_lists(documents: Any) -> None:
     with pytest.raises(nk.UsageError, match="is not a list of documents"):
         next(upsert_requests("a", documents))
+
+
+def test_narrow_slots_miss_no_candidate_of_few_shingles() -> None:
+    """All slots of two short documents can differ in one bit: no chance agreement is assumed."""
+    sources = [f"s{number}" for number in range(300)]
+    edited = [f"{source} o{number}" for number, source in enumerate(sources)]
+    found = []
+    for slot_bits in (32, 1):
+        spec = nk.Spec(n=1, slot_bits=slot_bits)
+        with nk.Index.open("memory://", spec=spec, threshold=0.5) as index:
+            index.upsert_many("a", sources, sources)
+            outcomes = index.upsert_many("a", edited, edited)
+        found.append(sum(outcome.kind == "match" for outcome in outcomes))
+    assert found[1] >= found[0] > 250
