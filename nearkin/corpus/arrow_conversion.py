@@ -219,7 +219,10 @@ def _with_large_integers(frame: Any, error: Exception) -> pa.Table:
             try:
                 large[position] = convert_values(frame[name].tolist())
             except pa.ArrowException:
-                raise _unknown_column_type(error) from error
+                raise UsageError(
+                    f"column {name!r} has values of types that have no common Arrow type; cast it "
+                    f"to one, for example with frame[{name!r}].astype(str), or drop it"
+                ) from error
             others[name] = 0
     if not large:
         raise _unknown_column_type(error) from error
