@@ -32,6 +32,7 @@ LIBRARY_FILES = {
     "Hudi": (".hoodie", ".hoodie_partition_metadata*"),
     "Jupyter": (".ipynb_checkpoints",),
     "Git": (".git", ".gitattributes", ".gitignore"),
+    "DVC": (".dvc", "*.dvc", "dvc.lock"),
     "the system": (".DS_Store", "__MACOSX", "Thumbs.db"),
     "another file, as its index": ("*.idx",),
 }

@@ -22,6 +22,7 @@ FOREIGN = [
     "_metadata",
     "_checkpoints/offsets/0",
     "shard.idx",
+    "a.csv.dvc",
     "cache-1b2c.arrow",
     "dataset_info.json",
     ".ipynb_checkpoints/a-checkpoint.jsonl",
