@@ -32,6 +32,8 @@ class Rejection(NamedTuple):
     """The line at which the row begins, counted from 1. None if the format has no lines."""
     rows: int = 1
     """The number of rows from this one on that are rejected as a whole."""
+    changed_rows: int = 0
+    """The number of rows, from the first one of the file on, that were read and may be changed."""
 
 
 class Batch(NamedTuple):

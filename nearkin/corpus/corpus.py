@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, DOCUMENT_SHARE, Columns
-from nearkin.corpus.decompression import ZSTD
+from nearkin.corpus.decompression import VERIFIED_BYTES, ZSTD, find_change, is_change
 from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
@@ -65,6 +65,7 @@ from nearkin.corpus.nested_columns import (
     list_roots,
 )
 from nearkin.corpus.places import places_from, split_places
+from nearkin.corpus.rejects import MAY_BE_CHANGED
 from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.table_watch import TableWatch
@@ -148,6 +149,7 @@ class FileCorpus:
         self.statuses: dict[str, FileStatus] = {}
         self._skipped_records: dict[int, Mapping[str, int]] = {}
         self._json_formats: dict[str, JsonLines] = {}
+        self._changes: dict[int, DamageError | None] = {}
 
     @classmethod
     def open(
@@ -557,6 +559,12 @@ class FileCorpus:
         columns = columns.with_partitions(file.partitions)
         form = self.format_of(file)
         self.require_unchanged(number)
+        if (change := self._find_change(number)) is not None:
+            reason = f"the file cannot be read, because its content was changed: {change}"
+            changed = make_damaged_slice(reason, row, END_OF_FILE, columns)
+            self._refuse(file, changed.rejected)
+            yield changed
+            return
         slices = ItemsBeforeDamage(form.read(file, columns, start, whole=whole, rows=rows))
         for file_slice in slices:
             self._refuse(file, file_slice.rejected)
@@ -572,10 +580,30 @@ class FileCorpus:
             place = f" from row {row}" if row else ""
             reason = f"the file cannot be read{place}: {slices.damage}"
             damaged = make_damaged_slice(reason, row, END_OF_FILE, columns)
+            if row and file.compression is not None and is_change(slices.damage):
+                reason = f"rows 0 to {row - 1} of {file.name} {MAY_BE_CHANGED}, and {reason}"
+                (rejection,) = damaged.rejected
+                damaged.rejected[:] = [rejection._replace(reason=reason, changed_rows=row)]
             self._refuse(file, damaged.rejected)
             if whole:
                 self._require_copied(file, columns, damaged, row)
             yield damaged
+
+    def _find_change(self, number: int) -> DamageError | None:
+        """Returns the error that a small compressed file was changed, or None.
+
+        Its checksum is at the end, so a small file is verified before its first row is read. The
+        members of WARC files are records, and each is verified when it is read.
+        """
+        file = self.files[number]
+        status = self.statuses[file.path]
+        is_verified = file.compression is not None and status.size <= VERIFIED_BYTES
+        if not is_verified or isinstance(self.format_of(file), Warc):
+            return None
+        if number not in self._changes:
+            with decoding(), file.open_decompressed() as stream:
+                self._changes[number] = find_change(stream)
+        return self._changes[number]
 
     def _require_copied(
         self, file: InputFile, columns: Columns, copied: FileSlice, row: int
@@ -887,6 +915,7 @@ def _rejections(number: int, file_slice: FileSlice) -> list[Rejection]:
             raw=entry.raw,
             line=entry.line,
             rows=entry.rows,
+            changed_rows=entry.changed_rows,
         )
         for entry in file_slice.rejected
     ]

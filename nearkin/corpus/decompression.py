@@ -1,11 +1,13 @@
 """Streams of compressed files that yield all content before damage."""
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.long_windows import (
     ARROW_WINDOW,
     HEADER_BYTES,
@@ -22,6 +24,11 @@ BLOCK = 1 << 20
 """The number of bytes that are decompressed at a time."""
 NEAR = 1 << 18
 """The number of compressed bytes before an error that are decompressed in small steps."""
+VERIFIED_BYTES = 1 << 23
+"""The maximum size of a content that is verified before its first row is read, in bytes."""
+CHANGE = re.compile("data check|length check|hecksum|inflate failed: invalid|invalid bz2 data")
+"""A part of the errors of codecs for content that was changed. Rows before may be changed, too.
+Other errors are about what follows the content, or its missing end."""
 COARSE = 1 << 12
 """The size of the small steps, in decompressed bytes."""
 
@@ -118,6 +125,27 @@ class DecompressedStream(io.RawIOBase):
             except (OSError, pa.ArrowException):
                 pass
             return b"".join(parts)
+
+
+def is_change(damage: DamageError) -> bool:
+    """Returns whether damage of a compressed file means that content before it may be changed."""
+    return CHANGE.search(str(damage)) is not None
+
+
+def find_change(stream: Any) -> DamageError | None:
+    """Returns the error that the content of a compressed file was changed, or None.
+
+    Args:
+        stream: The content. Of a large one, only the first `VERIFIED_BYTES` are read.
+    """
+    left = VERIFIED_BYTES
+    try:
+        with decoding():
+            while left > 0 and (part := stream.read(BLOCK)):
+                left -= len(part)
+    except DamageError as error:
+        return error if is_change(error) else None
+    return None
 
 
 def _read_window(file: Any) -> int:

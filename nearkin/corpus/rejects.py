@@ -11,6 +11,8 @@ from nearkin.corpus.batches import WHOLE_FILE, Rejection
 
 TOP_REASONS = 3
 """The number of reasons that a summary names."""
+MAY_BE_CHANGED = "may be changed"
+"""The part of a reason about rows that are not rejected. A summary names such reasons first."""
 
 
 class QuarantineWriter:
@@ -54,6 +56,8 @@ def count_rejections(rejected: Iterable[Rejection]) -> Counter[str]:
 def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
     """Returns the most frequent reasons, at most TOP_REASONS, with their numbers of rows.
 
+    Reasons about rows that may be changed precede the others.
+
     Args:
         reasons: The number of rejected rows for each reason.
 
@@ -61,7 +65,9 @@ def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
         >>> list_top_reasons({"a": 1, "b": 3, "c": 1, "d": 2})
         {'b': 3, 'd': 2, 'a': 1}
     """
-    ordered = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
+    ordered = sorted(
+        reasons.items(), key=lambda entry: (MAY_BE_CHANGED not in entry[0], -entry[1], entry[0])
+    )
     return dict(ordered[:TOP_REASONS])
 
 
@@ -105,6 +111,8 @@ def describe_place(entry: Rejection, names: Sequence[str]) -> dict[str, str | in
         place["rows"] = entry.rows
     if entry.line is not None:
         place["line"] = entry.line
+    if entry.changed_rows:
+        place["changed_rows"] = entry.changed_rows
     return place
 
 

@@ -3,6 +3,8 @@
 import io
 import json
 import zlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +14,12 @@ import pytest
 from nearkin.corpus import Columns
 from nearkin.corpus.decompression import DecompressedStream
 from nearkin.engine.options import RunOptions
+from nearkin.errors import RunError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
-from tests.corpus.samples import read_file
+from tests.corpus.formats.record_files import write_avro, write_tar
+from tests.corpus.samples import read_file, to_ipc
 
 CODEC_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
@@ -124,8 +128,94 @@ def test_rows_before_a_changed_byte_are_read(form: str, suffix: str, tmp_path: P
     decoded = decode_until_damage(CODEC_OF_SUFFIX[suffix], bytes(data))
     texts, rejected = read_file(path)
     rows = decoded[: decoded.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(decoded))
+    if rejected and "content was changed" in rejected[0].reason:
+        rows = 0
     assert len(texts) + sum(entry.row >= 0 for entry in rejected) == max(rows, 0)
     assert len(texts) < 3000 or not rejected
+
+
+def change_checksum(codec: str, data: bytes) -> bytes:
+    """Returns compressed bytes whose last checksum does not match the content."""
+    changed = bytearray(data)
+    if codec == "zstd":
+        # The frame of one segment says that a checksum follows, which is wrong.
+        changed[4] |= 4
+        return bytes(changed) + b"\0\0\0\0"
+    changed[-8 if codec == "gzip" else -3] ^= 1
+    return bytes(changed)
+
+
+SHORT_FILES: dict[str, Callable[[Path], object]] = {
+    "a.jsonl": lambda path: path.write_bytes(take_lines("jsonl")),
+    "a.json": lambda path: path.write_text(json.dumps([{"text": text} for text in SHORT_TEXTS])),
+    "a.csv": lambda path: path.write_bytes(take_lines("csv")),
+    "a.txt": lambda path: path.write_text("\n".join(SHORT_TEXTS)),
+    "a.log": lambda path: path.write_text("\n".join([*SHORT_TEXTS, ""])),
+    "a.tar": lambda path: write_tar(path, SHORT_TEXTS),
+    "a.arrows": lambda path: path.write_bytes(to_ipc(pa.ipc.new_stream)),
+    "a.avro": lambda path: write_avro(path, SHORT_TEXTS),
+}
+SHORT_TEXTS = RANDOM_TEXTS[:300]
+
+
+def take_lines(form: str) -> bytes:
+    """Returns a file of the first random texts."""
+    return b"".join(RANDOM_FILES[form].splitlines(keepends=True)[: 300 + (form == "csv")])
+
+
+def write_changed(name: str, codec: str, folder: Path) -> tuple[Path, Columns]:
+    """Writes a compressed file whose checksum does not match. Returns it and its columns."""
+    plain = folder / name
+    SHORT_FILES[name](plain)
+    content = plain.read_bytes()
+    plain.unlink()
+    suffix = next(suffix for suffix, known in CODEC_OF_SUFFIX.items() if known == codec)
+    path = folder / f"{name}{suffix}"
+    columns = Columns(lines=name == "a.log")
+    path.write_bytes(compress_with(codec, content))
+    assert len(read_file(path, columns)[0]) > 0
+    path.write_bytes(change_checksum(codec, compress_with(codec, content)))
+    return path, columns
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
+@pytest.mark.parametrize("name", SHORT_FILES)
+def test_rows_of_a_small_file_whose_checksum_fails_are_rejected(
+    name: str, codec: str, tmp_path: Path
+) -> None:
+    """The checksum is verified before the first row, because any row may be changed."""
+    path, columns = write_changed(name, codec, tmp_path)
+    texts, rejected = read_file(path, columns)
+    assert texts == []
+    (rejection,) = rejected
+    assert rejection.reason.startswith("the file cannot be read, because its content was changed: ")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.log"])
+def test_rows_of_a_large_file_whose_checksum_fails_are_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were read before the checksum are kept, and the summary names them."""
+    monkeypatch.setattr("nearkin.corpus.decompression.VERIFIED_BYTES", 1 << 10)
+    path, columns = write_changed(name, "gzip", tmp_path)
+    rows = len(SHORT_TEXTS)
+    for count in range(4):
+        # More frequent reasons do not hide the file.
+        (tmp_path / f"{count}.jsonl").write_text(f'{{"text": {count}}}\n[]\n"a"\n' * 9)
+    job = Job((str(tmp_path),), tmp_path / "out", columns, RunOptions(bands=10, rows=5))
+    record = run_dedup(job, Silent())
+    assert record.counts["kept"] == rows
+    named = f"rows 0 to {rows - 1} of {path.name} may be changed"
+    warnings = json.loads((tmp_path / "out" / "run.json").read_text())["warnings"]
+    assert any(named in warning for warning in warnings)
+    quarantine = (tmp_path / "out" / "rejected.jsonl").read_text().splitlines()
+    (entry,) = [entry for entry in map(json.loads, quarantine) if "changed_rows" in entry]
+    assert entry["file"] == path.name
+    assert entry["changed_rows"] == rows
+    assert entry["reason"].startswith(named)
+    failing = replace(job, inputs=(str(path),), out=tmp_path / "other", on_error="fail")
+    with pytest.raises(RunError, match=named):
+        run_dedup(failing, Silent())
 
 
 @pytest.mark.parametrize("suffix", CODEC_OF_SUFFIX)

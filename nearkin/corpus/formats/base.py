@@ -34,6 +34,8 @@ class RejectedRow(NamedTuple):
     """The number of rows from this one on that are rejected as a whole."""
     is_damage: bool = False
     """True if the rows cannot be decoded. Other rejected rows can be, and are not documents."""
+    changed_rows: int = 0
+    """The number of rows, from the first one of the file on, that were read and may be changed."""
 
 
 END_OF_FILE = 1 << 62
