@@ -1,5 +1,6 @@
 """The work folder of a run: the results of its stages, and a manifest of the finished ones."""
 
+import hashlib
 import json
 import math
 import os
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
 
 import numpy as np
+import xxhash
 from numpy.typing import DTypeLike
 
 from nearkin.corpus.input_manifest import InputRecord
@@ -33,16 +35,16 @@ from nearkin.version import VERSION
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, KEPT_HASHES, "spool", "then", "against"})
-"""Entries whose sizes the manifest does not record: no later stage of another process reads them,
+"""Entries whose checksums the manifest does not record: no later stage of another process reads them,
 or they check themselves (`then` is the work folder of the second measure, and `against` holds those
 of references)."""
 
 
 class StageFiles(TypedDict):
-    """The files of a finished stage, by name, with their sizes in bytes."""
+    """The files of a finished stage, by name, with their checksums."""
 
     stage: str
-    files: dict[str, int]
+    files: dict[str, str]
 
 
 class Manifest(TypedDict):
@@ -68,7 +70,8 @@ class WorkFolder:
     """A folder of stage results, with a manifest of the finished stages.
 
     The files of a stage are synced before the manifest records the stage, and the manifest lists
-    their sizes. So after a power cut a stage is either not recorded, or its files are complete.
+    their checksums. So after a power cut a stage is either not recorded, or its files are complete,
+    and files that were changed on the disk are not believed.
 
     Args:
         path: Folder.
@@ -155,12 +158,22 @@ class WorkFolder:
         return work
 
     def _check_files(self) -> None:
-        """Forgets damaged stages. The files of the others count as written, and stay theirs."""
+        """Forgets damaged stages. The files of the others count as written, and stay theirs.
+
+        Damaged files are deleted, so that a stage with a checkpoint of its own starts again.
+        """
         states = self._files()
         recorded = self.manifest["files"]
         for number, entry in enumerate(recorded):
             files = entry["files"]
-            if any(name not in states or states[name].size != files[name] for name in files):
+            damaged = [
+                name
+                for name, checksum in files.items()
+                if name not in states or _compute_checksum(self.path / name) != checksum
+            ]
+            if damaged:
+                for name in damaged:
+                    (self.path / name).unlink(missing_ok=True)
                 for later in recorded[number:]:
                     self.manifest["stages"].pop(later["stage"], None)
                 del recorded[number:]
@@ -203,15 +216,15 @@ class WorkFolder:
         self.manifest["stages"][name] = facts
         self._save()
 
-    def _sync_new_files(self) -> dict[str, int]:
-        """Syncs the files that were written since the last call, and returns their sizes."""
+    def _sync_new_files(self) -> dict[str, str]:
+        """Syncs the files that were written since the last call, and returns their checksums."""
         before, now = self._seen, self._files()
         new = [name for name, state in now.items() if before.get(name) != state]
         sync_files([self.path / name for name in new])
         for folder in {self.path, *((self.path / name).parent for name in new)}:
             sync_folder(folder)
         self._seen = now
-        return {name: now[name].size for name in sorted(new)}
+        return {name: _compute_checksum(self.path / name) for name in sorted(new)}
 
     def _files(self) -> dict[str, "FileState"]:
         states: dict[str, FileState] = {}
@@ -273,8 +286,13 @@ def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileSta
             yield from _files_at(below, f"{name}/{below.name}")
 
 
-def _without(files: dict[str, int], names: Container[str]) -> dict[str, int]:
-    return {name: size for name, size in files.items() if name not in names}
+def _compute_checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+
+
+def _without(files: dict[str, str], names: Container[str]) -> dict[str, str]:
+    return {name: checksum for name, checksum in files.items() if name not in names}
 
 
 def first_difference(before: Any, now: Any, where: str = "") -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,17 +32,52 @@ def finished_stages(path: Path) -> WorkFolder:
     return work
 
 
-@pytest.mark.parametrize("fault", ["shorter", "gone", "longer"])
-def test_stage_with_a_truncated_file_is_run_again(fault: str, tmp_path: Path) -> None:
+def flip_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("fault", ["shorter", "gone", "longer", "changed"])
+def test_stage_with_a_damaged_file_is_run_again(fault: str, tmp_path: Path) -> None:
     """And so do the stages after it."""
     finished_stages(tmp_path / "work")
     path = tmp_path / "work" / "second.npy"
     if fault == "gone":
         path.unlink()
+    elif fault == "changed":
+        flip_bit(path)
     else:
         os.truncate(path, path.stat().st_size + (8 if fault == "longer" else -8))
     work = WorkFolder.resume(tmp_path / "work", {"command": "test"})
     assert [name for name in ("first", "second", "third") if work.done(name)] == ["first"]
+
+
+def test_flipped_bit_in_a_file_of_a_finished_stage_changes_no_result(tmp_path: Path) -> None:
+    """The checkpoint of the sketch stage does not save it from being run again, either."""
+    texts = [f"a text of some words {at // 2} {at // 2 * 7} and some more" for at in range(60)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    job = Job((str(tmp_path / "a.parquet"),), tmp_path / "out", Columns(), RunOptions())
+
+    class Interrupting(Silent):
+        def stage(self, name: str, total: int | None = None) -> None:
+            if name == "verify":
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_dedup(job, Interrupting())
+    work = tmp_path / "out.partial"
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy, symlinks=True)
+    expected = run_dedup(replace(job, resume=True), Silent()).counts
+    recorded = json.loads((copy / MANIFEST).read_bytes())["files"]
+    names = [name for entry in recorded for name in entry["files"] if (copy / name).stat().st_size]
+    assert "sketch/signatures" in names
+    for name in names:
+        shutil.rmtree(tmp_path / "out")
+        shutil.copytree(copy, work, symlinks=True)
+        flip_bit(work / name)
+        assert run_dedup(replace(job, resume=True), Silent()).counts == expected, name
 
 
 def test_files_of_a_stage_stay_its_own_when_a_resumed_run_records_later_stages(
