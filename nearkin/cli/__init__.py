@@ -3,10 +3,11 @@
 import sys
 
 from nearkin.errors import UsageError
-from nearkin.runtime.environment import require_supported_platform
+from nearkin.runtime.environment import require_address_space, require_supported_platform
 
 try:
     require_supported_platform()
+    require_address_space()
 except UsageError as error:
     # The modules of the commands cannot even be imported.
     sys.stderr.write(f"nearkin: {error}\n")

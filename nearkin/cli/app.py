@@ -29,11 +29,10 @@ from nearkin.cli.commands import (
 )
 from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
-from nearkin.cli.standard_streams import prepare_streams
+from nearkin.cli.standard_streams import prepare_streams, print_line
 from nearkin.errors import NearkinError, RunError, UsageError
-from nearkin.redaction import redact
 from nearkin.runtime.compilation import COMPILATION
-from nearkin.runtime.environment import check_numba_settings
+from nearkin.runtime.environment import NO_THREAD, check_numba_settings
 from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
 from nearkin.setting_names import SettingForm, settings_named_as
 
@@ -179,13 +178,21 @@ def run(arguments: list[str]) -> int:
         )
     except MemoryError:
         return print_message("out of memory; lower --memory or --workers", FAILED)
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        return print_message(
+            "cannot start a thread; raise the limits of the process (ulimit -u and ulimit -v), or "
+            "lower --workers",
+            FAILED,
+        )
     finally:
         os.umask(umask)
         COMPILATION.listener = previous_listener
 
 
 def print_message(message: str, code: int) -> int:
-    """Writes one line on standard error, without passwords.
+    """Writes a message on standard error.
 
     Args:
         message: The message.
@@ -194,7 +201,7 @@ def print_message(message: str, code: int) -> int:
     Returns:
         The exit code.
     """
-    sys.stderr.write(f"nearkin: {redact(message)}\n")
+    print_line(f"nearkin: {message}")
     return code
 
 

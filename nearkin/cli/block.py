@@ -1,6 +1,5 @@
 """`nearkin block`: the entries of a blocklist."""
 
-import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,9 @@ from nearkin.cli.commands import make_group
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
 from nearkin.cli.printing import print_facts, print_json, require_documents
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.visible_text import make_visible
 
 if TYPE_CHECKING:
     from nearkin.runs.blocklist import BlocklistJob, BlocklistSummary
@@ -215,16 +216,16 @@ def _print_summary(summary: "BlocklistSummary", verb: str, *, as_json: bool) -> 
         typer.echo(
             f"{summary.changed:,} {'entry' if summary.changed == 1 else 'entries'} {verb} for "
             f"{format_count(summary.documents, 'document')}; "
-            f"{summary.path} has {summary.entries:,}"
+            f"{make_visible(str(summary.path))} has {summary.entries:,}"
         )
     if summary.rejected:
-        sys.stderr.write(
+        print_line(
             f"nearkin: warning: not {verb}, because they were rejected: "
-            f"{format_count(summary.rejected, 'row')}; --on-error fail names the first of them\n"
+            f"{format_count(summary.rejected, 'row')}; --on-error fail names the first of them"
         )
     if not summary.is_keyed:
-        sys.stderr.write(
+        print_line(
             "nearkin: warning: the list is not keyed, so whoever reads it can test if a text is "
-            "blocked; a list with --key-file prevents that\n"
+            "blocked; a list with --key-file prevents that"
         )
     require_documents(summary.documents, summary.rejected, "--on-error fail names the first")

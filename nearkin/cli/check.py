@@ -1,6 +1,5 @@
 """`nearkin check`."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.split import LeakOptions
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
 from nearkin.runtime.temporary_folder import TemporaryFolder
 
@@ -179,10 +179,10 @@ def print_pairs(outcome: "CheckOutcome", out: Path | None) -> None:
     count = outcome.pairs.num_rows
     for row in outcome.pairs.slice(0, SHOWN_PAIRS).to_pylist():
         similarity = format_similarity(row["similarity"])
-        sys.stderr.write(f"{similarity}  {row['id_a']!r}  {row['id_b']!r}\n")
+        print_line(f"{similarity}  {row['id_a']!r}  {row['id_b']!r}")
     if count > SHOWN_PAIRS:
         place = "--out writes all of them" if out is None else f"all of them are in {out}"
-        sys.stderr.write(f"… and {count - SHOWN_PAIRS:,} more; {place}\n")
+        print_line(f"… and {count - SHOWN_PAIRS:,} more; {place}")
 
 
 def print_outcome(outcome: "CheckOutcome", most_pairs: int) -> None:
@@ -194,8 +194,8 @@ def print_outcome(outcome: "CheckOutcome", most_pairs: int) -> None:
     """
     pairs = format_count(outcome.pairs.num_rows, "pair")
     verdict = "allowed" if outcome.passes(most_pairs) else f"more than --max {most_pairs}"
-    sys.stderr.write(
+    print_line(
         f"{pairs} of near-duplicates ({verdict}): "
         f"{format_part(outcome.affected[0], outcome.documents[0])} of the first corpus and "
-        f"{format_part(outcome.affected[1], outcome.documents[1])} of the second\n"
+        f"{format_part(outcome.affected[1], outcome.documents[1])} of the second"
     )

@@ -3,6 +3,7 @@
 import sys
 import time
 
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.compilation import ANNOUNCEMENT
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -34,5 +35,5 @@ class CompilationLines:
 
     def _write(self, line: str) -> None:
         self._last_line = time.monotonic()
-        sys.stderr.write(f"nearkin: {line}\n")
+        print_line(f"nearkin: {line}")
         sys.stderr.flush()

@@ -1,6 +1,5 @@
 """`nearkin decontaminate`."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from nearkin.cli.option_groups import (
     with_option_groups,
 )
 from nearkin.cli.printing import print_brief, print_json, require_documents
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.visible_text import make_visible
 
@@ -315,9 +315,9 @@ def decontaminate(
     require_documents(counts["documents"], counts["rejected"], f"see {out / 'rejected.jsonl'}")
     if fail_above is not None and (above := summary.suites_above(fail_above)):
         names = ", ".join(str(suite["suite"]) for suite in above)
-        sys.stderr.write(
+        print_line(
             f"nearkin: more than {flag_of('fail_above')} {fail_above:g} of the items of "
-            f"{format_count(len(above), 'suite')} are contaminated: {make_visible(names)}\n"
+            f"{format_count(len(above), 'suite')} are contaminated: {make_visible(names)}"
         )
         raise typer.Exit(TOO_CONTAMINATED)
 
@@ -374,8 +374,8 @@ def _print_saved(path: Path, suites: "Suites", *, as_json: bool) -> None:
         )
         return
     content = "their words" if suites.width is None else f"fingerprints of {suites.width} words"
-    sys.stderr.write(
+    print_line(
         f"{path} holds {format_count(suites.items.num_rows, 'different item')} of "
         f"{format_count(len(suites.suites), 'suite')} ({format_count(rows, 'row')}) with "
-        f"{content}\n"
+        f"{content}"
     )

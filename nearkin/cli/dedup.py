@@ -24,6 +24,7 @@ from nearkin.cli.printing import (
 )
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
+from nearkin.cli.standard_streams import print_line
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ def dedup(
         lists_files=not standard.writes,
     )
     if kept_file is not None and not output.json and not output.quiet:
-        sys.stderr.write(f"kept documents in {standard.name_output(output.out)}\n")
+        print_line(f"kept documents in {standard.name_output(output.out)}")
     print_warnings(file_warnings)
     counts = record.counts
     rejected = counts["rejected"]
@@ -344,7 +345,7 @@ def confirm_removals(progress: "Progress", message: str) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     progress.close()
-    sys.stderr.write(f"{message}\n")
+    print_line(f"{message}")
     return typer.confirm("Remove these documents?", default=False, err=True)
 
 

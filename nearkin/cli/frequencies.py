@@ -1,6 +1,5 @@
 """`nearkin frequencies`."""
 
-import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -10,6 +9,7 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 
 COMMON_OPTIONS = (
@@ -90,14 +90,14 @@ def frequencies(
         progress.close()
     print_warnings(summary.warnings)
     if not summary.documents:
-        sys.stderr.write("nearkin: no document could be read, so nothing was written\n")
+        print_line("nearkin: no document could be read, so nothing was written")
         raise typer.Exit(o.NOTHING_READ)
     if output.json:
         print_json(summary.to_json())
         return
     if not output.quiet:
         print_inputs(summary.account)
-    sys.stderr.write(
+    print_line(
         f"{summary.out} lists {format_count(summary.shingles, 'shingle')} that two or more of "
-        f"{format_count(summary.documents, 'document')} contain\n"
+        f"{format_count(summary.documents, 'document')} contain"
     )

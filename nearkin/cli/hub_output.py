@@ -1,11 +1,12 @@
 """Outputs of commands in repositories of the Hugging Face Hub: `--out hf://datasets/ORG/NAME`."""
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any
+
+from nearkin.cli.standard_streams import print_line
 
 PREFIX = "hf:/"
 
@@ -44,6 +45,6 @@ def with_hub_output(command: Callable[..., None]) -> Callable[..., None]:
         command(*arguments, **{**options, "out": place.local})
         commit = place.upload(overwrite=overwrite)
         if not options.get("quiet"):
-            sys.stderr.write(f"uploaded {place.local} to {place.url}, commit {commit}\n")
+            print_line(f"uploaded {place.local} to {place.url}, commit {commit}")
 
     return run_command

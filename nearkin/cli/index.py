@@ -23,6 +23,7 @@ from nearkin.cli.option_groups import (
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.visible_text import make_visible
 
 if TYPE_CHECKING:
     import numpy as np
@@ -707,7 +708,7 @@ def query(
 
     for match in matches:
         similarity = format_similarity(match.similarity, digits=4)
-        typer.echo(f"{similarity}  {match.id}  cluster {match.cluster}")
+        typer.echo(make_visible(f"{similarity}  {match.id}  cluster {match.cluster}"))
     if not matches:
         typer.echo("no document of this scope resembles the text")
 
@@ -785,7 +786,7 @@ def check(
         documents = format_count(finding.records, "document")
         typer.echo(f"{documents}, {format_count(finding.postings, 'posting')}: {verdict}")
         for problem in finding.problems:
-            typer.echo(f"  {problem.scope} {problem.id}: {problem.what}")
+            typer.echo(make_visible(f"  {problem.scope} {problem.id}: {problem.what}"))
         if finding.stray:
             typer.echo(f"  {finding.stray:,} postings without a document")
         if finding.was_written:

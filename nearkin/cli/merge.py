@@ -1,6 +1,5 @@
 """`nearkin merge`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 
 
@@ -67,7 +67,7 @@ def merge(
     if json:
         print_json({"out": str(out), "documents": documents})
     else:
-        sys.stderr.write(f"{documents:,} signatures in {out}\n")
+        print_line(f"{documents:,} signatures in {out}")
 
 
 def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool) -> None:
@@ -107,4 +107,4 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
     if as_json:
         print_json({"out": str(out), "documents": sizes.num_rows})
     else:
-        sys.stderr.write(f"{format_count(sizes.num_rows, 'cluster')} in {out}\n")
+        print_line(f"{format_count(sizes.num_rows, 'cluster')} in {out}")

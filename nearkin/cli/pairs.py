@@ -1,6 +1,5 @@
 """`nearkin pairs`."""
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_o
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def pairs(
         missing = describe_missing(summary.missing)
         shown = standard.name_output(out)
         found = format_count(summary.pairs, "verified pair")
-        sys.stderr.write(f"{found} in {shown}{copies}{missing}\n")
+        print_line(f"{found} in {shown}{copies}{missing}")
     sketch_stats = summary.stages.get("sketch")
     if sketch_stats:
         advice = "nearkin dedup lists the reasons"

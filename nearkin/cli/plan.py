@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from nearkin.cli.option_groups import (
 from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
+from nearkin.cli.standard_streams import print_line
 
 if TYPE_CHECKING:
     from nearkin.plan.distribution import Distribution
@@ -502,10 +502,10 @@ def write_calibration() -> "Rates":
     path = calibration_file()
 
     def show_step(name: str) -> None:
-        sys.stderr.write(f"measuring {name}\n")
+        print_line(f"measuring {name}")
 
     rates = calibrate(show_step)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, rates.to_json().encode())
-    sys.stderr.write(f"calibration stored in {path}\n")
+    print_line(f"calibration stored in {path}")
     return rates

@@ -7,6 +7,8 @@ from pathlib import Path
 import typer
 
 from nearkin.cli.options import NOTHING_READ
+from nearkin.cli.standard_streams import print_line
+from nearkin.runtime.visible_text import make_visible
 
 
 def require_documents(documents: int, rejected: int, advice: str) -> None:
@@ -18,9 +20,9 @@ def require_documents(documents: int, rejected: int, advice: str) -> None:
         advice: The part of the message that says where the reasons are.
     """
     if rejected and not documents:
-        sys.stderr.write(
+        print_line(
             f"nearkin: no document could be read: every row was rejected ({rejected:,} of "
-            f"{rejected:,}); {advice}\n"
+            f"{rejected:,}); {advice}"
         )
         raise typer.Exit(NOTHING_READ)
 
@@ -43,7 +45,7 @@ def read_first_reason(path: Path) -> str:
 def print_warnings(warnings: Iterable[str]) -> None:
     """Writes warnings on standard error, one in each line."""
     for warning in warnings:
-        sys.stderr.write(f"nearkin: warning: {warning}\n")
+        print_line(f"nearkin: warning: {warning}")
 
 
 def print_brief(headline: str, warnings: Iterable[str]) -> None:
@@ -54,7 +56,7 @@ def print_brief(headline: str, warnings: Iterable[str]) -> None:
         warnings: The warnings.
     """
     print_warnings(warnings)
-    sys.stderr.write(f"{headline}\n")
+    print_line(f"{headline}")
 
 
 def print_inputs(account: str) -> None:
@@ -64,7 +66,7 @@ def print_inputs(account: str) -> None:
         account: A sentence with the numbers of files by kind, or an empty text.
     """
     if account:
-        sys.stderr.write(f"{account}\n")
+        print_line(f"{account}")
 
 
 def print_json(summary: Mapping[str, object]) -> None:
@@ -88,4 +90,4 @@ def print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
         return
     for name, value in facts.items():
         text = f"{value:,}" if isinstance(value, int) else str(value)
-        typer.echo(f"{name.replace('_', ' ')}: {text}")
+        typer.echo(make_visible(f"{name.replace('_', ' ')}: {text}"))

@@ -9,6 +9,7 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.setting_names import name_setting
 
@@ -98,7 +99,7 @@ def review(
     queue = collect_review_queue(run, file.decisions, limit, o.read_key(key_file))
     if table is not None:
         write_review_table(queue, table)
-        sys.stderr.write(f"{_count_pairs(queue)} in {table}\n")
+        print_line(f"{_count_pairs(queue)} in {table}")
         return
     _ask(queue, file, by or _user_name())
 
@@ -137,7 +138,7 @@ def _ask(queue: "ReviewQueue", file: "DecisionFile", by: str | None) -> None:
         decided = session.ask_all()
     left = len(queue.pairs) - decided
     appended = f"{format_count(decided, 'decision')} appended to {file.path}"
-    sys.stderr.write(f"{appended}; {format_count(left, 'pair')} left\n")
+    print_line(f"{appended}; {format_count(left, 'pair')} left")
 
 
 def _count_pairs(queue: "ReviewQueue") -> str:

@@ -1,6 +1,5 @@
 """`nearkin sketch`."""
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.standard_files import StandardFiles, with_standard_files
-from nearkin.cli.standard_streams import write_to_stdout
+from nearkin.cli.standard_streams import print_line, write_to_stdout
 from nearkin.runtime.number_format import format_count
 
 COMMON_OPTIONS = (
@@ -128,9 +127,9 @@ def sketch(
         if not output.quiet:
             print_inputs(resolved.account)
         shown = standard.name_output(out)
-        sys.stderr.write(
+        print_line(
             f"{format_count(summary.documents, 'signature')} in {shown} "
-            f"({format_count(summary.rejected, 'row')} rejected)\n"
+            f"({format_count(summary.rejected, 'row')} rejected)"
         )
     reasons = ", ".join(summary.reasons)
     require_documents(summary.documents, summary.rejected, f"reasons: {reasons}")

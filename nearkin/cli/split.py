@@ -1,6 +1,5 @@
 """`nearkin split`."""
 
-import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
+from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
 
 if TYPE_CHECKING:
@@ -182,23 +182,23 @@ def print_groups(facts: "SplitFacts", out: Path) -> None:
     for group in facts["groups"]:
         documents = "document" if group["documents"] == 1 else "documents"
         clusters = "cluster" if group["clusters"] == 1 else "clusters"
-        sys.stderr.write(
+        print_line(
             f"{group['name']:{width}}  {group['documents']:>{len(f'{total:,}')},} {documents} "
             f"({format_percent(group['documents'] / total)}) in {group['clusters']:,} {clusters}: "
-            f"{out / group['name']}\n"
+            f"{out / group['name']}"
         )
     largest = facts["largest_cluster"]
     if largest is not None and largest["documents"] > 1:
-        sys.stderr.write(
+        print_line(
             f"largest cluster: {largest['documents']:,} documents, in {largest['group']} "
-            f"(with {largest['id']})\n"
+            f"(with {largest['id']})"
         )
 
 
 def print_separated(facts: "SplitFacts") -> None:
     """Prints how many pairs are kept together, and how many a random split would separate."""
-    sys.stderr.write(
+    print_line(
         f"{format_count(facts['pairs'], 'pair')} of near-duplicates, none of them between groups; "
         f"a random split of single documents would separate about "
-        f"{facts['pairs_of_random_split']:,}\n"
+        f"{facts['pairs_of_random_split']:,}"
     )

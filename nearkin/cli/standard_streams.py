@@ -6,6 +6,7 @@ import sys
 from typing import Any, TextIO, cast
 
 from nearkin.errors import RunError
+from nearkin.redaction import redact
 
 CLOSED = "it is closed; open it, or redirect it to a file"
 """The reason in messages about a standard output that was closed when the process began."""
@@ -78,6 +79,20 @@ def require_open_stdout() -> None:
     """
     if isinstance(sys.stdout, StandardStream) and sys.stdout.was_closed:
         raise RunError(f"cannot write to standard output: {CLOSED}")
+
+
+def print_line(text: str) -> None:
+    """Writes a line on standard error, without passwords and characters that act on a terminal.
+
+    Names of files and columns can have such characters, and so can messages about them.
+
+    Args:
+        text: The line, without its end.
+    """
+    # Pages of help need no more modules.
+    from nearkin.runtime.visible_text import make_visible
+
+    sys.stderr.write(f"{make_visible(redact(text))}\n")
 
 
 def write_to_stdout(data: bytes) -> None:

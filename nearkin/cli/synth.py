@@ -1,7 +1,6 @@
 """`nearkin synth`."""
 
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ from nearkin.cli.option_groups import (
     with_option_groups,
 )
 from nearkin.cli.printing import print_json
+from nearkin.cli.standard_streams import print_line
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -227,9 +227,9 @@ def synth(
     if json:
         print_json(facts)
     else:
-        sys.stderr.write(
+        print_line(
             f"{settings.documents:,} documents ({facts['text_bytes']:,} bytes) and "
-            f"{facts['planted_pairs']:,} pairs in {out}\n"
+            f"{facts['planted_pairs']:,} pairs in {out}"
         )
 
 
@@ -241,9 +241,7 @@ def _write_losses(out: Path, kind: str, settings: "SynthSettings", *, as_json: b
     if as_json:
         print_json(facts)
     else:
-        sys.stderr.write(
-            f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes) in {out}\n"
-        )
+        print_line(f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes) in {out}")
 
 
 def _write_contaminated(out: Path, items: int, settings: "SynthSettings", *, as_json: bool) -> None:
@@ -254,9 +252,9 @@ def _write_contaminated(out: Path, items: int, settings: "SynthSettings", *, as_
     if as_json:
         print_json(facts)
     else:
-        sys.stderr.write(
+        print_line(
             f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes), of which "
-            f"{facts['planted']:,} have one of {facts['items']:,} items, in {out}\n"
+            f"{facts['planted']:,} have one of {facts['items']:,} items, in {out}"
         )
 
 

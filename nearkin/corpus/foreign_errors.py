@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nearkin.errors import NearkinError
+from nearkin.runtime.environment import NO_THREAD
 
 ALLOCATION = re.compile(r"\bsize (\d+)\b")
 """The number of bytes in the message of Arrow about memory that it could not allocate."""
@@ -34,7 +35,8 @@ def translate_foreign_errors(
     """Raises the exceptions of another library as other ones.
 
     Errors of nearkin pass unchanged, for example that of a full disk. So do interrupts and a lack
-    of memory, which say nothing about a file. Memory that no machine has was asked for by a file.
+    of memory or threads, which say nothing about a file. Memory that no machine has was asked for
+    by a file.
 
     Args:
         translate: Returns the error to raise for an exception, or the exception to let it pass.
@@ -55,7 +57,7 @@ def _says_something_about_file(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return _is_beyond_machine(error)
     is_exception = isinstance(error, Exception) or type(error).__name__ == PANIC
-    return is_exception and not isinstance(error, NearkinError)
+    return is_exception and not isinstance(error, NearkinError) and str(error) != NO_THREAD
 
 
 @contextmanager

@@ -1,10 +1,15 @@
-"""Checks of the platform, and of the environment variables with which Numba would fail."""
+"""Checks of the platform, its limits, and the environment variables with which Numba would fail."""
 
 import os
 import sys
 
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
+
+LEAST_ADDRESS_SPACE = 2 << 30
+"""The smallest address space in which the libraries can be loaded and start their threads."""
+NO_THREAD = "can't start new thread"
+"""The error of Python if a limit of the process allows no further thread."""
 
 
 def require_supported_platform() -> None:
@@ -17,6 +22,25 @@ def require_supported_platform() -> None:
         raise UsageError(
             "nearkin does not run on Windows, because its locks and the permissions of its files "
             "are those of POSIX; use it in WSL 2 or in a container"
+        )
+
+
+def require_address_space() -> None:
+    """Requires that the limit of the address space lets libraries be loaded.
+
+    Some of them end the process in a smaller one, without an error of Python.
+
+    Raises:
+        UsageError: If the limit is too small.
+    """
+    # Windows does not have it.
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
+        raise UsageError(
+            f"the address space of the process is limited to {limit >> 20:,} MiB (ulimit -v), and "
+            f"nearkin needs at least {LEAST_ADDRESS_SPACE >> 20:,} MiB; raise that limit"
         )
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -283,3 +284,68 @@ def test_key_file_that_cannot_be_read_has_a_reason_and_a_remedy(
     assert run(*command, tmp_path) == app.USAGE
     message = f"the key file {tmp_path} cannot be read: Is a directory; correct the path or its"
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dedup", "{name}", "--out", "out"),
+        ("dedup", "{name}.csv", "--out", "out"),
+        ("dedup", "rows.jsonl", "--out", "{name}.out", "--quiet"),
+        ("dedup", "rows.jsonl", "--out", "{name}"),
+        ("pairs", "rows.jsonl", "--out", "{name}.jsonl", "--quiet"),
+        ("sketch", "rows.jsonl", "--out", "{name}.arrow"),
+        ("frequencies", "rows.jsonl", "--out", "{name}.freq"),
+        ("index", "info", "--store", "sqlite:///{name}.db"),
+        ("block", "check", "rows.jsonl", "--blocklist", "{name}"),
+        ("{name}",),
+    ],
+)
+def test_names_in_messages_do_not_act_on_a_terminal(
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "\x1b[31mred\u202e"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{name}.csv").write_text("words\na\n")
+    (tmp_path / "rows.jsonl").write_text('{"text": "a text of some words"}\n')
+    run(*[argument.format(name=name) for argument in arguments])
+    shown = capsys.readouterr()
+    assert shown.err
+    assert not {"\x1b", "\u202e"} & set(shown.out + shown.err)
+
+
+def test_messages_are_written_by_one_function() -> None:
+    folder = Path(app.__file__).parent
+    writers = {path.name for path in folder.glob("*.py") if "stderr.write" in path.read_text()}
+    # The package is imported before its modules can be.
+    assert writers == {"__init__.py", "standard_streams.py"}
+
+
+def test_lack_of_threads_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "a text of some words"}\n')
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert run("dedup", tmp_path / "rows.jsonl", "--out", tmp_path / "out") == app.FAILED
+    message = capsys.readouterr().err
+    assert message.startswith("nearkin: cannot start a thread; raise the limits of the process")
+    assert message.count("\n") == 1
+
+
+def test_small_address_space_is_one_sentence(tmp_path: Path) -> None:
+    """Libraries would end the process, some of them without an error of Python."""
+    ended = subprocess.run(
+        ["bash", "-c", f"ulimit -v 1500000; {sys.executable} -m nearkin --version"],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == app.USAGE
+    assert ended.stderr.startswith("nearkin: the address space of the process is limited to 1,464")
+    assert ended.stderr.count("\n") == 1

@@ -94,7 +94,14 @@ def test_exception_of_a_reader_is_a_rejection(error: BaseException, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "error", [RunError("the disk is full"), MemoryError(), KeyboardInterrupt(), SystemExit(3)]
+    "error",
+    [
+        RunError("the disk is full"),
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        KeyboardInterrupt(),
+        SystemExit(3),
+    ],
 )
 def test_error_that_is_not_about_a_file_passes(error: BaseException, tmp_path: Path) -> None:
     corpus = open_broken(tmp_path, Broken(error))

@@ -35,9 +35,9 @@ from nearkin.version import VERSION
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, KEPT_HASHES, "spool", "then", "against"})
-"""Entries whose checksums the manifest does not record: no later stage of another process reads them,
-or they check themselves (`then` is the work folder of the second measure, and `against` holds those
-of references)."""
+"""Entries whose checksums the manifest does not record: no later stage of another process reads
+them, or they check themselves (`then` is the work folder of the second measure, and `against` holds
+those of references)."""
 
 
 class StageFiles(TypedDict):
