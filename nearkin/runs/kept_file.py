@@ -27,13 +27,20 @@ from nearkin.corpus.foreign_errors import (
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.delimited import Delimited, decode_values
 from nearkin.corpus.formats.html import decode_page, is_page
+from nearkin.corpus.formats.json_fields import find_sampled_repetition
 from nearkin.corpus.formats.json_lines import JsonLines
-from nearkin.corpus.formats.json_rows import BOM, parse_exact_json, replace_not_finite, to_utf8
+from nearkin.corpus.formats.json_rows import (
+    BOM,
+    find_repeated_key,
+    parse_exact_json,
+    replace_not_finite,
+    to_utf8,
+)
 from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import ColumnarFormat
 from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.nested_columns import find_root
+from nearkin.corpus.nested_columns import find_root, list_paths
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -165,11 +172,15 @@ class KeptFile:
                         schema = form.schema(file)
                     elif isinstance(form, Delimited) and not join.can_copy:
                         schema = _make_text_schema(form.columns(file, columns))
+                    elif isinstance(form, JsonLines) and not join.copies_json(file):
+                        if (key := find_sampled_repetition(file, form, columns)) is not None:
+                            raise UsageError(_describe_repeated_key(key, file))
+                        continue
                     else:
                         continue
             except DamageError:
                 continue
-            _require_unique_columns(schema.names, file.shown_path)
+            _require_unique_columns(schema, file.shown_path)
             self.table.require_types(schema)
 
     def write_folder(
@@ -233,7 +244,7 @@ class KeptFile:
             write_table_file(self.table, staged, columns.schema, batches)
             return []
 
-        _require_unique_columns(table.column_names, "the table")
+        _require_unique_columns(table.schema, "the table")
         self.table.require_types(table.schema)
         self._publish(write, readers, overwrite=False)
 
@@ -259,18 +270,25 @@ class KeptFile:
         )
 
 
-def _require_unique_columns(names: Sequence[str], place: str) -> None:
+ONE_OF_EACH_NAME = "a file of kept documents has one column of each name"
+KEEP_BOTH = "rename all but one, or choose a folder as the output, whose copies keep both"
+
+
+def _require_unique_columns(schema: pa.Schema, place: str) -> None:
     """Requires that rows of different formats can become columns of one file by their names.
 
     Args:
-        names: Names of the columns of an input.
+        schema: Columns of an input. Fields of structs count as columns.
         place: The input, for the message.
     """
-    require_unique_columns(
-        names,
-        place,
-        "a file of kept documents has one column of each name",
-        "rename all but one, or choose a folder as the output, whose copies keep both",
+    require_unique_columns(list_paths(schema), place, ONE_OF_EACH_NAME, KEEP_BOTH)
+
+
+def _describe_repeated_key(key: str, file: InputFile) -> str:
+    """Returns the message about a row of JSON that has a key twice."""
+    return (
+        f"{file.shown_path} has a row with two keys named {key!r}, and {ONE_OF_EACH_NAME}; "
+        f"{KEEP_BOTH}"
     )
 
 
@@ -400,6 +418,12 @@ class _FileJoin:
             beginnings.add((form.dialect_of(file, self.columns), self._header_of(file)))
         return len(beginnings) == 1
 
+    def copies_json(self, file: InputFile) -> bool:
+        """Returns whether the rows of a file of JSON are copied, and not parsed."""
+        if self.target.format is not TableFormat.JSON_LINES or file.partitions:
+            return False
+        return isinstance(self.corpus.format_of(file), JsonLines)
+
     def _header_of(self, file: InputFile) -> bytes:
         """Returns the bytes at the beginning of a file that only the first file has."""
         form = self.corpus.format_of(file)
@@ -442,8 +466,7 @@ class _FileJoin:
 
     def _write_lines(self, number: int, sink: Any) -> None:
         """Writes the rows of a file as JSON lines. Rows of JSON keep all digits."""
-        file = self.corpus.files[number]
-        if file.partitions or not isinstance(self.corpus.format_of(file), JsonLines):
+        if not self.copies_json(self.corpus.files[number]):
             for rows in self._read_rows(number):
                 write_json_lines(sink, rows)
             return
@@ -463,6 +486,9 @@ class _FileJoin:
         form = self.corpus.format_of(file)
         if isinstance(form, JsonLines):
             for objects in self._read_objects(number):
+                for raw in objects:
+                    if (key := find_repeated_key(raw)) is not None:
+                        raise RunError(_describe_repeated_key(key, file))
                 yield [parse_exact_json(raw) for raw in objects]
             return
         for rows in self._read_slices(number):

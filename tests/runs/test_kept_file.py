@@ -218,6 +218,62 @@ def test_columns_of_one_name_are_refused_before_the_run(
         nk.dedup(str(path), id="id").write(out)
 
 
+PAIR = pa.struct([("a", pa.int64()), ("a", pa.int64())])
+
+
+@pytest.mark.parametrize("source", [".parquet", ".arrow", "table"])
+@pytest.mark.parametrize("kind", [PAIR, pa.list_(PAIR), pa.struct([("b", PAIR)])])
+def test_fields_of_one_name_in_a_struct_are_refused_before_the_run(
+    source: str, kind: pa.DataType, tmp_path: Path
+) -> None:
+    table = pa.table({"text": [TEXT], "n": pa.nulls(1, kind)})
+    path = tmp_path / f"rows{source}"
+    if source != "table":
+        WRITERS[source](table, str(path))
+    result = nk.dedup(table if source == "table" else str(path))
+    with pytest.raises(nk.UsageError, match=r"2 columns named 'n\.(b\.)?a', and a file of kept"):
+        result.write(tmp_path / "kept.jsonl")
+
+
+ROW_WITH_KEY_TWICE = [
+    '{"text": "a text", "n": 1, "n": 2}',
+    '{"text": "a text", "n": {"b": [{"n": 1, "\\u006e": 2}]}}',
+]
+
+
+@pytest.mark.parametrize("target", [".csv", ".parquet", ".arrow"])
+@pytest.mark.parametrize("row", ROW_WITH_KEY_TWICE)
+@pytest.mark.parametrize("form", ["lines", "array"])
+def test_keys_of_one_name_in_json_are_refused_before_the_run(
+    form: str, row: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ['{"text": "another text"}', row]
+    path = tmp_path / "rows.json"
+    path.write_text("\n".join(rows) if form == "lines" else f"[{', '.join(rows)}]")
+    assert app.run(["dedup", str(path), "--quiet", "--out", str(tmp_path / f"kept{target}")]) == 2
+    message = capsys.readouterr().err
+    assert f"{path} has a row with two keys named 'n', and a file of kept documents" in message
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    # Copies of rows keep both.
+    out = tmp_path / "kept.jsonl"
+    assert app.run(["dedup", str(path), "--quiet", "--out", str(out)]) == 0
+    assert row in out.read_text()
+
+
+def test_keys_of_one_name_behind_the_sample_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.dumps({"text": text_of(at)}) for at in range(3)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([*rows, ROW_WITH_KEY_TWICE[0]]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nearkin.corpus.formats.json_fields.SAMPLED_OBJECTS", 2)
+        command = ["dedup", str(path), "--quiet", "--out", str(tmp_path / "kept.parquet")]
+        assert app.run(command) == app.FAILED
+    assert "has a row with two keys named 'n'" in capsys.readouterr().err
+    assert not (tmp_path / "kept.parquet").exists()
+
+
 @pytest.mark.parametrize("source", WRITERS)
 def test_folders_keep_all_columns_of_one_name(tmp_path: Path, source: str) -> None:
     path = tmp_path / f"rows{source}"

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import orjson
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.json_lines import BLOCK, JsonLines
-from nearkin.corpus.formats.json_rows import BOM, parse_json
+from nearkin.corpus.formats.json_rows import BOM, find_repeated_key, parse_json
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import SEPARATOR, find_value, list_paths_of_value
 
@@ -58,6 +59,20 @@ def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSa
             if objects >= SAMPLED_OBJECTS or size >= SAMPLED_BYTES:
                 return FieldSample(names, lists - others, objects, complete=False)
     return FieldSample(names, lists - others, objects, complete=True)
+
+
+def find_sampled_repetition(file: InputFile, form: JsonLines, columns: Columns) -> str | None:
+    """Returns a key that one of the first objects of a JSON file has twice, or None.
+
+    Args:
+        file: The file.
+        form: The format, which divides the file into objects.
+        columns: The columns that are read, which can decide what the objects are.
+    """
+    with file.open_decompressed() as stream:
+        rows = islice(form.read_rows(stream, SAMPLED_BYTES, columns), SAMPLED_OBJECTS)
+        keys = (find_repeated_key((row.raw or b"").removeprefix(BOM)) for row in rows)
+        return next((key for key in keys if key is not None), None)
 
 
 def _parse_object(raw: bytes | None) -> dict[str, object] | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -113,6 +114,28 @@ def parse_exact_json(raw: bytes) -> Any:
         with suppress(RecursionError, ValueError):
             return json.loads(raw, parse_constant=_to_null)
     return value
+
+
+def find_repeated_key(raw: bytes) -> str | None:
+    """Returns a key that an object has twice, or an object inside it, or None.
+
+    Args:
+        raw: The object.
+
+    Examples:
+        >>> find_repeated_key(b'{"a": [{"b": 1, "b": 2}]}'), find_repeated_key(b'{"a": {"a": 1}}')
+        ('b', None)
+    """
+    repeated: list[str] = []
+
+    def compare_keys(pairs: list[tuple[str, Any]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated.append(counts.most_common(1)[0][0])
+
+    with suppress(RecursionError, ValueError):
+        json.loads(raw, object_pairs_hook=compare_keys)
+    return repeated[0] if repeated else None
 
 
 def _to_null(_: str) -> None:
