@@ -15,6 +15,7 @@ from nearkin.spec import Spec
 from nearkin.verify.kernels import longest_shared_runs
 from nearkin.wording import read_wordings
 from nearkin.wording.kernels import find_said
+from nearkin.wording.negations import negation_tokens
 
 TokenReader: TypeAlias = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 """A function of the contents of n documents. It returns all their tokens, uint64, and the number of
@@ -124,5 +125,5 @@ class TokenRuns:
         said = np.empty(len(removed), bool)
         a = self.place[removed].astype(np.int64)
         b = self.place[kept].astype(np.int64)
-        find_said(a, b, self.starts, self.tokens, said)
+        find_said(a, b, self.starts, self.tokens, negation_tokens(), said)
         return said

@@ -77,6 +77,8 @@ HYPHEN = U32(0x2D)
 APOSTROPHE = U32(0x27)
 SLASH = U32(0x2F)
 ZERO = U32(0x30)
+OPENING = U32(0x28)
+CLOSING = U32(0x29)
 MINUS = U32(0x2212)
 ASCII_END = U32(0x80)
 FIRST_FULLWIDTH = U32(0xFF01)
@@ -175,6 +177,28 @@ def begins_amount(data: np.ndarray, at: np.uint64, end: np.uint64, kinds: np.nda
     if at >= end or kinds[read_point(data, at)] & KIND != SYMBOL:
         return False
     return bool(begins_number(data, at + point_size(data[at]), end, kinds))
+
+
+@kernel
+def begins_bracketed(data: np.ndarray, at: np.uint64, end: np.uint64, kinds: np.ndarray) -> bool:
+    """Returns whether nothing but a number, with or without a symbol, is in an open bracket.
+
+    Args:
+        data: UTF-8 bytes of a text, uint8.
+        at: Position after the bracket.
+        end: Position after the last byte of the text.
+        kinds: Kind of each code point, uint8.
+    """
+    at = skip_kind(data, at, end, SKIPPED, kinds)
+    if begins_amount(data, at, end, kinds):
+        at += point_size(data[at])
+    if not begins_number(data, at, end, kinds):
+        return False
+    _, at = hash_number(data, at, end, U32(0), kinds)
+    at = skip_kind(data, at, end, WHITE, kinds)
+    if at < end and kinds[read_point(data, at)] & KIND == SYMBOL:
+        at = skip_kind(data, at + point_size(data[at]), end, SKIPPED, kinds)
+    return bool(at < end and read_point(data, at) == CLOSING)
 
 
 @inlined
@@ -394,6 +418,8 @@ def next_token(
             if c == MINUS or begins_number(data, next_at, end, kinds):
                 token = finish_token(mix(SYMBOL_TOKEN, HYPHEN), SYMBOL_TOKEN)
                 return token | where, following, SYMBOL
+        if c == OPENING and not is_attached and begins_bracketed(data, following, end, kinds):
+            return finish_token(mix(NUMBER, c), NUMBER) | where, following, SYMBOL
         if entry & ENDS:
             may_end = may_end or c != FULL_STOP or (before != SHORT_WORD and before != DIGIT_KIND)
         begins = begins or entry & ENDS_AT_ONCE != U8(0)
@@ -485,17 +511,24 @@ def add_token(token: np.uint64, lanes: tuple[np.uint64, np.uint64]) -> tuple[np.
 
 
 @inlined
-def changes_neighbor(outside: np.uint64, inside: np.uint64, later: np.uint64) -> bool:
+def changes_neighbor(
+    outside: np.uint64, inside: np.uint64, later: np.uint64, negations: np.ndarray
+) -> bool:
     """Returns whether a token that is beside a run changes what the run says.
 
     Args:
         outside: Token beside the run.
         inside: The nearest token of the run.
         later: The later one of both, in the document with the token beside the run.
+        negations: What the tokens of negations say, sorted, uint64.
     """
     if later & BEGINS:
         return False
     if later & ATTACHED or outside & TYPE == SYMBOL_TOKEN:
+        return True
+    said = outside & SAID
+    at = np.searchsorted(negations, said)
+    if at < negations.shape[0] and negations[at] == said:
         return True
     return bool(outside & TYPE == NUMBER and inside & TYPE != WORD)
 
@@ -518,17 +551,19 @@ def say_same(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool:
 
 
 @kernel
-def contains_run(removed: np.ndarray, kept: np.ndarray) -> bool:
+def contains_run(removed: np.ndarray, kept: np.ndarray, negations: np.ndarray) -> bool:
     """Returns whether the tokens of one document are a run of those of another one.
 
-    Beside the run may be anything but a symbol, a number beside a number of the run, and the rest
-    of a word, for example that of `can't` beside `can`, unless a sentence or a line begins there.
+    Beside the run may be anything but a symbol, a negation, a number beside a number of the run,
+    and the rest of a word, for example that of `can't` beside `can`, unless a sentence or a line
+    begins there.
 
     The search is that of Knuth, Morris and Pratt (1977), which is linear.
 
     Args:
         removed: Tokens of the one, uint64 (m,).
         kept: Tokens of the other, uint64 (n,).
+        negations: What the tokens of negations say, sorted, uint64.
     """
     size = removed.shape[0]
     if size == 0:
@@ -557,9 +592,9 @@ def contains_run(removed: np.ndarray, kept: np.ndarray) -> bool:
             after = i + 1
             is_changed = False
             if first > 0:
-                is_changed = changes_neighbor(kept[first - 1], kept[first], kept[first])
+                is_changed = changes_neighbor(kept[first - 1], kept[first], kept[first], negations)
             if after < kept.shape[0] and not is_changed:
-                is_changed = changes_neighbor(kept[after], kept[i], kept[after])
+                is_changed = changes_neighbor(kept[after], kept[i], kept[after], negations)
             if not is_changed:
                 return True
             length = fallback[length - 1]
@@ -608,6 +643,7 @@ def find_said(
     kept: np.ndarray,
     starts: np.ndarray,
     tokens: np.ndarray,
+    negations: np.ndarray,
     out: np.ndarray,
 ) -> None:
     """Writes for which pairs of documents the second one says all that the first one says.
@@ -617,9 +653,10 @@ def find_said(
         kept: Position of the second document of each pair, int64 (m,).
         starts: First token of each stored document, and the end, int64 (stored + 1,).
         tokens: Tokens of the wordings of the stored documents, uint64 (starts[-1],).
+        negations: What the tokens of negations say, sorted, uint64.
         out: Receives the truth of each pair, bool (m,).
     """
     for pair in range(removed.shape[0]):
         a = tokens[starts[removed[pair]] : starts[removed[pair] + 1]]
         b = tokens[starts[kept[pair]] : starts[kept[pair] + 1]]
-        out[pair] = contains_run(a, b) or contains_sentences(a, b)
+        out[pair] = contains_run(a, b, negations) or contains_sentences(a, b)

@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nearkin.wording.negations import NEGATIONS
+
 DASHES = "-‐‑‒–−﹣"
 SIGNS = "+±∓"
 JOINERS = {**dict.fromkeys(DASHES, "-"), "’": "'", "⁄": "/", "∕": "/", "٫": ".", "٬": ","}
@@ -13,6 +15,7 @@ ENDS = ".!?…؟।"
 ENDS_AT_ONCE = "。｡"
 LINE_BREAKS = "\n\v\f\r\x85\u2028\u2029"
 SYMBOLS_OF_PUNCTUATION = "#%&*/@\\§¶†‡‰′″"
+NEGATIVE_WORDS = {word for line in NEGATIONS.values() for word in line.split()}
 IGNORABLE = "\u00ad\u200b\u200d\ufe0f\ufeff"
 
 
@@ -89,6 +92,18 @@ def read_number(text: str) -> tuple[str, int]:
     return content, at
 
 
+def starts_bracketed(text: str) -> bool:
+    """Returns whether nothing but a number and perhaps a symbol is before the closing bracket."""
+    if text and is_symbol(text[0]) and text[0] not in SIGNS and starts_number(text[1:]):
+        text = text[1:]
+    if not starts_number(text):
+        return False
+    rest = text[read_number(text)[1] :].lstrip(" \t\u00a0\u3000")
+    if rest and is_symbol(rest[0]) and rest[0] not in SIGNS:
+        rest = rest[1:]
+    return rest.startswith(")")
+
+
 def read_wording(text: str) -> list[Said]:
     """Returns the tokens of a text."""
     text = fold(text)
@@ -145,6 +160,8 @@ def read_wording(text: str) -> list[Said]:
                 add("symbol", "-", 1)
             else:
                 at += 1
+        elif character == "(" and not is_attached and starts_bracketed(rest):
+            add("number", "(", 1)
         else:
             if character in ENDS:
                 last = tokens[-1] if tokens else None
@@ -175,7 +192,8 @@ def _sentences(tokens: Sequence[Said]) -> list[list[tuple[str, str]]]:
 
 def _changes(outside: Said, inside: Said, later: Said) -> bool:
     is_number = outside.kind == "number" and inside.kind != "word"
-    is_changed = outside.kind == "symbol" or is_number or later.is_attached
+    is_negation = outside.kind == "word" and outside.content in NEGATIVE_WORDS
+    is_changed = outside.kind == "symbol" or is_number or is_negation or later.is_attached
     return is_changed and not later.begins
 
 

@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nearkin.wording import hash_wordings, kernels, read_wordings
+from nearkin.wording.negations import negation_tokens
 from tests.wording import oracle
 
 PIECES = (
@@ -82,7 +83,7 @@ def said_of(text: str, other: str) -> bool:
     tokens, counts = read_wordings(pa.array([text, other], pa.large_string()))
     starts = np.concatenate([[0], np.cumsum(counts)])
     out = np.empty(1, bool)
-    kernels.find_said(np.array([0]), np.array([1]), starts, tokens, out)
+    kernels.find_said(np.array([0]), np.array([1]), starts, tokens, negation_tokens(), out)
     return bool(out[0])
 
 
@@ -118,7 +119,9 @@ def test_hashes_are_equal_if_numbers_or_tokens_are(texts: list[str]) -> None:
 
 
 SHORT_TEXTS = st.lists(
-    st.sampled_from(["a", "bb", "long", "b b", "1", "−", "$", "%", ". ", "! ", "\n", " ", " "]),
+    st.sampled_from(
+        ["a", "bb", "long", "not", "b b", "1", "(1)", "−", "$", "%", ". ", "! ", "\n", " ", " "]
+    ),
     max_size=9,
 )
 

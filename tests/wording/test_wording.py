@@ -22,6 +22,8 @@ EQUAL_NUMBERS = [
     ("a1b2", "1 2"),
 ]
 DIFFERENT_NUMBERS = [
+    ("500", "(500)"),
+    ("€ 500", "(500 €)"),
     ("−500", "500"),
     ("−$500", "$500"),
     ("+5", "5"),
@@ -94,6 +96,10 @@ SAID = [
     ("soft\u00adware", "software"),
     ("re\u0301sume\u0301 ﬁn", "RÉSUMÉ FIN"),
     ("我们明天去北京", "我们明天去北京，后天回来。"),
+    ("He agreed", "He agreed. Not all did"),
+    ("He agreed", "He agreed with nobody"),
+    ("a loss of (500)", "It was a loss of (500) in all"),
+    ("a loss", "a loss (of 500)"),
 ]
 NOT_SAID = [
     ("Anna paid Bert", "Bert paid Anna"),
@@ -126,6 +132,18 @@ NOT_SAID = [
     ("type A", "type A5"),
     ("we're", "were"),
     ("snake_case", "snake case"),
+    ("He agreed", "He agreed not"),
+    ("agreed", "He never agreed"),
+    ("agreed", "He didn't agreed"),
+    ("Er kommt", "Er kommt NICHT mit"),
+    ("Il vient", "Il vient pas"),
+    ("Он придёт", "Не он придёт"),
+    ("同意", "他不同意"),
+    ("a loss of 500", "a loss of (500)"),
+    ("a loss of (500)", "a loss of 500"),
+    ("500 $", "(500 $)"),
+    ("$500", "a loss ($500)"),
+    ("a loss of 5 %", "a loss of (5 %)"),
 ]
 
 
