@@ -14,7 +14,7 @@ DATASETS = "Hugging Face datasets"
 LIBRARY_FILES = {
     DATASETS: (
         *("dataset_info.json", "dataset_infos.json", "dataset_dict.json"),
-        *("cache-*.arrow", "indices-*.arrow", "*.arrow.incomplete", "*_builder.lock"),
+        *("cache-*.arrow", "indices-*.arrow", "*.arrow.incomplete"),
     ),
     "Hadoop or Spark": (
         *("_SUCCESS", "_committed_*", "_started_*", "_temporary", "_spark_metadata"),
@@ -35,6 +35,7 @@ LIBRARY_FILES = {
     "DVC": (".dvc", "*.dvc", "dvc.lock"),
     "the system": (".DS_Store", "__MACOSX", "Thumbs.db"),
     "another file, as its index": ("*.idx",),
+    "another file or folder, as its lock": ("*.lock",),
 }
 """The names of files and folders, by the library that they belong to. A name with a slash begins
 with that of the folder."""

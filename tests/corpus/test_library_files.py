@@ -22,6 +22,8 @@ FOREIGN = [
     "_metadata",
     "_checkpoints/offsets/0",
     "shard.idx",
+    "root_cache_json_default-1b2c_0.0.0_3d4e.lock",
+    "downloads/1b2c.lock",
     "a.csv.dvc",
     "cache-1b2c.arrow",
     "dataset_info.json",
