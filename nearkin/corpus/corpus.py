@@ -444,6 +444,8 @@ class FileCorpus:
                 found = fields[file.path] = sample_fields(file, form, columns)
             except SeveralListsError as error:
                 raise UsageError(f"cannot read {file.shown_path}: {error}") from error
+            if found.misfit:
+                raise UsageError(f"cannot read {file.shown_path}: {found.misfit}")
             if not found.objects:
                 return None
             return list(dict.fromkeys([*found.names, *columns.carried_columns]))

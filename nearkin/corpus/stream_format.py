@@ -78,6 +78,11 @@ def _detect_text(sample: bytes, columns: Columns) -> str:
     is_wide = detect_encoding(sample).startswith(WIDE)
     if foreign and not is_wide:
         raise UsageError(f"standard input holds {foreign}; give rows of JSON or CSV instead")
+    if is_wide and JSON_START.match(sample.replace(b"\0", b"").lstrip(b"\xff\xfe")):
+        raise UsageError(
+            "standard input holds JSON in UTF-16 or UTF-32; convert it to UTF-8, for example with "
+            "iconv -f utf-16 -t utf-8"
+        )
     content = sample.removeprefix(codecs.BOM_UTF8).strip()
     if not content or any(JSON_START.match(line) for line in content.splitlines()):
         holds_rows = content.startswith(b"[") or has_list_of_objects(content)

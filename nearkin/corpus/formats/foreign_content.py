@@ -2,6 +2,8 @@
 
 import codecs
 
+from nearkin.corpus.dialect import WIDE as WIDE_ENCODINGS
+from nearkin.corpus.dialect import detect_encoding
 from nearkin.corpus.input_file import InputFile
 
 SAMPLE = 1 << 16
@@ -24,8 +26,10 @@ CONTENTS = {
     b"\xfd7zXZ": "xz data; decompress it",
     b"%PDF": "a PDF document; extract its text",
     b"SQLite format 3": "an SQLite database; export its table",
-    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
-    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
+    codecs.BOM_UTF32_LE: "UTF-32 text; convert it to UTF-8",
+    codecs.BOM_UTF32_BE: "UTF-32 text; convert it to UTF-8",
+    codecs.BOM_UTF16_LE: "UTF-16 text; convert it to UTF-8",
+    codecs.BOM_UTF16_BE: "UTF-16 text; convert it to UTF-8",
 }
 """The first bytes of files that are not UTF-8 text, with the name of the format and advice."""
 BINARIES = {
@@ -79,7 +83,11 @@ def describe_foreign_content(sample: bytes) -> str | None:
         return None
     if any(part in sample for part in SHEET_PARTS):
         return SPREADSHEET
-    return next((content for start, content in CONTENTS.items() if sample.startswith(start)), None)
+    for start, content in CONTENTS.items():
+        if sample.startswith(start):
+            return content
+    is_wide = detect_encoding(sample).startswith(WIDE_ENCODINGS)
+    return CONTENTS[codecs.BOM_UTF16_LE] if is_wide else None
 
 
 def find_binary_content(content: bytes) -> str | None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -30,6 +30,8 @@ class FieldSample(NamedTuple):
     """The number of objects that were examined."""
     complete: bool
     """True if the whole file was examined."""
+    misfit: str | None = None
+    """Why the rows of the file cannot be documents, and what to do; or None if some may be."""
 
 
 def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSample:
@@ -44,11 +46,17 @@ def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSa
     lists: set[str] = set()
     others: set[str] = set()
     objects = size = 0
+    kinds: set[type] = set()
+    is_complete = True
+    first: Any = None
     with file.open_decompressed() as stream:
         for line in form.read_rows(stream, SAMPLED_BYTES, columns):
             size += len(line.raw or b"")
-            value = _parse_object(line.raw)
-            if value is not None:
+            value = _parse_value(line.raw)
+            first = value if first is None else first
+            if not isinstance(value, dict):
+                kinds.add(type(value))
+            else:
                 paths = dict.fromkeys(list_paths_of_value(value))
                 names.update(paths)
                 for path in paths:
@@ -57,8 +65,37 @@ def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSa
                         (lists if isinstance(content, list) else others).add(path)
                 objects += 1
             if objects >= SAMPLED_OBJECTS or size >= SAMPLED_BYTES:
-                return FieldSample(names, lists - others, objects, complete=False)
-    return FieldSample(names, lists - others, objects, complete=True)
+                is_complete = False
+                break
+    misfit = None
+    if not objects and kinds == {str}:
+        misfit = "its rows are texts without the name of a column"
+    elif not objects and kinds == {list} and any(isinstance(entry, str) for entry in first):
+        misfit = "its rows are arrays, whose values have no names"
+    if misfit:
+        misfit += f"; write each row as an object such as {{{json.dumps(columns.source)}: …}}"
+    elif is_complete and objects == 1 and not kinds and _holds_columns(first, columns):
+        misfit = (
+            "it is one object with all values of each column; write one object for each row, in "
+            "pandas with to_json(path, orient='records', lines=True)"
+        )
+    return FieldSample(names, lists - others, objects, complete=is_complete, misfit=misfit)
+
+
+def _holds_columns(value: dict[str, Any], columns: Columns) -> bool:
+    """Returns whether each field of an object has the values of all rows, as pandas writes them.
+
+    Args:
+        value: The object.
+        columns: The columns that are read, of which one must be a text in each row.
+    """
+    if columns.content != "text" or not isinstance(value.get(columns.source), dict | list):
+        return False
+    if all(isinstance(field, dict) for field in value.values()):
+        return len({tuple(field) for field in value.values()}) == 1
+    return all(isinstance(field, list) for field in value.values()) and (
+        len({len(field) for field in value.values()}) == 1
+    )
 
 
 def find_sampled_repetition(file: InputFile, form: JsonLines, columns: Columns) -> str | None:
@@ -75,12 +112,12 @@ def find_sampled_repetition(file: InputFile, form: JsonLines, columns: Columns) 
         return next((key for key in keys if key is not None), None)
 
 
-def _parse_object(raw: bytes | None) -> dict[str, object] | None:
+def _parse_value(raw: bytes | None) -> Any:
+    """Returns the value of a row, or None if it is not valid."""
     try:
-        value = parse_json((raw or b"").removeprefix(BOM))
+        return parse_json((raw or b"").removeprefix(BOM))
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None
 
 
 def contains_path(file: InputFile, path: str) -> bool:

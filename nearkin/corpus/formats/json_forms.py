@@ -23,8 +23,8 @@ def detect_json_form(file: InputFile) -> JsonLines:
     """Returns the format of a JSON file.
 
     It is JSON lines if the first line is complete by itself, one array if the file begins with a
-    bracket, and otherwise objects over several lines. A `.json` file may also be one line: an
-    array, or an object with a list of objects.
+    bracket, and otherwise objects over several lines, or several in a line. A `.json` file may also
+    be one line: an array, or an object with a list of objects.
 
     Args:
         file: The file.
@@ -37,10 +37,14 @@ def detect_json_form(file: InputFile) -> JsonLines:
         sample = content.removeprefix(BOM).lstrip()
         is_whole = len(content) < SAMPLE
         if sample.startswith(b"["):
-            is_array = file.suffix == JSON or not _is_first_line_complete(sample, is_whole=is_whole)
-            return ARRAY if is_array else LINES
+            if not _is_first_line_complete(sample, is_whole=is_whole):
+                return ARRAY
+            has_arrays = sample.partition(b"\n")[2].lstrip().startswith(b"[")
+            return ARRAY if file.suffix == JSON and not has_arrays else LINES
         if not sample.startswith(b"{"):
             return LINES
+        if _joins_objects(sample.partition(b"\n")[0]):
+            return VALUES
         if b"\n" in sample.rstrip():
             return VALUES if _spans_lines(sample, is_whole=is_whole) else LINES
         if file.suffix != JSON:
@@ -55,6 +59,16 @@ def _is_first_line_complete(sample: bytes, *, is_whole: bool) -> bool:
     if newline:
         return _is_complete(first)
     return is_whole
+
+
+def _joins_objects(line: bytes) -> bool:
+    """Returns whether a line is several objects, one directly behind the other."""
+    text = line.decode("utf-8", "replace")
+    try:
+        end = JSON_DECODER.raw_decode(text)[1]
+    except (ValueError, RecursionError):
+        return False
+    return text[end:].lstrip().startswith("{")
 
 
 def _spans_lines(sample: bytes, *, is_whole: bool) -> bool:

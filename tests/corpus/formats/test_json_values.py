@@ -15,6 +15,8 @@ from nearkin.corpus.formats import json_array, json_forms, json_values
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow
 from nearkin.corpus.formats.json_values import JsonValues
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.stream_format import detect_suffix
 from nearkin.errors import UsageError
 from tests.cli.conftest import run
 from tests.corpus.samples import read_file, read_texts
@@ -221,3 +223,46 @@ def test_json_lines_stay_json_lines(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, ROWS)) + "\n")
     form = FileCorpus.open([str(path)]).format_of(FileCorpus.open([str(path)]).files[0])
     assert type(form) is JsonLines
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+@pytest.mark.parametrize("between", ["", " ", "\t"])
+def test_objects_joined_in_a_line_are_rows(name: str, between: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(between.join(json.dumps({"text": f"text }}{{ {at}"}) for at in range(3)))
+    texts, rejected = read_file(path)
+    assert texts == [f"text }}{{ {at}" for at in range(3)]
+    assert not rejected
+
+
+MISFITS = {
+    '[["a text", "x"], ["another text", "y"]]': "its rows are arrays",
+    '["a text", "x"]\n["another text", "y"]\n': "its rows are arrays",
+    '["a text", "another text"]': "its rows are texts",
+    '"a text"\n"another text"\n': "its rows are texts",
+    '{"id": {"0": 1, "1": 2}, "text": {"0": "a text", "1": "another"}}': "it is one object",
+    '{"id": [1, 2], "text": ["a text", "another"]}': "it is one object",
+}
+
+
+@pytest.mark.parametrize("content", MISFITS)
+def test_rows_without_names_are_refused_with_what_to_write(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(UsageError, match=f"a.json: {MISFITS[content]}.*; write ") as raised:
+        FileCorpus.open([str(path)]).check(Columns())
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["a.jsonl", "-"])
+def test_json_in_a_wide_encoding_is_refused_with_what_to_do(
+    encoding: str, name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes('{"text": "a text"}\n{"text": "another"}\n'.encode(encoding))
+    file = InputFile(str(path), name)
+    examine = detect_suffix if name == "-" else FileCorpus([file]).check
+    arguments = (file, Columns()) if name == "-" else (Columns(),)
+    with pytest.raises(UsageError, match=r"UTF-\d\d.*convert it to UTF-8"):
+        examine(*arguments)
