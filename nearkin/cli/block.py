@@ -39,6 +39,7 @@ class BlockedSpecOptions:
     slot_bits: o.SlotBits = None
     seed: o.Seed = 1
     base_hash: o.BaseHash = None
+    spec_version: o.SpecVersion = None
     key_file: o.KeyFile = None
 
     @property

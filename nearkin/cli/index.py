@@ -259,6 +259,7 @@ def build(
     normalise: o.Normalise = o.NORMALISE,
     k: o.K = None,
     slot_bits: o.SlotBits = None,
+    spec_version: o.SpecVersion = None,
     postings: Postings = "leaders",
     spec_resources: o.SpecResourcesFolder = None,
     key_file: o.KeyFile = None,
@@ -288,6 +289,7 @@ def build(
         normalise: Normalization steps, separated by commas.
         k: Number of slots or bits of a signature, or None for the default.
         slot_bits: Number of bits that are kept of a slot, or None for the default.
+        spec_version: Version of the format of the Spec, or None for the current one.
         postings: Documents that a search finds: `leaders` or `all`.
         spec_resources: Folder or file with the document frequencies of the Spec, or None.
         key_file: File or variable that holds the hash key, or None for no key.
@@ -317,6 +319,7 @@ def build(
         normalise=normalise,
         k=k,
         slot_bits=slot_bits,
+        spec_version=spec_version,
         key_file=key_file,
     )
     saved = SavedRun.find(tuple(inputs))

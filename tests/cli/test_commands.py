@@ -1,14 +1,18 @@
 """Help pages and usage errors of every command."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from typer.main import get_command
 
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.cli import app, check, dedup, fit, frequencies, pairs, plan, sketch, split, tune
 from nearkin.cli.commands import wrap_example
+from nearkin.spec import Spec
 from scripts.reference_pages import leaf_commands
 from tests.cli.conftest import run
 
@@ -161,3 +165,20 @@ def test_help_of_rebuild_names_the_index_as_the_default_of_its_settings() -> Non
     helps = {one.name: one.help for one in COMMANDS["index rebuild"].params}
     for name in ("threshold", "vector_threshold", "combine", "shingle", "k", "slot_bits"):
         assert helps[name].endswith("[default: that of the index]")
+
+
+def test_new_index_and_new_blocklist_can_have_the_version_of_older_releases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "one two three four"}\n')
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    blocklist = tmp_path / "a.list"
+    version = ("--spec-version", 1)
+    assert run("index", "build", path, "--store", store, *version) == app.DONE
+    assert run("block", "add", path, "--list", blocklist, *version) == app.DONE
+    capsys.readouterr()
+    assert run("index", "info", "--store", store, "--json") == app.DONE
+    old = Spec(version=1)
+    assert json.loads(capsys.readouterr().out)["spec_fingerprint"] == old.fingerprint
+    assert Blocklist.open(blocklist).spec == old
