@@ -229,7 +229,7 @@ def test_facts_that_are_nested_too_deeply_are_refused(saved: Path) -> None:
     changed = table.replace_schema_metadata({FACTS: b"[" * 100_000})
     with pa.OSFile(str(saved), "wb") as sink, pa.ipc.new_file(sink, changed.schema) as writer:
         writer.write_table(changed)
-    with pytest.raises(UsageError, match="recursion depth exceeded"):
+    with pytest.raises(UsageError, match="while decoding a JSON array"):
         read_suites(saved)
 
 
