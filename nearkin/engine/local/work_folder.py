@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
 
 import numpy as np
-import xxhash
 from numpy.typing import DTypeLike
 
 from nearkin.corpus.input_manifest import InputRecord
@@ -288,7 +287,7 @@ def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileSta
 
 def _compute_checksum(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, xxhash.xxh3_64).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _without(files: dict[str, str], names: Container[str]) -> dict[str, str]:

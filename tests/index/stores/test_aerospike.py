@@ -1,7 +1,6 @@
 """The Aerospike store over a cluster that is simulated in this process."""
 
 import copy
-import gc
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -740,35 +739,6 @@ def test_batches_of_documents_stay_below_the_size_of_a_request(cluster: Cluster)
                 sizes[kind] = max(sizes.get(kind, 0), len(keys))
     assert sizes["documents"] == aerospike_records.AT_ONCE == 250
     assert sizes["buckets"] == aerospike_records.SMALL_AT_ONCE == 1000
-
-
-def test_the_garbage_collector_is_paused_only_during_a_call(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[bool] = []
-    with opened() as index:
-        client = index._session.store._records._client  # type: ignore[attr-defined]
-        write = client.batch_write
-
-        def watched(*given: Any) -> Any:
-            seen.append(gc.isenabled())
-            return write(*given)
-
-        monkeypatch.setattr(client, "batch_write", watched)
-        index.upsert("a", TEXT, "x")
-        assert gc.isenabled()
-        cluster.fault = Fault(1, "before")
-        with suppress(StoreError):
-            index.upsert("a", TEXT, "y")
-        assert gc.isenabled()
-        gc.disable()
-        try:
-            index.remove("a", "x")
-            assert not gc.isenabled()
-        finally:
-            gc.enable()
-    assert seen
-    assert not any(seen)
 
 
 def test_records_never_expire_without_times_to_live(cluster: Cluster) -> None:
