@@ -74,8 +74,11 @@ def test_no_table_of_python_decides_about_texts() -> None:
 def test_words_do_not_depend_on_case(change: object) -> None:
     """Uses the mappings of Python, of the code points that it knows."""
     assert callable(change)
-    changed = [str(change(c)) for c in KNOWN_POINTS]
-    pairs = zip(KNOWN_POINTS, tokens_of(KNOWN_POINTS), tokens_of(changed), strict=True)
+    known = set(KNOWN_POINTS)
+    # a newer version of Unicode may have given a letter another case, which the contract lacks
+    points = [c for c in KNOWN_POINTS if known.issuperset(change(c))]
+    changed = [str(change(c)) for c in points]
+    pairs = zip(points, tokens_of(points), tokens_of(changed), strict=True)
     assert [ascii(c) for c, before, after in pairs if before != after] == []
 
 
