@@ -89,7 +89,9 @@ def reliability(full: bool) -> Table:
             wrong[attempt.subject] += attempt.wrong
         for subject in sorted(attempts):
             rows.append((what, subject, f"{attempts[subject]:,}", f"{wrong[subject]:,}"))
-    return Table("reliability", "", ("what happens", "to", "attempts", "failed tests"), rows)
+    form = "full" if full else "quick"
+    note = f"Attempts of the {form} form, and the tests in which one was wrong."
+    return Table("reliability", note, ("what happens", "to", "attempts", "failed tests"), rows)
 
 
 if __name__ == "__main__":

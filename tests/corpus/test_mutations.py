@@ -8,7 +8,7 @@ import pytest
 
 from tests.corpus.mutations import FORMATS
 
-COUNTS = {False: 3, True: 1000}
+COUNTS = {False: 1, True: 1000}
 """The number of mutations of each format in the quick and in the full form."""
 
 
