@@ -1,4 +1,4 @@
-"""Counts what the suites of faults did, and what went wrong; writes the table of the page.
+"""Counts what the suites of faults did, and what went wrong; writes the tables of the page.
 
 The suites are those of `make test-full`. A test that makes several attempts says how many.
 
@@ -19,13 +19,7 @@ from benchmarks.pages import HERE, ROOT
 from benchmarks.tables import Table
 
 PAGE = ROOT / "docs" / "explanation" / "reliability.md"
-SUITES = {
-    "A command is killed before one of its changes of files, or the power fails; it is resumed": (
-        "tests/runs/test_kills.py",
-    ),
-    "A call of an index is interrupted before one of its lines, as by Ctrl-C; it is repeated": (
-        "tests/index/test_interruptions.py",
-    ),
+OTHERS = {
     "A process changes the index between two steps of another one": ("tests/index/test_races.py",),
     "A connection to the store is cut, or an answer is lost": (
         "tests/index/test_cut_connections.py",
@@ -34,9 +28,8 @@ SUITES = {
     "The file of an index loses what was not synced": ("tests/index/test_durable_files.py",),
     "The disk is full": ("tests/consumer/test_full_disk.py", "tests/server/test_full_disk.py"),
     "The clock is wrong": ("tests/index/test_clock.py",),
-    "A file is damaged": ("tests/corpus/test_mutations.py",),
 }
-"""What is done, and the suites that do it."""
+"""What else is done, and the suites that do it."""
 
 
 class Attempts(NamedTuple):
@@ -44,12 +37,12 @@ class Attempts(NamedTuple):
 
     Attributes:
         subject: What they are made on, for example a store. Empty if the suite has one subject.
-        count: Number of attempts.
+        times: Number of attempts.
         wrong: True if the test failed.
     """
 
     subject: str
-    count: int
+    times: int
     wrong: bool
 
 
@@ -74,25 +67,64 @@ def run_suite(paths: tuple[str, ...], *, full: bool) -> Iterator[Attempts]:
             yield Attempts(facts.get("subject") or "", int(facts.get("attempts") or 1), wrong)
 
 
-def reliability(full: bool) -> Table:
-    """Returns the numbers of attempts and of failed tests of all suites.
+def count_attempts(what: str, paths: tuple[str, ...], *, full: bool) -> list[tuple[str, ...]]:
+    """Returns a row for each subject of suites: what was done to it, how often, what went wrong.
 
     Args:
-        full: True for the full form of the suites.
+        what: What is done.
+        paths: Files of tests.
+        full: True for the full form.
     """
-    rows = []
-    for what, paths in SUITES.items():
-        attempts: Counter[str] = Counter()
-        wrong: Counter[str] = Counter()
-        for attempt in run_suite(paths, full=full):
-            attempts[attempt.subject] += attempt.count
-            wrong[attempt.subject] += attempt.wrong
-        for subject in sorted(attempts):
-            rows.append((what, subject, f"{attempts[subject]:,}", f"{wrong[subject]:,}"))
-    form = "full" if full else "quick"
-    note = f"Attempts of the {form} form, and the tests in which one was wrong."
-    return Table("reliability", note, ("what happens", "to", "attempts", "failed tests"), rows)
+    attempts: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    for attempt in run_suite(paths, full=full):
+        attempts[attempt.subject] += attempt.times
+        wrong[attempt.subject] += attempt.wrong
+    return [
+        (f"{what} {subject}".strip(), f"{attempts[subject]:,}", f"{wrong[subject]:,}")
+        for subject in sorted(attempts)
+    ]
+
+
+def make_table(name: str, rows: list[tuple[str, ...]], *, full: bool) -> Table:
+    """Returns a table that says which form of the suites it counts.
+
+    Args:
+        name: Name of the table.
+        rows: Rows of the table.
+        full: True for the full form.
+    """
+    note = f"Attempts of the {'full' if full else 'quick'} form, and tests in which one was wrong:"
+    return Table(name, note, ("what happens", "attempts", "failed tests"), rows)
+
+
+def kills(full: bool) -> Table:
+    """Counts the commands that were killed and resumed."""
+    what = "a command is killed, or the power fails; it is resumed"
+    return make_table(
+        "kills", count_attempts(what, ("tests/runs/test_kills.py",), full=full), full=full
+    )
+
+
+def interruptions(full: bool) -> Table:
+    """Counts the calls that were interrupted and repeated, for each store."""
+    what = "a call is interrupted, and repeated, over"
+    paths = ("tests/index/test_interruptions.py",)
+    return make_table("interruptions", count_attempts(what, paths, full=full), full=full)
+
+
+def damage(full: bool) -> Table:
+    """Counts the files that were damaged."""
+    what = "a file of one of 21 formats and codecs is damaged"
+    paths = ("tests/corpus/test_mutations.py",)
+    return make_table("damage", count_attempts(what, paths, full=full), full=full)
+
+
+def others(full: bool) -> Table:
+    """Counts races, cut connections, power cuts, full disks and wrong clocks."""
+    rows = [row for what, paths in OTHERS.items() for row in count_attempts(what, paths, full=full)]
+    return make_table("others", rows, full=full)
 
 
 if __name__ == "__main__":
-    tables.main(__doc__, [reliability], HERE / "reliability.json", PAGE)
+    tables.main(__doc__, [kills, interruptions, damage, others], HERE / "reliability.json", PAGE)
