@@ -29,7 +29,7 @@ services: $(RUNTIME)  ## what some tests and examples need besides Python
 	@bash scripts/services.sh
 
 test: $(DEV) services  ## all tests in their quick form, doctests included
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-full: $(DEV) services  ## the same suites at full size
 	$(PIP) --editable ".[dev,full]"
