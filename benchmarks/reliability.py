@@ -29,7 +29,7 @@ OTHERS = {
     "The disk is full": ("tests/consumer/test_full_disk.py", "tests/server/test_full_disk.py"),
     "The clock is wrong": ("tests/index/test_clock.py",),
 }
-"""What else is done, and the suites that do it."""
+"""The other faults that are produced, and the suites that produce them."""
 
 
 class Attempts(NamedTuple):

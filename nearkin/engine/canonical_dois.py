@@ -21,12 +21,12 @@ DOI = re.compile(
 BLANKS = " \t\n\r\f\v\u00a0\u200b\u2060\ufeff"
 """White space, also without a width, around a DOI."""
 PUNCTUATION = ".,;/"
-"""What can follow a DOI in a sentence or an address."""
+"""The characters that can follow a DOI in a sentence or an address."""
 LONGEST_DOI = 4096
 """The number of characters up to which a value can be a DOI."""
 BRACKETS = ("()", "[]", "<>", "{}")
 PREFIX = "10."
-"""What every DOI contains, so that other values are recognized without the expression."""
+"""The beginning of every DOI, so that other values are recognized without the expression."""
 ADDRESS_PARTS = re.compile(r"[?#].*")
 """The query and the fragment of an address, which are no part of a DOI."""
 UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

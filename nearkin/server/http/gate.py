@@ -54,7 +54,7 @@ class Gate:
         state: State of the server's application, with its authenticator.
         pages: Resources that need no token, by path.
         console: The console, or None without one.
-        missing_console: Why there is no console; an empty text if it is turned off.
+        missing_console: The reason that there is no console, or an empty text if it is turned off.
     """
 
     def __init__(
