@@ -54,13 +54,7 @@ class _MismatchError(Exception):
 
 
 def describe_as(kind: Any, description: str, plural: str) -> None:
-    """Sets how messages describe a type.
-
-    Args:
-        kind: The type, or another annotation.
-        description: The description, which begins with an article.
-        plural: What a list of it is a list of.
-    """
+    """Sets how messages describe a type."""
     DESCRIPTIONS[kind] = description
     PLURALS[kind] = plural
 
@@ -71,12 +65,6 @@ def check_arguments(function: Function) -> Function:
     Numbers of numpy become numbers of Python. An argument that is its own default is accepted. A
     parameter whose annotation is `Any` or a text alias is not checked, because its values need a
     check of their own.
-
-    Args:
-        function: A function or method. Its keywords may be `**name: Unpack[SomeTypedDict]`.
-
-    Returns:
-        A function with the same signature. It raises UsageError for an argument of another type.
 
     Examples:
         >>> @check_arguments
@@ -117,12 +105,6 @@ def check_fields(instance: Any) -> None:
 
     Numbers of numpy become numbers of Python, and lists become tuples where a tuple is annotated.
     A field that has its default is accepted.
-
-    Args:
-        instance: An instance of a dataclass, in its `__post_init__`.
-
-    Raises:
-        UsageError: If a field is of another type.
     """
     form: type = type(instance)
     for name, kind, default in _field_types(form):
@@ -135,15 +117,7 @@ def check_fields(instance: Any) -> None:
 
 
 def require_seed(name: str, seed: int) -> None:
-    """Requires a random seed, or a seed of hashes.
-
-    Args:
-        name: Name of the setting, for the message.
-        seed: The seed.
-
-    Raises:
-        UsageError: If it is not an unsigned 64-bit number.
-    """
+    """Requires a random seed, or a seed of hashes."""
     if not 0 <= seed < 2**64:
         raise UsageError(
             f"{name_setting(name, seed)} is not an unsigned 64-bit number; give 0 to {2**64 - 1}"
@@ -151,19 +125,7 @@ def require_seed(name: str, seed: int) -> None:
 
 
 def check_type(name: str, value: Any, kind: Any) -> Any:
-    """Returns a value if it is of a type.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: The value.
-        kind: The type, or another annotation.
-
-    Returns:
-        The value, with numbers of Python in place of those of numpy.
-
-    Raises:
-        UsageError: If the value is of another type.
-    """
+    """Returns a value if it is of a type."""
     try:
         return _convert_value(value, kind)
     except _MismatchError:
@@ -181,9 +143,6 @@ def check_type(name: str, value: Any, kind: Any) -> Any:
 
 def describe_type(kind: Any) -> str:
     """Returns how a message describes a type.
-
-    Args:
-        kind: The type, or another annotation.
 
     Examples:
         >>> describe_type(str | Sequence[str] | None)
@@ -214,11 +173,7 @@ def describe_type(kind: Any) -> str:
 
 
 def _describe_plural(kind: Any) -> str | None:
-    """Returns how a message describes several values of a type, or None if there is no short form.
-
-    Args:
-        kind: The type, or another annotation.
-    """
+    """Returns how a message describes several values of a type, or None without a short form."""
     if kind in PLURALS:
         return PLURALS[kind]
     if get_origin(kind) in (Union, UnionType):
@@ -248,11 +203,7 @@ def _shorten_value(value: object) -> str:
 
 
 def _convert_value(value: Any, kind: Any) -> Any:
-    """Returns a value as a type.
-
-    Raises:
-        _MismatchError: If the value is of another type.
-    """
+    """Returns a value as a type."""
     if kind in _CONVERSIONS:
         return _CONVERSIONS[kind](value)
     origin = get_origin(kind)
@@ -397,11 +348,7 @@ class _ParameterTypes:
     collected: tuple[str, ...] | None
 
     def check(self, name: str, value: Any) -> Any:
-        """Returns an argument if it is of its type.
-
-        Raises:
-            UsageError: If it is of another type, or the name is unknown.
-        """
+        """Returns an argument if it is of its type."""
         if type(value) in self.plain.get(name, ()):
             return value
         kind = self.kinds.get(name, Any)
@@ -473,11 +420,7 @@ def _evaluate(annotation: Any, names: "_LazyNames") -> Any:
 
 
 class _LazyNames(Mapping[str, Any]):
-    """The names that an annotation can use. A class that only type checkers import has its name.
-
-    Args:
-        module: The names of the module of the annotation.
-    """
+    """The names that an annotation can use. A class that only type checkers import has its name."""
 
     def __init__(self, module: Mapping[str, Any]) -> None:
         self._module = module

@@ -188,11 +188,7 @@ class _Functions:
 
     @classmethod
     def from_parameters(cls, parameters: RunParameters) -> "_Functions":
-        """Returns the functions for the parameters of a run.
-
-        Raises:
-            UsageError: If a parameter is not valid here.
-        """
+        """Returns the functions for the parameters of a run."""
         for name in COLUMNS_OF_RUNS:
             if parameters.get(name) is not None:
                 value: Any = parameters.get(name)

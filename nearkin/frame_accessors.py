@@ -19,21 +19,13 @@ def register_loaded_libraries() -> None:
 
 
 def register_pandas(pandas: Any) -> None:
-    """Adds `frame.nearkin` to the frames of pandas, unless they have it.
-
-    Args:
-        pandas: The module.
-    """
+    """Adds `frame.nearkin` to the frames of pandas, unless they have it."""
     if not hasattr(pandas.DataFrame, ACCESSOR):
         pandas.api.extensions.register_dataframe_accessor(ACCESSOR)(_pandas_methods)
 
 
 def register_polars(polars: Any) -> None:
-    """Adds `frame.nearkin` to the frames of Polars, unless they have it.
-
-    Args:
-        polars: The module.
-    """
+    """Adds `frame.nearkin` to the frames of Polars, unless they have it."""
     if not hasattr(polars.DataFrame, ACCESSOR):
         polars.api.register_dataframe_namespace(ACCESSOR)(_polars_methods)
 

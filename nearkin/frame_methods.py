@@ -110,11 +110,7 @@ class FrameMethods(Generic[Frame, Series]):
 
 
 def _with_text(parameters: RunParameters, text: str | list[str] | None) -> RunParameters:
-    """Returns parameters with the columns of texts.
-
-    Raises:
-        UsageError: If the columns are among the parameters, too.
-    """
+    """Returns parameters with the columns of texts."""
     if text is None:
         return parameters
     given = parameters.get("text")
@@ -124,11 +120,7 @@ def _with_text(parameters: RunParameters, text: str | list[str] | None) -> RunPa
 
 
 def _require_whole_texts(parameters: Mapping[str, object]) -> None:
-    """Requires that no text is changed, because whole rows are returned.
-
-    Raises:
-        UsageError: If something would be cut from texts.
-    """
+    """Requires that no text is changed, because whole rows are returned."""
     for name in ("passages", "repeated_lines", "repeated_paragraphs"):
         if parameters.get(name) is not None:
             raise UsageError(

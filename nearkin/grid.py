@@ -70,11 +70,7 @@ class GridCell:
         return Relation(self.values.get("relation", Relation.SIMILARITY))
 
     def with_parameters(self, parameters: RunParameters) -> RunParameters:
-        """Returns the parameters of the cell's run.
-
-        Args:
-            parameters: The parameters that all cells share.
-        """
+        """Returns the parameters of the cell's run."""
         values = {name: value for name, value in self.values.items() if name != "relation"}
         return cast(RunParameters, {**parameters, **values})
 
@@ -86,14 +82,6 @@ def describe_settings(settings: Mapping[str, object]) -> str:
 
 def parse_grid(grid: str) -> list[dict[str, object]]:
     """Parses a grid of settings and returns all of its combinations in order.
-
-    Args:
-        grid: Names of settings with their values, for example `threshold=0.7,0.8;recall=0.9`. A
-            plus sign stands for the comma inside a value (`normalise=nfkc+lower,nfkc`), and `none`
-            for a setting that is not given.
-
-    Raises:
-        UsageError: If the grid has another form, or a setting is unknown or named twice.
 
     Examples:
         >>> parse_grid("threshold=0.7,0.8;normalise=nfkc+lower")[1]
@@ -133,14 +121,6 @@ def check_grid(grid: str, common: Mapping[str, object]) -> list[GridCell]:
     """Parses a grid, and checks each cell before the first run.
 
     A cell whose settings contradict each other has an error.
-
-    Args:
-        grid: Names of settings with their values (see `parse_grid`).
-        common: Settings that all cells share, for example the measure.
-
-    Raises:
-        UsageError: If the grid has another form, a setting is also among the common ones, or a
-            value is not valid in any cell.
     """
     cells = [_check_cell(settings, common) for settings in parse_grid(grid)]
     if all(cell.error for cell in cells):
@@ -211,22 +191,7 @@ def run_grid(
     parameters: RunParameters,
     progress: Progress,
 ) -> Iterator[CellClusters]:
-    """Runs each cell without an error, in an order in which work is shared.
-
-    Args:
-        cells: Cells of the grid.
-        data: Documents, as `nearkin.dedup` takes them.
-        id: Column of ids.
-        parameters: The parameters that all cells share: the columns and how inputs are read.
-        progress: Receives stage and row-count updates.
-
-    Yields:
-        The clusters of each cell.
-
-    Raises:
-        UsageError: If the inputs do not exist, or have no such column.
-        RunError: If a file cannot be read.
-    """
+    """Runs each cell without an error, in an order in which work is shared."""
     groups: dict[str, list[tuple[int, GridCell]]] = {}
     for position, cell in enumerate(cells):
         if cell.error is None:
@@ -309,12 +274,7 @@ class _SketchedDocuments:
         return replace(self.run, options=options).brute_force
 
     def open_run(self, options: RunOptions, name: str) -> LocalRun:
-        """Returns a run over the same signatures.
-
-        Args:
-            options: Options of the run.
-            name: Name of its work folder.
-        """
+        """Returns a run over the same signatures."""
         work = WorkFolder.create(self.folder / name, {}, durable=False)
         (work.path / "sketch").symlink_to(self.run.work.path / "sketch", target_is_directory=True)
         with work.stage(Stage.SKETCH) as facts:

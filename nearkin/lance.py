@@ -290,13 +290,7 @@ def _read_index(dataset: Any, table: TableFolder, name: str | None) -> pa.Table:
 
 
 def _select_rows(stored: pa.Table, rows: pa.Table, fragments: set[int]) -> pa.Table:
-    """Returns the signatures of a segment whose rows are still in the table.
-
-    Args:
-        stored: Signatures with `_rowaddr` or, in segments of the first layout, `_rowid`.
-        rows: Columns `_rowid` and `_rowaddr` of all rows of the table.
-        fragments: The fragments that the segment covers. A row that was updated is in another one.
-    """
+    """Returns the signatures of a segment whose rows are still in the table."""
     [key] = {"_rowaddr", "_rowid"} & set(stored.column_names)
     fragment = rows["_rowaddr"].to_numpy() >> np.uint64(32)
     rows = rows.filter(pa.array(np.isin(fragment, sorted(fragments)))).sort_by(key)
@@ -344,11 +338,6 @@ def _find_pairs(
     Args:
         slots: Signatures, uint16 (n, k).
         has_tokens: Whether a row is a signature, bool (n,).
-        threshold: Minimum estimated similarity of a pair.
-        num_bands: Number of bands.
-
-    Raises:
-        UsageError: If the threshold or the number of bands is out of range.
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
@@ -412,11 +401,7 @@ def _sketch(documents: pa.Array, num_hashes: int, shingle_size: int) -> pa.Fixed
 
 
 def _tokens_of(documents: pa.Array) -> pa.Array:
-    """Returns the tokens of documents, large_list<large_string> (n,).
-
-    Raises:
-        MissingExtraError: If documents are texts and pylance is not installed.
-    """
+    """Returns the tokens of documents, large_list<large_string> (n,)."""
     if is_list(documents.type):
         return documents
     try:
@@ -436,7 +421,6 @@ def _hash_shingles(token_lists: pa.Array, shingle_size: int) -> tuple[np.ndarray
 
     Args:
         token_lists: The tokens, large_list<large_string> (n,), at least one of each document.
-        shingle_size: Number of tokens of a shingle.
     """
     counts = token_lists.value_lengths().to_numpy().astype(np.int64)
     tokens = token_lists.flatten()
@@ -463,11 +447,7 @@ def _hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.n
 
 
 def _to_slots(signatures: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns signatures as uint16 (n, k), with zeros for nulls, and which are valid, bool (n,).
-
-    Raises:
-        UsageError: If the values are not signatures.
-    """
+    """Returns signatures as uint16 (n, k), with zeros for nulls, and which are valid, bool (n,)."""
     column = to_chunked(signatures)
     kind = column.type
     is_signature = pa.types.is_fixed_size_list(kind) and pa.types.is_uint16(kind.value_type)
@@ -493,11 +473,7 @@ def _to_array(values: np.ndarray, valid: np.ndarray) -> pa.FixedSizeListArray:
 
 
 def _rows_of_band(slots: np.ndarray, num_bands: int) -> int:
-    """Returns the number of values of a band.
-
-    Raises:
-        UsageError: If the number of bands is out of range, or does not divide the signature.
-    """
+    """Returns the number of values of a band."""
     _require_in_range("num_bands", num_bands, MAX_NUM_BANDS)
     rows, rest = divmod(slots.shape[1], num_bands)
     if rest or not rows:

@@ -100,30 +100,7 @@ def add_files(
     decisions: Path | None = None,
     blocklist: Path | None = None,
 ) -> AddedDocuments:
-    """Upserts the documents of files.
-
-    Args:
-        inputs: Files, globs and folders.
-        columns: Columns that are read.
-        request: Request of the Spec of a new index. Of an existing index (`postings` is None) only
-            the key is used.
-        url: URL of the store.
-        scope: Scope of the documents.
-        threshold: Threshold of a new index, or None for the default.
-        postings: Value of the setting `postings` of a new index. None opens an existing index.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        selection: Rules that decide which files of input folders are read.
-        distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
-        related: Smallest similarity of related documents of a new index, or None without them.
-        passages: Smallest number of words of the passages that a new index finds, or None.
-        observe: Receives the outcome of each document, in the order of the documents.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
-
-    Raises:
-        UsageError: If an input, a column or a document is not valid.
-        StoreError: If the store fails.
-    """
+    """Upserts the documents of files."""
     require_unreserved_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
     warnings = warn_of_inputs(corpus, columns)
@@ -193,30 +170,6 @@ def add_files_of_both(
     """Upserts the documents of files into an index of texts and vectors.
 
     A row is a document if it has a text or a vector. With `combine="both"` it must have both.
-
-    Args:
-        inputs: Files, globs and folders.
-        columns: Columns that are read.
-        request: Request of the Spec of the texts of a new index. Of an existing index (`postings`
-            is None) only the key is used.
-        url: URL of the store.
-        scope: Scope of the documents.
-        threshold: Threshold of the texts of a new index, or None for the default.
-        postings: Value of the setting `postings` of a new index. None opens an existing index.
-        evidence: Settings of the vectors of a new index. None opens an existing index.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        selection: Rules that decide which files of input folders are read.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
-
-    Returns:
-        The result. A row that has neither a text nor a vector, or lacks one of them with
-        `combine="both"`, is rejected.
-
-    Raises:
-        UsageError: If an input, a column or a document is not valid, or the index has one kind of
-            documents.
-        StoreError: If the store fails.
     """
     require_unreserved_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
@@ -285,10 +238,6 @@ class _Row(NamedTuple):
 class _FileReader:
     """A reader of the documents of one content column.
 
-    Args:
-        corpus: The files.
-        columns: Columns that are read.
-
     Attributes:
         reasons: Numbers of rows that were rejected so far, by reason.
     """
@@ -312,11 +261,7 @@ class _FileReader:
             yield from sorted([*self._read_batch(batch), *invalid], key=lambda row: row.place)
 
     def portions(self, most: int) -> Iterator[list[_Row]]:
-        """Yields the documents in lists, which are parts of the batches of the corpus.
-
-        Args:
-            most: Maximum number of documents of a list.
-        """
+        """Yields the documents in lists, which are parts of the batches of the corpus."""
         for batch in self._corpus.batches(self._columns):
             rows = self._read_batch(batch)
             for start in range(0, len(rows), most):
@@ -342,13 +287,7 @@ class _FileReader:
 
 
 class _PairReader:
-    """A reader of rows with a column of texts and a column of vectors.
-
-    Args:
-        texts: Reader of the texts.
-        vectors: Reader of the vectors of the same files.
-        requires_both: True to reject rows that lack one of them.
-    """
+    """A reader of rows with a column of texts and a column of vectors."""
 
     def __init__(self, texts: _FileReader, vectors: _FileReader, *, requires_both: bool) -> None:
         self._texts = texts
@@ -390,12 +329,7 @@ class _PairReader:
 
 
 def _split_into_portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
-    """Yields documents in lists of bounded length and size.
-
-    Args:
-        rows: The documents.
-        most: Maximum number of documents of a list.
-    """
+    """Yields documents in lists of bounded length and size."""
     portion: list[_Row] = []
     size = 0
     for row in rows:
@@ -427,16 +361,7 @@ def _upsert_rows(
     count_rejected: Callable[[], int],
     observe: Callable[[Outcome], None] | None = None,
 ) -> AddedDocuments:
-    """Upserts documents in batches.
-
-    Args:
-        index: The index.
-        scope: Scope of the documents.
-        portions: The documents, in lists that are upserted at once.
-        warnings: Warnings about the files.
-        count_rejected: Returns the number of rejected rows after the last document.
-        observe: Receives the outcome of each document.
-    """
+    """Upserts documents in batches."""
     kinds: dict[str, int] = {}
     for portion in portions:
         documents = [row.document for row in portion if row.document is not None]
@@ -461,17 +386,6 @@ def load_run(
 
     The saved signatures and the verified similarities are used, so nothing is sketched again. A
     load that was interrupted continues when it is repeated.
-
-    Args:
-        saved: The run.
-        url: URL of an empty store.
-        scope: Scope of the documents.
-        secret: Key of the Spec, or None.
-        postings: Value of the setting `postings` of the index.
-
-    Raises:
-        UsageError: If the members of the run are not verified against the kept document, the store
-            has other documents, or an id cannot be stored.
     """
     _require_verified_clusters(saved)
     require_unreserved_scope(scope)
@@ -520,11 +434,7 @@ def load_run(
 
 
 def _require_verified_clusters(saved: SavedRun) -> None:
-    """Verifies that each member of a run was compared with the kept document.
-
-    Raises:
-        UsageError: If that is not so.
-    """
+    """Verifies that each member of a run was compared with the kept document."""
     saved.record.require_no_reference(saved.folder, "become an index")
     saved.record.require_no_decisions(saved.folder, "become an index")
     parameters = saved.record.parameters
@@ -565,11 +475,7 @@ def _require_verified_clusters(saved: SavedRun) -> None:
 
 
 def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:
-    """Returns the rows of a run's cluster table.
-
-    Raises:
-        UsageError: If an id cannot be stored.
-    """
+    """Returns the rows of a run's cluster table."""
     columns = [clusters[name].to_pylist() for name in ("id", "cluster", "similarity")]
     return [
         ClusterRow(require_id(id), representative, similarity)
@@ -583,19 +489,6 @@ def migrate(
     """Copies an index, or an export of one, unchanged into an empty store.
 
     A copy that was interrupted continues when it is repeated.
-
-    Args:
-        source: URL of an index, or path of an exported one.
-        target_url: URL of an empty store.
-        secret: Key of the Spec, or None.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-
-    Returns:
-        The number of documents.
-
-    Raises:
-        UsageError: If the source is not valid, or the target has other documents.
-        StoreError: If a store fails.
     """
     resources = SpecResources(secret)
     if "://" not in source:
@@ -641,17 +534,7 @@ def _open_copy(
 
 
 def _load_entries(index: Index, entries: Iterator[Entry], *, protects: bool) -> int:
-    """Adds documents to an empty index as they are.
-
-    Args:
-        index: The index.
-        entries: The documents, with their content.
-        protects: True to protect the index, because it is a copy of one that was served with
-            tokens.
-
-    Returns:
-        The number of documents.
-    """
+    """Adds documents to an empty index as they are."""
     load = BulkLoad(index)
     total = load.add_entries(entries, protects=protects)
     load.finish()

@@ -101,12 +101,7 @@ class MatchTable:
     )
 
     def add_match(self, id: str, match: Match | None) -> None:
-        """Adds a document that was searched for.
-
-        Args:
-            id: Id of the document.
-            match: The document of the index that it repeats, or None.
-        """
+        """Adds a document that was searched for."""
         if match is None:
             self._add(id, None, None, None)
         else:
@@ -116,10 +111,6 @@ class MatchTable:
         """Adds the outcomes of the next documents, and the documents that they are related to.
 
         The matches of these documents were added before.
-
-        Args:
-            related: Related representatives of each document, most similar first. One of the
-                cluster of the match, or of the document itself, is left out.
         """
         first = len(self._outcomes)
         for row, found in enumerate(related, start=first):
@@ -203,14 +194,7 @@ class MatchOutput:
     readers: Readers = Readers.OWNER
 
     def require_free(self, corpus: FileCorpus) -> None:
-        """Requires that the folder can be written.
-
-        Args:
-            corpus: The inputs.
-
-        Raises:
-            UsageError: If it exists and must not be replaced, or is an input or contains one.
-        """
+        """Requires that the folder can be written."""
         require_apart(self.folder, [file.path for file in corpus.files])
         require_work_folder(work_folder_of(self.folder))
         if not os.path.lexists(self.folder):
@@ -225,18 +209,7 @@ class MatchOutput:
     def write(
         self, corpus: FileCorpus, columns: Columns, matches: MatchTable, command: str, url: str
     ) -> None:
-        """Writes the folder. A previous output stays in its place until the new one is complete.
-
-        Args:
-            corpus: The inputs.
-            columns: The columns that were read.
-            matches: A row for each document.
-            command: Name of the command.
-            url: URL of the store.
-
-        Raises:
-            RunError: If the inputs have changed, or the disk fails.
-        """
+        """Writes the folder. A previous output stays in its place until the new one is complete."""
         with (
             claimed(self.folder, f"nearkin {command}", replaces=self.overwrite) as claim,
             disk_errors(self.folder.parent),
@@ -307,21 +280,6 @@ def match_files(
     With an index that has the setting `related`, each document has the outcome that `Index.upsert`
     would give it if it came alone: `same`, `related` or `new`. With `postings="all"`, a document
     that repeats a member of a cluster is the `same`, too.
-
-    Args:
-        inputs: Files, globs, folders and URLs.
-        columns: Columns that are read.
-        url: URL of the store.
-        scope: Scope that is searched.
-        output: Receives the documents without a match, and the table of matches.
-        secret: Key of the Spec, or None.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        selection: Rules that decide which files of input folders are read.
-
-    Raises:
-        UsageError: If an input, a column, a document or the scope is not valid, or the output
-            exists.
-        StoreError: If the store fails.
     """
     require_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
@@ -380,24 +338,6 @@ def add_files_with_matches(
     A repetition gives the same files: a document that is a representative already is kept. With an
     index that has the setting `related`, the documents have outcomes, and are linked to the
     representatives that they are related to when all of them are stored.
-
-    Args:
-        inputs: Files, globs, folders and URLs.
-        columns: Columns that are read, with one of ids.
-        url: URL of the store.
-        scope: Scope of the documents.
-        output: Receives the documents without a match, and the table of matches.
-        secret: Key of the Spec, or None.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        selection: Rules that decide which files of input folders are read.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        blocklist: File of a blocklist. Documents that are like one of its entries are neither
-            stored nor kept, and the table of matches names the entry.
-
-    Raises:
-        UsageError: If an input, a column or a document is not valid, there is no column of ids, or
-            the output exists.
-        StoreError: If the store fails.
     """
     if columns.id is None:
         raise UsageError(
@@ -435,13 +375,6 @@ def _find_related(
     """Adds the outcomes of documents that were upserted, and the documents they are related to.
 
     They are searched for when all documents are stored, so that a repetition finds the same ones.
-
-    Args:
-        matches: A row for each document.
-        index: The index, with the setting `related`.
-        scope: Scope of the documents.
-        corpus: The files.
-        columns: Columns that are read.
     """
     matches.related = []
     for batch in corpus.batches(columns):

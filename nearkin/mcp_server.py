@@ -82,11 +82,7 @@ class AgentAccess:
 
 
 def make_server(access: AgentAccess) -> "MCPServer[Any]":
-    """Returns the server, with the tools that its index and its run allow.
-
-    Args:
-        access: The index and the run.
-    """
+    """Returns the server, with the tools that its index and its run allow."""
     server: MCPServer[Any] = MCPServer("nearkin", version=VERSION, instructions=INSTRUCTIONS)
     tools: list[Callable[..., Any]] = []
     if access.index is not None:
@@ -103,24 +99,14 @@ def make_server(access: AgentAccess) -> "MCPServer[Any]":
 
 
 class IndexTools:
-    """The tools over one scope of an index. Their docstrings are what agents read.
-
-    Args:
-        index: The index.
-        scope: The scope.
-    """
+    """The tools over one scope of an index. Their docstrings are what agents read."""
 
     def __init__(self, index: Index, scope: str) -> None:
         self._index = index
         self._scope = scope
 
     def find_near_duplicates(self, text: str, top: int = 10) -> list[dict[str, Any]]:
-        """Finds stored documents that are near-duplicates of a text, the most similar first.
-
-        Args:
-            text: The text.
-            top: Maximum number of matches, at most 100.
-        """
+        """Finds stored documents that are near-duplicates of a text, the most similar first."""
         matches = self._index.query(self._scope, _require_short(text), _require_rows(top))
         return [
             {"id": match.id, "cluster": match.cluster, "similarity": match.similarity}
@@ -128,12 +114,7 @@ class IndexTools:
         ]
 
     def show_cluster(self, id: str, start: int = 0) -> dict[str, Any]:
-        """Shows the cluster of a stored document: the ids of its near-duplicates, 100 at a time.
-
-        Args:
-            id: Id of any document of the cluster.
-            start: Position of the first document. 0 is the representative.
-        """
+        """Shows the cluster of a stored document: the ids of its near-duplicates, 100 at a time."""
         part = self._index.cluster_part(self._scope, id, start, MAX_ROWS)
         if part is None:
             raise ToolError(f"the index has no document {id!r}")
@@ -144,21 +125,11 @@ class IndexTools:
         }
 
     def explain_pair(self, a: str, b: str) -> dict[str, Any]:
-        """Explains why two stored documents are near-duplicates or not.
-
-        Args:
-            a: Id of a document.
-            b: Id of another document.
-        """
+        """Explains why two stored documents are near-duplicates or not."""
         return _describe(self._index.explain(self._scope, a, b))
 
     def store_document(self, text: str, id: str | None = None) -> dict[str, Any]:
-        """Stores a document, and says whether it repeats one that is stored.
-
-        Args:
-            text: Text of the document.
-            id: Id of the document. By default, it is made from the text.
-        """
+        """Stores a document, and says whether it repeats one that is stored."""
         outcome = self._index.upsert(self._scope, _require_short(text), id)
         return {
             "kind": str(outcome.kind),
@@ -169,12 +140,7 @@ class IndexTools:
 
 
 class RunTools:
-    """The tools over a finished run. Their docstrings are what agents read.
-
-    Args:
-        folder: Output folder of the run.
-        secret: The hash key of the run, or None.
-    """
+    """The tools over a finished run. Their docstrings are what agents read."""
 
     def __init__(self, folder: Path, secret: HashKey | None) -> None:
         self._folder = folder
@@ -196,10 +162,6 @@ class RunTools:
 
         The kept one can be a document of the reference of the run. It is null if the document was
         removed without another one being kept, because it is blocked or empty.
-
-        Args:
-            id: Id of any document of the cluster.
-            start: Position of the first document, of 100 at a time.
         """
         if start < 0:
             raise ToolError(f"start is {start}; the first document has the position 0")
@@ -219,12 +181,7 @@ class RunTools:
         }
 
     def explain_pair_of_run(self, a: str, b: str) -> dict[str, Any]:
-        """Explains why two documents of the run are near-duplicates or not.
-
-        Args:
-            a: Id of a document.
-            b: Id of another document.
-        """
+        """Explains why two documents of the run are near-duplicates or not."""
         return _describe(explain_in_run(self._folder, a, b, self._secret))
 
 

@@ -19,10 +19,6 @@ Results do not depend on it.
 def pack_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Packs pairs of document numbers.
 
-    Args:
-        a: One document of each pair, integers (m,) from 0 to 2^32 - 1.
-        b: The other document of each pair, integers (m,) from 0 to 2^32 - 1.
-
     Returns:
         uint64 (m,): the smaller number shifted left by 32 bits, or'ed with the larger number.
 
@@ -145,11 +141,7 @@ class ScoredPairs(NamedTuple):
         )
 
     def select(self, rows: "np.ndarray | slice") -> "ScoredPairs":
-        """Returns some of the pairs.
-
-        Args:
-            rows: A mask (m,), a slice, or the positions of the pairs in the order of the result.
-        """
+        """Returns some of the pairs."""
         return ScoredPairs(self.pairs[rows], self.intersection[rows], self.union[rows])
 
     def meets_threshold(self, threshold: float) -> np.ndarray:
@@ -183,13 +175,8 @@ def meets_threshold(
     2^53: for sets of up to 2^32 shingles and thresholds of up to six decimals.
 
     Args:
-        intersection: The sizes or weights of the intersections, (m,).
-        union: The sizes or weights of the unions, (m,).
         threshold: The minimum similarity, in (0, 1]: one number, or one for each pair, float64
             (m,).
-
-    Returns:
-        bool (m,).
 
     Examples:
         >>> meets_threshold(np.array([4, 3]), np.array([5, 5]), 0.8).tolist()

@@ -26,11 +26,7 @@ class PairScope(NamedTuple):
 
     @classmethod
     def of_all_pairs(cls, documents: int) -> "PairScope":
-        """Returns the scope in which every pair is compared.
-
-        Args:
-            documents: Number of documents.
-        """
+        """Returns the scope in which every pair is compared."""
         return cls(np.zeros(documents, np.uint64))
 
     def select(self, documents: np.ndarray) -> "PairScope":

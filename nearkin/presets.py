@@ -54,12 +54,6 @@ class Preset:
     def read(cls, name: str) -> "Preset":
         """Reads a preset of the package.
 
-        Args:
-            name: One of `PRESETS`.
-
-        Raises:
-            UsageError: If there is no such preset.
-
         Examples:
             >>> Preset.read("records").rows[-1]
             100000
@@ -96,11 +90,7 @@ class Preset:
         return f"{self.measured_rows} of {self.data}; removals that were right: {shares}{fall}"
 
     def warn_of_size(self, documents: int) -> str | None:
-        """Returns a warning if a corpus is larger than those that the preset was measured on.
-
-        Args:
-            documents: Number of documents of the corpus.
-        """
+        """Returns a warning if a corpus is larger than those that the preset was measured on."""
         if documents <= self.rows[-1]:
             return None
         return (

@@ -15,15 +15,7 @@ ENTRIES_AT_ONCE = 512
 
 
 def read_like(files: LikeFiles, index: Index) -> Blocklist:
-    """Returns a blocklist of given documents, with the Spec and the key of an index.
-
-    Args:
-        files: Files of the documents.
-        index: Index whose documents are compared.
-
-    Raises:
-        UsageError: If a file, a column or a row is not valid, or the index holds vectors.
-    """
+    """Returns a blocklist of given documents, with the Spec and the key of an index."""
     if index.holds_vectors:
         raise UsageError(
             "documents are purged by their texts, and this index holds vectors; remove them by "
@@ -81,16 +73,6 @@ def purge_index(index: Index, scope: str, like: Blocklist, *, removes: bool) -> 
 
     All stored documents of the scope are compared, representatives or not. The other documents of
     a cluster whose representative is removed elect another one.
-
-    Args:
-        index: The index.
-        scope: Scope of the documents.
-        like: The given documents, of the Spec of the index.
-        removes: False to find the documents only.
-
-    Raises:
-        IncompatibleError: If the given documents have another Spec.
-        StoreError: If the store fails. Documents that were removed before stay removed.
     """
     require_scope(scope)
     like.require_spec(index.spec, "the index", "give documents of its Spec")

@@ -256,11 +256,7 @@ class DedupResult:
         return self._require_open()
 
     def _require_open(self) -> tuple[TemporaryRun, Clustering]:
-        """Returns the run and its clusters.
-
-        Raises:
-            UsageError: If the result is closed or unpickled.
-        """
+        """Returns the run and its clusters."""
         if self._finished is None or self._clustering is None:
             raise UsageError(
                 "the result has no work folder, because it was closed or unpickled; deduplicate "
@@ -1227,11 +1223,7 @@ def _threshold_of(request: Mapping[str, Any]) -> float | None:
 
 
 def _describe_rejected(sketch: StageRecord) -> str:
-    """Returns the end of the text of a result, which says how many rows were rejected, and why.
-
-    Args:
-        sketch: The record of the stage that read the rows.
-    """
+    """Returns the end of the text of a result, which says how many rows were rejected, and why."""
     if not sketch["rejected"]:
         return ""
     return f"; {describe_rejections(sketch['rejected'], sketch['rejected_reasons'])}"

@@ -41,9 +41,6 @@ def settings_named_as(form: SettingForm) -> Iterator[None]:
     """Names settings in another form, in messages of every thread of the process.
 
     Contexts need not end in the reverse order: a process can have several servers.
-
-    Args:
-        form: The form.
     """
     _CHOSEN.append(form)
     try:
@@ -59,11 +56,6 @@ def current_form() -> SettingForm:
 
 def name_setting(name: str, value: str | float | list[str] | None = None) -> str:
     """Returns the name of a setting, with a value if one is advised, for a message.
-
-    Args:
-        name: The keyword of the library.
-        value: The value, or None for the name alone. An option is repeated for each text of a
-            list. The option of False is --no-NAME.
 
     Examples:
         >>> name_setting("hot_bucket_size"), name_setting("shingle", "chars:3")
@@ -97,9 +89,6 @@ def name_setting(name: str, value: str | float | list[str] | None = None) -> str
 def name_flag(name: str) -> str:
     """Returns a setting that is turned on, for a message.
 
-    Args:
-        name: The keyword of the library.
-
     Examples:
         >>> name_flag("overwrite")
         'overwrite=True'
@@ -115,10 +104,6 @@ def name_flag(name: str) -> str:
 def describe_setting(name: str, value: str | float | list[str] | None) -> str:
     """Returns a setting with its value, or that there is none, for a message.
 
-    Args:
-        name: The keyword of the library.
-        value: The value, or None if the setting has none.
-
     Examples:
         >>> describe_setting("bands", 20), describe_setting("bands", None)
         ('bands=20', 'no `bands`')
@@ -128,10 +113,6 @@ def describe_setting(name: str, value: str | float | list[str] | None) -> str:
 
 def is_named_in(message: str, name: str) -> bool:
     """Returns whether an error message names a setting, in one of the usual forms.
-
-    Args:
-        message: The message.
-        name: The keyword of the library.
 
     Examples:
         >>> is_named_in("--max-df 2 is out of range", "max_df"), is_named_in("max_dfs=2", "max_df")

@@ -96,11 +96,7 @@ class NearDuplicateGroups(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _check_texts(X: Any) -> pa.ChunkedArray:
-    """Returns a column of texts, which may have the shape (n, 1).
-
-    Raises:
-        UsageError: If it holds something else or nothing.
-    """
+    """Returns a column of texts, which may have the shape (n, 1)."""
     shape = getattr(X, "shape", (0,))
     column = to_chunked(np.asarray(X).reshape(-1) if tuple(shape[1:]) == (1,) else X)
     if len(column) == 0:

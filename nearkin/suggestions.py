@@ -14,13 +14,6 @@ MAX_NAME_LENGTH = 60
 def did_you_mean(name: object, valid: Iterable[object]) -> str:
     """Returns the end of an error message, which suggests the most similar valid name.
 
-    Args:
-        name: The name that is not valid.
-        valid: The valid names.
-
-    Returns:
-        `; did you mean 'NAME'?`, or an empty text if no valid name is similar.
-
     Examples:
         >>> did_you_mean("boddy", ["id", "body"])
         "; did you mean 'body'?"
@@ -45,12 +38,6 @@ def _comparable(name: str) -> str:
 
 def describe_columns(names: Sequence[str]) -> str:
     """Returns a remark for error messages that lists the columns of a table.
-
-    Args:
-        names: The names of the columns.
-
-    Returns:
-        The first 20 names, and the number of the others.
 
     Examples:
         >>> describe_columns(["id", "body"])

@@ -94,23 +94,7 @@ def prepare_run(
     keep_function: KeepFunction | None = None,
     require_options: Callable[[RunOptions], object] | None = None,
 ) -> TemporaryRun:
-    """Returns a run in a temporary work folder, whose stages are executed on demand.
-
-    Args:
-        data: The documents, as `nearkin.dedup` takes them.
-        id: Column of ids, or None.
-        work: Folder for temporary files, or None for that of the system.
-        progress: Receives stage and row-count updates.
-        parameters: The parameters of the run, without settings.
-        reference: The reference, or `NO_REFERENCE`.
-        decisions: Decisions about pairs of documents, or None.
-        keep_function: Chooses the kept document of each cluster, or None.
-        require_options: Refuses options that contradict the caller's purpose, before documents are
-            read, or None.
-
-    Raises:
-        UsageError: If a parameter is out of range, or the data cannot be read.
-    """
+    """Returns a run in a temporary work folder, whose stages are executed on demand."""
     corpus = open_corpus(data, parameters)
     return prepare_corpus_run(
         corpus,
@@ -136,23 +120,7 @@ def prepare_corpus_run(
     keep_function: KeepFunction | None = None,
     require_options: Callable[[RunOptions], object] | None = None,
 ) -> TemporaryRun:
-    """Returns a run over a corpus, as `prepare_run` does over data.
-
-    Args:
-        corpus: The documents.
-        id: Column of ids, or None.
-        work: Folder for temporary files, or None for that of the system.
-        progress: Receives stage and row-count updates.
-        parameters: The parameters of the run, without settings.
-        reference: The reference, or `NO_REFERENCE`.
-        decisions: Decisions about pairs of documents, or None.
-        keep_function: Chooses the kept document of each cluster, or None.
-        require_options: Refuses options that contradict the caller's purpose, before documents are
-            read, or None.
-
-    Raises:
-        UsageError: If a parameter is out of range, or a column does not exist.
-    """
+    """Returns a run over a corpus, as `prepare_run` does over data."""
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
     columns = detect_dimensions(corpus, columns)
     parameters = with_contents(parameters, columns)
@@ -264,17 +232,7 @@ class TwoCorpora(NamedTuple):
 def open_two_corpora(
     first: Any, second: Any, parameters: RunParameters, id: str | None
 ) -> TwoCorpora:
-    """Opens two corpora as one: two paths, or two tables.
-
-    Args:
-        first: The data of the first corpus.
-        second: The data of the second corpus.
-        parameters: The parameters of the run.
-        id: Column of ids of both, or None.
-
-    Raises:
-        UsageError: If the data cannot be read, or the columns of two tables have different types.
-    """
+    """Opens two corpora as one: two paths, or two tables."""
     on_error = parameters.get("on_error", "quarantine")
     if isinstance(first, str | Path) and isinstance(second, str | Path):
         selection = selection_of(parameters)
@@ -292,11 +250,7 @@ def open_two_corpora(
 
 
 def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table:
-    """Returns the columns of one of two tables that a check reads.
-
-    Raises:
-        UsageError: If the data is a path or several, or has no such column.
-    """
+    """Returns the columns of one of two tables that a check reads."""
     if isinstance(data, str | Path):
         raise UsageError(
             f"{str(data)!r} is a path, and the other corpus is not one; give two paths or two "
@@ -317,12 +271,7 @@ def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table
 
 
 def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
-    """Returns a corpus of files if the data is a path or a list of paths, otherwise of a table.
-
-    Args:
-        data: The data, as `nearkin.dedup` takes it.
-        reading: How files are read.
-    """
+    """Returns a corpus of files if the data is a path or a list of paths, otherwise of a table."""
     refuse_distributed(data)
     given = data
     data = _list_paths(data)
@@ -352,11 +301,7 @@ def _are_paths(data: object) -> bool:
 
 
 def _path_of(item: object) -> str:
-    """Returns the path of an entry of a list that holds paths.
-
-    Raises:
-        UsageError: If it is not a path.
-    """
+    """Returns the path of an entry of a list that holds paths."""
     if not isinstance(item, str | Path):
         raise UsageError(f"{type_name(item)} is not a path, and other entries of the list are")
     return str(item)

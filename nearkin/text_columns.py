@@ -26,13 +26,6 @@ NO_KEYS = np.empty((0, 0), np.uint64)
 class TextColumns:
     """The functions of columns of texts of one Spec.
 
-    Args:
-        spec: Spec of the signatures and of the similarity.
-        resources: Key and further data that the Spec refers to.
-
-    Raises:
-        UsageError: If the Spec is of vectors or fingerprints.
-
     Examples:
         >>> columns = TextColumns(Spec(k=8))
         >>> texts = ["the cat sat on the mat", None]
@@ -48,14 +41,7 @@ class TextColumns:
         self._sketchers = sketcher_pool(self._measure)
 
     def sketch(self, texts: Any) -> pa.Array:
-        """Returns the signature of each text.
-
-        Args:
-            texts: Column of texts, of any library.
-
-        Returns:
-            fixed_size_list of the numbers of a signature, as `nearkin.sketch` returns them.
-        """
+        """Returns the signature of each text."""
         column = _read_column(texts)
         return _as_lists(self._signatures(column.texts), column.nulls)
 
@@ -64,29 +50,13 @@ class TextColumns:
 
         Documents that share the key of a band, at the same position, are candidates.
 
-        Args:
-            texts: Column of texts, of any library.
-            threshold: Smallest similarity of near-duplicates.
-            recall: Required share of the pairs at the threshold that share a key.
-
         Returns:
             fixed_size_list of uint64, one for each band.
-
-        Raises:
-            UsageError: If the signatures are truncated, so that they have no keys of whole slots.
         """
         return self.keys_of_banding(texts, BandingRequest(threshold, recall))
 
     def keys_of_banding(self, texts: Any, request: BandingRequest) -> pa.Array:
-        """Returns the band keys of each text, as `band_keys` does.
-
-        Args:
-            texts: Column of texts, of any library.
-            request: The threshold and the recall of the bands, or given bands.
-
-        Raises:
-            UsageError: If the signatures are truncated, so that they have no keys of whole slots.
-        """
+        """Returns the band keys of each text, as `band_keys` does."""
         if self.spec.truncated:
             raise UsageError(
                 f"slot_bits={self.spec.slot_bits} keeps a part of each slot, and band keys need "
@@ -101,25 +71,13 @@ class TextColumns:
         return _as_lists(np.ascontiguousarray(keys.T), column.nulls)
 
     def compare(self, first: Any, second: Any) -> pa.Array:
-        """Returns the exact similarity of the two texts of each row, by the measure of the Spec.
-
-        Args:
-            first: Column of texts, of any library.
-            second: Column of as many texts.
-        """
+        """Returns the exact similarity of the two texts of each row, by the measure of the Spec."""
         return self._combine(first, second, lambda scored, _sizes: scored.similarity)
 
     def containment(self, first: Any, second: Any) -> pa.Array:
         """Returns the share of the first text's shingles that the second contains, in each row.
 
         It is 0 for a first text without shingles.
-
-        Args:
-            first: Column of texts, of any library.
-            second: Column of as many texts.
-
-        Raises:
-            UsageError: If the measure does not compare sets of shingles.
         """
         if not compares_sets(self.spec.measure):
             raise UsageError(
@@ -170,11 +128,7 @@ class _TextColumn(NamedTuple):
 
 
 def _read_column(values: Any) -> _TextColumn:
-    """Returns a column of texts of any library.
-
-    Raises:
-        UsageError: If the values are not texts, or one is not valid UTF-8 or too long.
-    """
+    """Returns a column of texts of any library."""
     column = decode_column(to_chunked(values))
     nulls = np.asarray(column.is_null(), bool)
     return _TextColumn(pa.chunked_array(to_texts(replace_nulls(column)), pa.large_string()), nulls)

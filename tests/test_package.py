@@ -137,3 +137,30 @@ def test_every_type_that_is_returned_is_public() -> None:
             if getattr(scope, "__module__", "").startswith("nearkin"):
                 returned |= returned_classes(scope)
     assert returned - set(nk.__all__) - INTERNAL == set()
+
+
+def public_functions() -> dict[str, Any]:
+    """Returns the functions of the public face, and the methods of its classes, by their names."""
+    functions = {}
+    for name in nk.__all__:
+        value = getattr(nk, name)
+        if inspect.isclass(value):
+            methods = inspect.getmembers(value, inspect.isroutine)
+            functions.update({f"{name}.{method}": code for method, code in methods})
+        elif inspect.isfunction(value):
+            functions[name] = value
+    return {
+        name: inspect.unwrap(function)
+        for name, function in functions.items()
+        if (getattr(function, "__module__", None) or "").startswith("nearkin")
+        and not name.rpartition(".")[2].startswith("_")
+    }
+
+
+def test_public_functions_document_their_arguments() -> None:
+    for name, function in public_functions().items():
+        parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
+        section = (inspect.getdoc(function) or "").partition("Args:\n")[2].partition("\n\n")[0]
+        documented = re.findall(r"^    [*]{0,2}(\w+)", section, re.MULTILINE)
+        assert section or len(parameters) < 3, name
+        assert not section or parameters <= set(documented), name

@@ -77,9 +77,6 @@ class Bounds:
 def compute_bounds(expression: Expression) -> Bounds:
     """Returns lower bounds of the pairs for which an expression holds.
 
-    Args:
-        expression: The expression.
-
     Examples:
         >>> from nearkin.acceptance.parser import parse_expression
         >>> compute_bounds(parse_expression("containment >= 0.9 or jaccard > 0.7")).containment
@@ -131,9 +128,6 @@ def holds_for_copies(expression: Expression) -> bool:
     wordings, the numbers, the values of columns, and the lengths. The longest shared run is not
     known.
 
-    Args:
-        expression: The expression.
-
     Examples:
         >>> from nearkin.acceptance.parser import parse_expression
         >>> holds_for_copies(parse_expression("jaccard >= 0.8 and numbers_equal"))
@@ -163,12 +157,7 @@ def _truth_for_copies(expression: Expression) -> Truth:
 
 
 def compare_number(value: float, comparison: Comparison) -> bool:
-    """Returns whether a comparison holds for a value of its number.
-
-    Args:
-        value: The value.
-        comparison: The comparison.
-    """
+    """Returns whether a comparison holds for a value of its number."""
     constant = comparison.constant
     match comparison.operator:
         case Operator.AT_LEAST:

@@ -40,7 +40,6 @@ class PairValues(Protocol):
         """Returns a number of some pairs, float64 or int64 (m,).
 
         Args:
-            number: The number.
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
 
@@ -48,18 +47,12 @@ class PairValues(Protocol):
         """Returns for which of some pairs a condition holds that compares no number, bool (m,).
 
         Args:
-            predicate: The condition.
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
 
 
 def accept_pairs(expression: Expression, values: PairValues, pairs: int) -> np.ndarray:
     """Returns for which pairs of a batch an expression holds.
-
-    Args:
-        expression: The expression.
-        values: Values of the pairs.
-        pairs: Number of pairs.
 
     Returns:
         Their positions, int64 (m,), ascending.

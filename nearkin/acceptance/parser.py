@@ -73,12 +73,6 @@ class _Token(NamedTuple):
 def parse_expression(text: str) -> Expression:
     """Parses an acceptance expression.
 
-    Args:
-        text: Expression of at most MAX_LENGTH characters, or a name of NAMED_EXPRESSIONS.
-
-    Raises:
-        UsageError: If it is not valid. The message shows the position.
-
     Examples:
         >>> expression = parse_expression("jaccard >= 0.8 and not (witness < 50 or same(lang))")
         >>> print(expression)
@@ -102,11 +96,7 @@ def parse_expression(text: str) -> Expression:
 
 
 class _Parser:
-    """A recursive-descent parser of one expression.
-
-    Args:
-        text: The expression.
-    """
+    """A recursive-descent parser of one expression."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -316,15 +316,7 @@ class Blocklist:
 
 
 def _to_array(texts: Sequence[str], name: str) -> pa.Array:
-    """Returns texts as large_string.
-
-    Args:
-        texts: Texts.
-        name: What they are, for the message.
-
-    Raises:
-        UsageError: If one is not valid Unicode.
-    """
+    """Returns texts as large_string."""
     try:
         return pa.array(texts, pa.large_string())
     except UnicodeEncodeError as error:
@@ -334,9 +326,5 @@ def _to_array(texts: Sequence[str], name: str) -> pa.Array:
 
 
 def _checked_ids(ids: Sequence[str] | None) -> list[str] | None:
-    """Returns names of entries if they can be stored.
-
-    Raises:
-        UsageError: If one is not valid Unicode.
-    """
+    """Returns names of entries if they can be stored."""
     return None if ids is None else _to_array(ids, "name of an entry").to_pylist()

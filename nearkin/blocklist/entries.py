@@ -50,13 +50,7 @@ class BlockedEntries:
     def of_documents(
         cls, documents: pa.Array, ids: Sequence[str] | None, measure: Measure
     ) -> "BlockedEntries":
-        """Returns the entries of documents. Those without a shingle to compare have none.
-
-        Args:
-            documents: Texts or token lists.
-            ids: Names of the entries. By default, they are named by their digests.
-            measure: Measure of the blocklist.
-        """
+        """Returns the entries of documents. Those without a shingle to compare have none."""
         sketches = measure.sketcher().sketch(documents)
         payload = measure.payload_builder().build(documents)
         names = name_digests(sketches.fingerprints) if ids is None else list(ids)

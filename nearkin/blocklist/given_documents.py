@@ -41,16 +41,7 @@ class GivenDocuments:
 
     @classmethod
     def read(cls, batches: Iterable[NamedDocuments], measure: Measure) -> Self:
-        """Reads documents.
-
-        Args:
-            batches: The documents.
-            measure: Measure of the run that they are compared with.
-
-        Raises:
-            UsageError: If a document lacks a field of each alternative, so that no other one could
-                be like it.
-        """
+        """Reads documents."""
         builder = measure.payload_builder()
         sketcher = measure.sketcher()
         digest = hashlib.sha256()
@@ -75,12 +66,7 @@ class GivenDocuments:
         return len(self.ids)
 
     def search(self, measure: Measure, *, truncates_hashes: bool = False) -> EntrySearch:
-        """Returns a search among the documents.
-
-        Args:
-            measure: Measure of the run.
-            truncates_hashes: Has no effect, because runs compare whole hashes of several fields.
-        """
+        """Returns a search among the documents."""
         return EntrySearch(measure, self.payload)
 
 

@@ -49,13 +49,7 @@ def is_blocklist_file(path: Path) -> bool:
 
 
 def write_entries(file: BinaryIO, spec: Spec, entries: BlockedEntries) -> None:
-    """Writes the content of the file of a blocklist.
-
-    Args:
-        file: File to write to.
-        spec: Spec of the entries.
-        entries: The entries.
-    """
+    """Writes the content of the file of a blocklist."""
     payload = entries.payload
     offsets = pa.array(np.concatenate([[0], np.cumsum(payload.sizes)]), pa.int64())
     signatures = entries.signatures
@@ -75,20 +69,7 @@ def write_entries(file: BinaryIO, spec: Spec, entries: BlockedEntries) -> None:
 
 
 def read_entries(path: Path) -> tuple[Spec, BlockedEntries]:
-    """Reads and checks the file of a blocklist.
-
-    Args:
-        path: File to read.
-
-    Returns:
-        The Spec of the entries, and the entries.
-
-    Raises:
-        UsageError: If the file does not exist, cannot be read or is not a blocklist.
-        TruncatedError: If the file is truncated.
-        UnknownVersionError: If the file has another format version.
-        ChecksumError: If the file was changed after it was written.
-    """
+    """Reads and checks the file of a blocklist."""
     try:
         data = _read_file(path)
     except FileNotFoundError as error:
@@ -111,12 +92,7 @@ def read_entries(path: Path) -> tuple[Spec, BlockedEntries]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Returns the content of a blocklist, and only the first bytes of something else.
-
-    Raises:
-        UsageError: If the path is not that of a regular file.
-        OSError: If the file cannot be read.
-    """
+    """Returns the content of a blocklist, and only the first bytes of something else."""
     # a pipe or a device could have no end
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a blocklist, because it is not a regular file")
@@ -155,12 +131,7 @@ def _read_body(path: Path, data: bytes) -> bytes:
 
 
 def _parse_body(body: bytes) -> tuple[Spec, BlockedEntries]:
-    """Returns the Spec and the entries of an Arrow stream.
-
-    Raises:
-        ArrowException: If the bytes are not an Arrow stream.
-        ValueError: If they are not the entries of a blocklist.
-    """
+    """Returns the Spec and the entries of an Arrow stream."""
     spec = Spec.from_json((pa.ipc.open_stream(body).schema.metadata or {})[SPEC])
     table = read_plain_stream(pa.py_buffer(body), _schema_of(spec))
     table.validate(full=True)
@@ -193,11 +164,7 @@ def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _require_sorted_sets(payload: Payload) -> None:
-    """Requires that each entry has shingles, which are distinct and ascending.
-
-    Raises:
-        ValueError: If an entry does not.
-    """
+    """Requires that each entry has shingles, which are distinct and ascending."""
     if not payload.sizes.all():
         raise ValueError("an entry has no shingles")
     hashes = payload.columns[0]

@@ -56,12 +56,7 @@ class _Candidates(NamedTuple):
 
 
 class EntrySearch:
-    """A search among the payloads of blocked entries. Safe for threads.
-
-    Args:
-        measure: Measure by which documents are compared with entries.
-        payload: Payload of the entries: that of the measure.
-    """
+    """A search among the payloads of blocked entries. Safe for threads."""
 
     def __init__(self, measure: Measure, payload: Payload) -> None:
         self._measure = measure
@@ -83,12 +78,7 @@ class EntrySearch:
         self._postings = entry_of[order]
 
     def find(self, payload: Payload, threshold: float) -> BlockedMatches:
-        """Returns the documents that reach a similarity to an entry, each with the best one.
-
-        Args:
-            payload: Payload of the documents.
-            threshold: Smallest similarity, in (0, 1].
-        """
+        """Returns the documents that reach a similarity to an entry, each with the best one."""
         parts = [
             self._compare(payload, candidates, threshold)
             for candidates in self._candidates(payload, threshold)

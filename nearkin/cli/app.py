@@ -69,12 +69,7 @@ class RootGroup(CommandGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help page, for which no command is loaded.
-
-        Args:
-            ctx: The context of the group.
-            formatter: A formatter, which is not used.
-        """
+        """Prints the help page, for which no command is loaded."""
         page = copy(self)
         page.commands = {
             entry.name: TyperCommand(
@@ -86,11 +81,7 @@ class RootGroup(CommandGroup):
 
 
 def load_command(entry: CommandEntry) -> Any:
-    """Imports the module of a command, and returns the command or the group of commands.
-
-    Args:
-        entry: The entry of the command in the table of commands.
-    """
+    """Imports the module of a command, and returns the command or the group of commands."""
     declared = getattr(import_module(f"nearkin.cli.{entry.name}"), entry.name)
     if isinstance(declared, typer.Typer):
         return load_group(declared)
@@ -105,11 +96,7 @@ def load_command(entry: CommandEntry) -> Any:
 
 
 def load_group(application: typer.Typer) -> Any:
-    """Returns a group of commands.
-
-    Args:
-        application: The declarations of the commands.
-    """
+    """Returns a group of commands."""
     for declared in application.registered_commands:
         declared.cls = Command
     group: Any = get_command(application)
@@ -141,14 +128,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs a command line, and turns errors into messages.
-
-    Args:
-        arguments: The arguments after the name of the program.
-
-    Returns:
-        The exit code: 0 for success, 1 for a failed run, 2 for an invalid request.
-    """
+    """Runs a command line, and turns errors into messages."""
     umask = os.umask(Readers.OWNER.umask)
     previous_listener = COMPILATION.listener
     COMPILATION.listener = CompilationLines()
@@ -192,15 +172,7 @@ def run(arguments: list[str]) -> int:
 
 
 def print_message(message: str, code: int) -> int:
-    """Writes a message on standard error.
-
-    Args:
-        message: The message.
-        code: An exit code.
-
-    Returns:
-        The exit code.
-    """
+    """Writes a message on standard error."""
     print_line(f"nearkin: {message}")
     return code
 
@@ -209,11 +181,6 @@ def show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Writes the first line of a warning.
 
     Warnings of Numba about environment variables have a traceback in their further lines.
-
-    Args:
-        message: The warning.
-        *_: Further arguments of `warnings.showwarning`, which are not shown.
-        **__: Its keyword arguments, which are not shown either.
     """
     first_line = str(message).partition("\n")[0]
     print_message(f"warning: {first_line}", DONE)
@@ -225,18 +192,6 @@ def with_clean_ending(
     """Returns a command that prints a sentence when it is interrupted.
 
     A run that can be resumed is named in the sentence.
-
-    Args:
-        command: The command.
-        ends_by_signal: Whether SIGTERM and SIGHUP interrupt it. Commands that handle signals
-            themselves set it to False.
-
-    Returns:
-        The command.
-
-    Raises:
-        RunError: If the returned command fails. The message says how to resume the run, unless it
-            names another remedy.
     """
     has_resume = "resume" in signature(command).parameters
 

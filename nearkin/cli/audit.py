@@ -63,18 +63,6 @@ def audit(
     Both have a 95 % interval. Recall is also listed by similarity, beside the prediction of the S-curve. The result is
     written into run.json and the report.
 
-    Args:
-        run: Output folder of a finished run.
-        sample: Number of documents that are compared with the whole corpus, at least 1.
-        removed: Number of removed documents that are compared with the kept one.
-        budget: Time after which the audit ends with what it has reached, or None for no limit.
-        seed: Random seed.
-        golden: File of labelled documents, or None.
-        key_file: File or variable that holds the hash key, or None for no key.
-        workers: Number of threads, or None for the number of cores.
-        json: Whether the result is printed as JSON.
-        quiet: Whether no progress is shown.
-
     Examples:
         nearkin audit deduped/
 

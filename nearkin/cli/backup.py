@@ -40,12 +40,6 @@ def backup(
 
     The copy is checked before the command reports success.
 
-    Args:
-        store: URL of the store of the index.
-        out: File of the copy.
-        overwrite: Whether an existing output is replaced.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin index backup --store sqlite:///nearkin.db --out backups/monday.db
     """
@@ -66,12 +60,6 @@ def restore(
     json: o.Json = False,
 ) -> None:
     """Restore a backup to the place of an index. No process may have the index open.
-
-    Args:
-        file: File that `nearkin index backup` wrote.
-        store: URL of the store of the restored index.
-        overwrite: Whether an existing output is replaced.
-        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index restore backups/monday.db --store sqlite:///nearkin.db --overwrite

@@ -23,11 +23,6 @@ def bench(
 ) -> None:
     """Measure this machine: sketching in MB/s with one thread, and whole runs of pairs and dedup.
 
-    Args:
-        documents: Number of documents.
-        runs: Number of runs of each figure.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin bench
 

@@ -64,14 +64,6 @@ def add(
     Documents that are listed already are not added again. The list is replaced at once, when all
     documents are read.
 
-    Args:
-        inputs: Files, globs, folders or URLs.
-        blocklist: File of the blocklist.
-        columns: Options for the columns that are read. Ids name the entries.
-        reading: Options for the selection of files and for rows that cannot be read.
-        spec: Options of the Spec of a new list, and the key.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin block add withdrawn.jsonl --id request --list blocked.list --key-file key.txt
     """
@@ -109,18 +101,6 @@ def remove(
 
     The entry of a document is the one with the same shingles. Similar entries stay.
 
-    Args:
-        inputs: Files, globs, folders or URLs.
-        blocklist: File of the blocklist.
-        entry: Names of entries.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        key_file: File or environment variable of the key, or None.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If neither a file nor an entry is named.
-
     Examples:
         nearkin block remove --entry request-7 --list blocked.list
     """
@@ -147,11 +127,6 @@ def info(
     json: o.Json = False,
 ) -> None:
     """Show how many entries a blocklist has, and of which Spec they are.
-
-    Args:
-        blocklist: File of the blocklist.
-        entries: Whether the names of the entries are listed.
-        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin block info blocked.list
@@ -204,13 +179,7 @@ def _make_job(
 
 
 def _print_summary(summary: "BlocklistSummary", verb: str, *, as_json: bool) -> None:
-    """Prints the outcome of a change.
-
-    Args:
-        summary: The outcome.
-        verb: What was done with the changed entries.
-        as_json: Whether it is printed as JSON.
-    """
+    """Prints the outcome of a change."""
     if as_json:
         print_json(summary.to_json())
     else:

@@ -25,14 +25,6 @@ def card(
 ) -> None:
     """Write the section of a dataset card with the figures of a run, in Markdown.
 
-    Args:
-        run: Output folder of `nearkin dedup`.
-        readme: File in which the section is written, or None for standard output.
-
-    Raises:
-        UsageError: If the folder is not the output of `nearkin dedup`, or the file cannot have the
-            section.
-
     Examples:
         nearkin card deduped/
 

@@ -81,22 +81,6 @@ def check(
 
     Documents of one corpus are not compared with each other.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        first: File, glob, folder or URL of the first corpus.
-        second: File, glob, folder or URL of the second corpus.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        spec: Options that make the Spec.
-        match: Options for candidates and verification.
-        most_pairs: Largest allowed number of pairs.
-        out: File for the pairs, or None.
-        overwrite: Whether an existing file of pairs is replaced.
-        readable_by: Users who may read the file.
-        json: Whether the result is printed as JSON.
-        quiet: Whether no progress is shown.
-        settings: Settings file whose values the options have, or None.
-
     Examples:
         nearkin check train.jsonl test.jsonl
 
@@ -170,12 +154,7 @@ def check(
 
 
 def print_pairs(outcome: "CheckOutcome", out: Path | None) -> None:
-    """Prints the first pairs on standard error, one by one.
-
-    Args:
-        outcome: The near-duplicates.
-        out: File of all pairs, or None.
-    """
+    """Prints the first pairs on standard error, one by one."""
     count = outcome.pairs.num_rows
     for row in outcome.pairs.slice(0, SHOWN_PAIRS).to_pylist():
         similarity = format_similarity(row["similarity"])
@@ -186,12 +165,7 @@ def print_pairs(outcome: "CheckOutcome", out: Path | None) -> None:
 
 
 def print_outcome(outcome: "CheckOutcome", most_pairs: int) -> None:
-    """Prints the number of pairs and of documents in them on standard error.
-
-    Args:
-        outcome: The near-duplicates.
-        most_pairs: Largest allowed number of pairs.
-    """
+    """Prints the number of pairs and of documents in them on standard error."""
     pairs = format_count(outcome.pairs.num_rows, "pair")
     verdict = "allowed" if outcome.passes(most_pairs) else f"more than --max {most_pairs}"
     print_line(

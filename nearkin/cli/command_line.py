@@ -15,12 +15,6 @@ def decode_text(argument: str) -> str:
     In the locale C, Python replaces the bytes of characters such as ä by surrogates. Paths are
     opened in that form, but no column, id or text equals it.
 
-    Args:
-        argument: An argument of the command line that is not a path.
-
-    Returns:
-        The text, or the argument itself if it is not UTF-8.
-
     Examples:
         >>> decode_text("Stra\udcc3\udc9fe"), decode_text("Straße")
         ('Straße', 'Straße')
@@ -35,9 +29,6 @@ def describe_command_line(arguments: Sequence[str]) -> str:
     """Returns a command line as it can be shown to others.
 
     Passwords in URLs and the values of `--conf`, which may be credentials, are hidden.
-
-    Args:
-        arguments: The arguments after the name of the program.
 
     Examples:
         >>> describe_command_line(["dedup", "my docs.csv", "--conf", "spark.key=secret"])

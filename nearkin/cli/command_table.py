@@ -186,11 +186,7 @@ COMMANDS = (
 
 
 class CommandTable(Mapping[str, Any]):
-    """The commands of nearkin by name, each of which is loaded when it is looked up.
-
-    Args:
-        load: Imports the module of a command and returns the command.
-    """
+    """The commands of nearkin by name, each of which is loaded when it is looked up."""
 
     def __init__(self, load: Callable[[CommandEntry], Any]) -> None:
         self._load = load

@@ -58,16 +58,7 @@ class Command(TyperCommand):
         name_values(self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses arguments, and refuses empty paths, which the current folder would replace.
-
-        Args:
-            ctx: The context of the command.
-            args: The arguments after the name of the command.
-
-        Raises:
-            UsageError: If the value of a path is empty, or the file of defaults is not valid. The
-                message names the option.
-        """
+        """Parses arguments, and refuses empty paths, which the current folder would replace."""
         from nearkin.cli.config_file import apply_defaults
 
         apply_defaults(self, ctx)
@@ -99,12 +90,7 @@ class Command(TyperCommand):
         return pieces
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help page.
-
-        Args:
-            ctx: The context of the command.
-            formatter: A formatter, which is not used.
-        """
+        """Prints the help page."""
         description, _, examples = (self.help or "").partition(EXAMPLES)
         page = copy(self)
         page.help = description.strip()
@@ -144,26 +130,13 @@ class CommandGroup(TyperGroup):
         return describe_help_option(super().get_help_option(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Prints the help page.
-
-        Args:
-            ctx: The context of the group.
-            formatter: A formatter, which is not used.
-        """
+        """Prints the help page."""
         # The options of shell completion are added after the group was made.
         name_values(self.params)
         super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the name and the command that arguments call, and the other arguments.
-
-        Args:
-            ctx: The context of the group.
-            args: The arguments after the name of the group.
-
-        Raises:
-            UsageError: If there is no such command. The message suggests a similar one.
-        """
+        """Returns the name and the command that arguments call, and the other arguments."""
         from nearkin.errors import UsageError
         from nearkin.suggestions import did_you_mean
 
@@ -180,12 +153,7 @@ class CommandGroup(TyperGroup):
 
 
 def make_group(name: str, description: str) -> typer.Typer:
-    """Returns a group to which commands can be added.
-
-    Args:
-        name: The name of the group.
-        description: The first sentence of its help page.
-    """
+    """Returns a group to which commands can be added."""
     return typer.Typer(
         name=name,
         cls=CommandGroup,
@@ -202,11 +170,7 @@ def see_help(context: Any) -> str:
 
 
 def name_values(parameters: list[Any]) -> None:
-    """Gives every parameter a placeholder that says what to enter. Flags have none.
-
-    Args:
-        parameters: The parameters of a command, which are changed.
-    """
+    """Gives every parameter a placeholder that says what to enter. Flags have none."""
     for parameter in parameters:
         if parameter.param_type_name == "argument":
             many = "..." if parameter.nargs != 1 else ""
@@ -221,11 +185,7 @@ def name_values(parameters: list[Any]) -> None:
 
 
 def show_no_type(ctx: Any) -> None:
-    """Shows no type of an argument, because its name says what to enter.
-
-    Args:
-        ctx: The context of the command.
-    """
+    """Shows no type of an argument, because its name says what to enter."""
 
 
 def describe_help_option(option: Any) -> Any:
@@ -260,9 +220,6 @@ def _one_name(parameter: Any) -> Any:
 def wrap_example(example: str) -> str:
     r"""Returns an example command of a help page, in lines that can be pasted into a shell.
 
-    Args:
-        example: The command.
-
     Examples:
         >>> print(wrap_example("nearkin pairs " + "a-long-name/" * 5 + " --out pairs.parquet"))
           nearkin pairs a-long-name/a-long-name/a-long-name/a-long-name/a-long-name/ \
@@ -292,14 +249,7 @@ def wrap_example(example: str) -> str:
 
 
 def usage_message(error: Any) -> str:
-    """Returns a usage error of the parser of the command line as one sentence.
-
-    Args:
-        error: The error.
-
-    Returns:
-        What happened, the value, and what to do.
-    """
+    """Returns a usage error of the parser of the command line as one sentence."""
     from nearkin.suggestions import did_you_mean
 
     context = error.ctx
@@ -340,19 +290,7 @@ def name_of(parameter: Any) -> str:
 
 
 def run_typer(run: Callable[..., Any], arguments: list[str], name: str) -> int | None:
-    """Runs a typer application, whose errors are raised.
-
-    Args:
-        run: The application.
-        arguments: The arguments after the name of the program.
-        name: The name of the program, for usage lines.
-
-    Returns:
-        The exit code of the command, or None if it ended without one.
-
-    Raises:
-        UsageError: If the arguments are not valid.
-    """
+    """Runs a typer application, whose errors are raised."""
     from nearkin.errors import UsageError
 
     try:

@@ -27,7 +27,6 @@ class CompilationLines:
         """Writes how many kernels are compiled, at most once in ten seconds.
 
         Args:
-            compiled: Number of kernels that are compiled.
             seconds: Time that the process has spent on them, in seconds.
         """
         if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:

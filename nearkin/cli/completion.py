@@ -172,15 +172,7 @@ ENGINES = {"dedup": ("local", "spark"), "plan": ("local", "spark", "index")}
 
 
 def completion_of(name: str) -> Callable[..., list[str]] | None:
-    """Returns the function that completes the values of an option.
-
-    Args:
-        name: The name of the parameter.
-
-    Returns:
-        A function from the context and the beginning of a value to values, or None if nothing is
-        known about the values.
-    """
+    """Returns the function that completes the values of an option."""
     if name not in VALUES and name not in COLUMNS and name != "engine":
         return None
 
@@ -212,9 +204,6 @@ def columns_of_inputs(inputs: Sequence[str]) -> list[str]:
     """Returns the columns of the first file of inputs, as far as they are known at once.
 
     Nothing is read over a network, and a folder is searched only among its first entries.
-
-    Args:
-        inputs: Files, globs and folders, as on a command line.
     """
     from nearkin.corpus import FileCorpus
     from nearkin.corpus.foreign_errors import DamageError
@@ -228,14 +217,7 @@ def columns_of_inputs(inputs: Sequence[str]) -> list[str]:
 
 
 def first_file(inputs: Sequence[str]) -> str | None:
-    """Returns the first local file of inputs, or None if all are remote or missing.
-
-    Args:
-        inputs: Files, globs and folders, as on a command line.
-
-    Raises:
-        OSError: If a folder cannot be read.
-    """
+    """Returns the first local file of inputs, or None if all are remote or missing."""
     for given in inputs:
         if "://" in given:
             continue

@@ -27,9 +27,6 @@ def describe_group() -> None:
 def show(*, json: o.Json = False) -> None:
     """Show the file whose defaults hold in this folder, and check all its tables.
 
-    Args:
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin config show
 
@@ -65,16 +62,7 @@ def show(*, json: o.Json = False) -> None:
 def _check_tables(
     found: "ConfigFile", commands: Mapping[str, Any], group: tuple[str, ...]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the name and the table of each command of a file, after checking its keys and values.
-
-    Args:
-        found: The file.
-        commands: The commands of a group, by their names.
-        group: The names of the group and of those above it.
-
-    Raises:
-        UsageError: If a table, a key or a value is not valid.
-    """
+    """Yields name and table of each command of a file, after checking its keys and values."""
     from nearkin.errors import UsageError
     from nearkin.suggestions import did_you_mean
 

@@ -54,13 +54,6 @@ class ConfigFile:
         The folder and those above it are searched, up to the root of the repository. Outside of a
         repository, only the folder itself is. The nearest file counts, and `nearkin.toml` before
         `pyproject.toml`.
-
-        Args:
-            folder: The working folder, as an absolute path.
-
-        Raises:
-            UsageError: If the file cannot be read, is not valid, or is above the folder and belongs
-                to another user.
         """
         for searched in searched_folders(folder):
             found = cls._read(searched / FILE_NAME) or cls._read(searched / PROJECT_FILE)
@@ -118,9 +111,6 @@ class ConfigFile:
         """Requires that nobody but the users whose files are used anyway could have made this file.
 
         Anybody can make a folder `.git` in a shared folder such as /tmp, and a file beside it.
-
-        Args:
-            folder: The working folder, below that of the file.
         """
         owner = self.path.lstat().st_uid
         # Systems without numbers of users have no such function.
@@ -146,29 +136,14 @@ class ConfigFile:
                 raise UsageError(f"{self.path}: {name!r} is not a command{advice}")
 
     def table_of(self, command: str) -> Mapping[str, Any]:
-        """Returns the table of a command. It is empty if the file has none.
-
-        Args:
-            command: The name of the command, for example `dedup` or `index add`.
-
-        Raises:
-            UsageError: If the name stands for a value and not for a table.
-        """
+        """Returns the table of a command. It is empty if the file has none."""
         table: Any = self.tables
         for name in command.split():
             table = _require_table(self.path, command, table.get(name, {}))
         return table
 
     def defaults_of(self, command: Any, name: str) -> dict[str, Any]:
-        """Returns the defaults of a command, by the names of its parameters.
-
-        Args:
-            command: The command.
-            name: Its name, for example `dedup` or `index add`.
-
-        Raises:
-            UsageError: If a key is not an option of the command, or a value is of another type.
-        """
+        """Returns the defaults of a command, by the names of its parameters."""
         from nearkin.suggestions import did_you_mean
 
         options = {
@@ -206,14 +181,7 @@ class ConfigFile:
         return defaults
 
     def _convert(self, option: Any, key: str, value: Any, *, is_path: bool) -> Any:
-        """Returns a value of the file as an option takes it.
-
-        Args:
-            option: The option.
-            key: The name of the value in the file.
-            value: The value.
-            is_path: Whether a text is a path.
-        """
+        """Returns a value of the file as an option takes it."""
         from nearkin.argument_types import check_type
 
         kind = option.type_descriptor.annotation
@@ -242,11 +210,7 @@ class ConfigFile:
 
 
 def searched_folders(folder: Path) -> list[Path]:
-    """Returns the folders in which a file of defaults is looked for, the nearest first.
-
-    Args:
-        folder: The working folder, as an absolute path.
-    """
+    """Returns the folders in which a file of defaults is looked for, the nearest first."""
     folders = [folder, *folder.parents]
     for position, above in enumerate(folders):
         if (above / REPOSITORY).exists():
@@ -256,15 +220,7 @@ def searched_folders(folder: Path) -> list[Path]:
 
 
 def apply_defaults(command: Any, context: Any) -> None:
-    """Gives a command the defaults of the file of the working folder.
-
-    Args:
-        command: The command.
-        context: Its context, before its arguments are parsed.
-
-    Raises:
-        UsageError: If the file is not valid.
-    """
+    """Gives a command the defaults of the file of the working folder."""
     if context.resilient_parsing or NO_CONFIG in context.meta:
         return
     try:
@@ -281,12 +237,7 @@ def apply_defaults(command: Any, context: Any) -> None:
 
 @contextmanager
 def defaults_named_in_errors(config: ConfigFile, names: frozenset[str]) -> Iterator[None]:
-    """Adds to an error that names an option of the file that the file sets it.
-
-    Args:
-        config: The file.
-        names: The names of the parameters that have their value from the file.
-    """
+    """Adds to an error that names an option of the file that the file sets it."""
     try:
         yield
     except UsageError as error:

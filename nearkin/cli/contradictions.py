@@ -176,16 +176,7 @@ DEPENDENCIES = (
 def require_consistent(
     given: GivenOptions, values: Mapping[str, object], command: str = ""
 ) -> None:
-    """Requires that options do not contradict each other.
-
-    Args:
-        given: The options that were given.
-        values: The values of all options, by the names of the parameters.
-        command: The name of the command, for example `index build`.
-
-    Raises:
-        UsageError: If two options exclude each other, or an option would be ignored.
-    """
+    """Requires that options do not contradict each other."""
     from nearkin.errors import UsageError
 
     for pair in CONTRADICTIONS:
@@ -208,12 +199,6 @@ def names_to_yield(
     """Returns the defaults of a file that contradict given options, or have no effect with them.
 
     The command line wins over a file, so these defaults are left out.
-
-    Args:
-        configured: The options that have their values from a file of defaults.
-        given: The options that were given on the command line or in a settings file.
-        values: The values of all options, by the names of the parameters.
-        command: The name of the command, for example `index build`.
     """
     from nearkin.runs.parameters import THRESHOLDS
 

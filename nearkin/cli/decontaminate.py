@@ -187,35 +187,6 @@ def decontaminate(
     an item if the words that it shares with a field, in order, cover enough of it. Rare words
     count more.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        inputs: Files, globs, folders or URLs of documents; of suites with --build.
-        columns: Options for the columns of documents.
-        reading: Options for the selection of files and for rows that cannot be read.
-        execution: Options of the engine.
-        against: Files, globs, folders or URLs of suites.
-        suite_fields: Columns of the texts of an item.
-        suite_id: Column of the ids of items, or None for row numbers.
-        operating_point: What counts as a passage.
-        field_thresholds: Smallest scores of fields.
-        action: What happens to contaminated documents, or None to list them.
-        cut_unit: What is cut with a passage, or None for the default.
-        out: Output folder.
-        fail_above: Largest allowed share of contaminated items of a suite, or None.
-        build: File in which the suites are saved, or None.
-        keyed: Whether fingerprints under a key are saved in place of words.
-        key_file: File or environment variable of the key, or None.
-        overwrite: Whether an existing output is replaced.
-        readable_by: Users who may read the output.
-        json: Whether the result is printed as JSON.
-        quiet: Whether no progress is shown.
-        memory: Maximum memory of the run, for example `4GB`.
-        workers: Number of threads, or None for the number of cores.
-        resume: Whether an interrupted run is resumed.
-
-    Raises:
-        UsageError: If options are missing, or have no effect together.
-
     Examples:
         nearkin decontaminate "crawl/*.jsonl.zst" --against suites/ --out found/
 
@@ -323,11 +294,7 @@ def decontaminate(
 
 
 def _function_of_engine(options: EngineOptions) -> Callable[..., "DecontaminationSummary"]:
-    """Returns the function of an engine that runs a job.
-
-    Raises:
-        UsageError: If the engine is unknown, or a setting of Spark is not valid.
-    """
+    """Returns the function of an engine that runs a job."""
     if not options.uses_spark:
         from nearkin.runs.decontamination import run_decontamination
 
@@ -339,11 +306,7 @@ def _function_of_engine(options: EngineOptions) -> Callable[..., "Decontaminatio
 
 
 def _parse_thresholds(texts: list[str]) -> dict[str, float]:
-    """Returns the smallest scores of fields, by their names.
-
-    Raises:
-        UsageError: If a text is not of the form FIELD=SCORE.
-    """
+    """Returns the smallest scores of fields, by their names."""
     from nearkin.errors import UsageError
 
     thresholds = {}

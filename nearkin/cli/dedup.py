@@ -160,25 +160,6 @@ def dedup(
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        standard: The standard streams that are read and written in place of files.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        reference: Options for a reference, whose documents are never removed, and for a blocklist.
-        decisions: File of decisions about pairs of documents, or None.
-        spec: Options that make the Spec.
-        match: Options for candidates and verification.
-        clustering: Options for clusters and for the choice of kept documents.
-        output: Options of the output.
-        result: Options for the content of the output.
-        cutting: Options that cut passages of the kept documents.
-        execution: Options of the engine.
-        plan: File of a plan whose settings are used, or None.
-        settings: Settings file whose values the options have, or None.
-        resume: Whether an interrupted run is resumed.
-
     Examples:
         nearkin dedup "crawl/*.jsonl.zst" --out deduped/
 
@@ -336,12 +317,7 @@ def dedup(
 
 
 def confirm_removals(progress: "Progress", message: str) -> bool:
-    """Asks on the terminal whether a run goes on. Returns False if there is no terminal.
-
-    Args:
-        progress: Display of the run, which ends. The next stage begins another one.
-        message: Reason for the question.
-    """
+    """Asks on the terminal whether a run goes on. Returns False if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     progress.close()
@@ -352,16 +328,7 @@ def confirm_removals(progress: "Progress", message: str) -> bool:
 def require_usable_reference(
     reference: o.ReferenceOptions, execution: DedupEngineOptions, result: ResultOptions
 ) -> None:
-    """Requires that the engine and the output have a meaning with a reference or a blocklist.
-
-    Args:
-        reference: The options of the reference.
-        execution: The options of the engine.
-        result: The options for the content of the output.
-
-    Raises:
-        UsageError: If an option contradicts the reference.
-    """
+    """Requires that the engine and the output have a meaning with a reference or a blocklist."""
     from nearkin.errors import UsageError
 
     if reference.against:
@@ -385,17 +352,7 @@ def require_usable_reference(
 def require_convertible_inputs(
     kept_file: "KeptFile", inputs: list[str], reading: o.ReadOptions, columns: "Columns"
 ) -> None:
-    """Requires that a file of kept documents can hold the columns of the inputs.
-
-    Args:
-        kept_file: The file.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        reading: The options for the selection of files.
-        columns: The columns that are read, with the options for reading CSV.
-
-    Raises:
-        UsageError: If it cannot hold a column.
-    """
+    """Requires that a file of kept documents can hold the columns of the inputs."""
     from nearkin.corpus import FileCorpus
     from nearkin.runs.saved import SavedRun
 
@@ -410,11 +367,7 @@ def require_convertible_inputs(
 def functions_of_engine(
     options: DedupEngineOptions,
 ) -> tuple[Callable[..., "RunRecord"], Callable[..., "ResolvedInputs"]]:
-    """Returns the functions of an engine: the one that runs a job, and the one that resolves inputs.
-
-    Raises:
-        UsageError: If the engine is unknown, or a setting of Spark is not valid.
-    """  # noqa: E501
+    """Returns the functions of an engine that run a job and resolve its inputs."""
     if options.uses_spark:
         from nearkin.engine.spark.session import parse_conf
         from nearkin.spark import dedup_files, prepare_files
@@ -437,17 +390,7 @@ def print_run(
     can_explain: bool = True,
     lists_files: bool = True,
 ) -> None:
-    """Prints the result of a run.
-
-    Args:
-        record: The run record.
-        out: The output folder.
-        as_json: Whether the record is written as JSON on standard output. Otherwise a short
-            account is written on standard error.
-        is_brief: Whether the account is the warnings and one line.
-        can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
-        lists_files: Whether the output folder outlives the command, so that its files are listed.
-    """
+    """Prints the result of a run."""
     if as_json:
         print_json(record.to_json())
         return

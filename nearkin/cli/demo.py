@@ -46,17 +46,6 @@ def demo(
     portal, which changed them. With --source-code, the documents are the functions and classes of
     this Python installation.
 
-    Args:
-        out: Output folder or file.
-        source_code: Whether the source code of this Python installation is deduplicated instead.
-        threshold: Minimum similarity of two near-duplicates, in (0, 1].
-        top: Number of clusters that are shown.
-        workers: Number of threads, or None for the number of cores.
-        overwrite: Whether an existing output is replaced.
-        readable_by: Users who may read the output: `owner`, `group` or `everyone`.
-        json: Whether the result is printed as JSON.
-        quiet: Whether no progress is shown.
-
     Examples:
         nearkin demo
 
@@ -117,12 +106,7 @@ def demo(
 
 
 def _print_clusters(out: Path, top: int) -> None:
-    """Prints the most interesting clusters.
-
-    Args:
-        out: The output folder of the run.
-        top: Largest number of clusters to print.
-    """
+    """Prints the most interesting clusters."""
     from rich.console import Console
 
     from nearkin.report.files import read_report

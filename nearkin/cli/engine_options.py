@@ -46,11 +46,7 @@ class EngineOptions:
 
     @property
     def uses_spark(self) -> bool:
-        """True if Spark executes the run.
-
-        Raises:
-            UsageError: If the engine is unknown.
-        """
+        """True if Spark executes the run."""
         from nearkin.errors import UsageError
         from nearkin.suggestions import did_you_mean
 

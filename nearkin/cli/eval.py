@@ -78,22 +78,6 @@ def eval(
     Labelled pairs are judged as pairs: precision, recall and F1. For labelled clusters, and with
     --closure, the adjusted Rand index and B-cubed are listed too.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        inputs: Output folder of one run; or files of documents, with a grid.
-        golden: File of labelled documents.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files.
-        grid: Settings to try, or None to measure a run.
-        measure: Measure of similarity, or None for the default.
-        labelled: What was chosen for labelling.
-        closure: Whether duplicates of duplicates count as duplicates.
-        plot: Picture file into which curves are drawn, or None.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If an option has no effect, or an input cannot be evaluated.
-
     Examples:
         nearkin eval deduped/ --golden labels.csv
 
@@ -155,13 +139,7 @@ def eval(
 
 
 def _score_run(folder: str, labels: "GoldenSet", kind_of_labels: "Labelled") -> "ScoredSettings":
-    """Scores the clusters of a finished run.
-
-    Args:
-        folder: Output folder of the run.
-        labels: Labelled documents.
-        kind_of_labels: What was chosen for labelling.
-    """
+    """Scores the clusters of a finished run."""
     from nearkin.evaluate.golden import read_clusters, score_clusters
 
     clusters = read_clusters(Path(folder) / "clusters.parquet")
@@ -176,16 +154,7 @@ def _score_cells(
     labels: "GoldenSet",
     kind_of_labels: "Labelled",
 ) -> "ScoredSettings":
-    """Runs the settings of a grid over files, and scores the clusters of each run.
-
-    Args:
-        cells: Cells of the grid. Those with an error are left out.
-        inputs: Files of documents.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files.
-        labels: Labelled documents.
-        kind_of_labels: What was chosen for labelling.
-    """
+    """Runs the settings of a grid over files, and scores the clusters of each run."""
     from nearkin.evaluate.golden import score_clusters
     from nearkin.grid import run_grid
     from nearkin.runs.parameters import RunParameters

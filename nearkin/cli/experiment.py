@@ -93,26 +93,6 @@ def experiment(
     choice below. With generated texts, the candidates of a published case study stand beside the measured ones, and a
     second table shows how candidates and time grow with the corpus.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files.
-        name: Name of the experiment.
-        inputs: Files of documents, or None to generate texts.
-        bands_rows: Bands and rows to compare, separated by commas.
-        threshold: Minimum similarity of two similar documents, in (0, 1].
-        shingle: Unit and length of a shingle.
-        documents: Number of generated documents.
-        words: Number of words of a generated document.
-        similar_pairs: Number of generated copies, or None for a quarter of the documents.
-        golden: File of labelled documents, or None.
-        largest: Number of documents of the largest corpus of the growth table.
-        seed: Random seed.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If the experiment is unknown, or an option is invalid or has no effect.
-
     Examples:
         nearkin experiment bands
 

@@ -66,27 +66,7 @@ def explain(
     The explanation shows their similarity, their shared bands and shingles, their differences, and the stage that decided.
 
     Args:
-        given: Names of the options that were given on the command line.
-        a: File or text; with a run or an index, an id.
-        b: Another file, text or id.
-        run: Output folder of the run that contains both documents, or None.
-        index: URL of the index that contains both documents, or None.
-        scope: Scope of both documents in the index.
-        spec_resources: Output folder of a run whose document frequencies or cut list are
-            used, or None.
-        measure: Measure of similarity, or None for the default.
-        threshold: Minimum similarity of two near-duplicates, in (0, 1].
-        recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
-        shingle: Unit and length of a shingle, for example `words:3`.
         k: Number of slots or bits of a signature, or None for the default.
-        bands: Number of bands, or None to solve for it.
-        rows: Number of rows of a band, or None to solve for it.
-        key_file: File or variable that holds the hash key, or None for no key.
-        html: Page into which the differences are written, or None.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If options contradict each other, or a file cannot be read.
 
     Examples:
         nearkin explain left.txt right.txt
@@ -176,11 +156,7 @@ def _explain_in_index(
 
 
 def read_text(argument: str) -> str:
-    """Returns the content of the file that an argument names, or the argument itself.
-
-    Raises:
-        UsageError: If the argument looks like a file that does not exist, or the file is not UTF-8.
-    """
+    """Returns the content of the file that an argument names, or the argument itself."""
     from nearkin.errors import UsageError
 
     try:

@@ -125,27 +125,6 @@ def fit(
     The scores to expect on other documents are measured in cross-validation: the whole choice is made on some clusters,
     and judged on the others.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        inputs: Files, globs, folders or URLs.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files.
-        across: Column of sources, or None to compare all documents.
-        labels: File of labelled documents, or None with `ask`.
-        ask: Number of answers after which nothing more is asked, or None to use given labels.
-        objective: What is maximized.
-        labelled: What was chosen for labelling.
-        sample: Number of documents of which all pairs are compared.
-        seed: Random seed of samples and folds.
-        workers: Number of threads.
-        out: Settings file to write, or None.
-        page: HTML page to write, or None.
-        json: Whether the result is printed as JSON, without texts.
-        quiet: Whether no progress is shown.
-
-    Raises:
-        UsageError: If an option has no effect, or the labels do not suffice.
-
     Examples:
         nearkin fit people.csv --id id --ask 50 --out settings.toml
 
@@ -303,11 +282,7 @@ def _print_command(command: str) -> None:
 
 
 def _check_outputs(out: Path | None, page: Path | None, inputs: list[str | Path]) -> None:
-    """Requires that the files that are to be written may be written.
-
-    Raises:
-        UsageError: If one must not be written.
-    """
+    """Requires that the files that are to be written may be written."""
     if out is not None:
         require_settings_output(out, inputs)
     if page is not None:
@@ -319,15 +294,7 @@ def _check_outputs(out: Path | None, page: Path | None, inputs: list[str | Path]
 
 
 def require_settings_output(out: Path, inputs: list[str | Path]) -> None:
-    """Requires that a settings file may be written: its path is free, or has one of `nearkin fit`.
-
-    Args:
-        out: Path of the settings file.
-        inputs: Inputs of the command, which it must not replace.
-
-    Raises:
-        UsageError: If it must not be written. The message says why.
-    """
+    """Requires that a settings file may be written: its path is free, or `nearkin fit` wrote it."""
     from nearkin.fit.result import REMARK
     from nearkin.runtime.files import require_file_path
     from nearkin.runtime.outputs import (

@@ -27,15 +27,7 @@ WITHOUT_EFFECT = {
 
 
 def check_ask_options(given: GivenOptions, columns: "Columns") -> None:
-    """Requires that texts are compared, and that no option is given that has no effect.
-
-    Args:
-        given: Names of the options that were given on the command line.
-        columns: Columns that are read.
-
-    Raises:
-        UsageError: If one is.
-    """
+    """Requires that texts are compared, and that no option is given that has no effect."""
     from nearkin.errors import UsageError
 
     for name, reason in WITHOUT_EFFECT.items():
@@ -56,24 +48,7 @@ def ask_for_settings(
     progress: "Progress",
     prints_json: bool,
 ) -> "AskedSettings":
-    """Asks about pairs, and returns the settings that the answers suggest.
-
-    Args:
-        corpus: Corpus.
-        columns: Columns of the corpus to read.
-        labels: File of the answers.
-        wanted: Number of answers, those of the file included.
-        objective: What is maximized.
-        seed: Random seed of the sample and the questions.
-        workers: Number of threads.
-        progress: Receives progress updates. It is closed before the first question.
-        prints_json: Whether standard output is only for JSON, so that questions go to standard
-            error.
-
-    Raises:
-        UsageError: If the file of answers is something else, the corpus has too few documents, or
-            all answers are alike.
-    """
+    """Asks about pairs, and returns the settings that the answers suggest."""
     from rich.console import Console
 
     from nearkin.fit.answer_file import AnswerFile

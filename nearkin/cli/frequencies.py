@@ -53,15 +53,6 @@ def frequencies(
 
     The file is for --frequencies of other commands and for --spec-resources of an index.
 
-    Args:
-        inputs: Files, globs, folders or URLs.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        shingles: Options on which the hashes of shingles depend.
-        output: Options of the output.
-        memory: Memory for reading, for example `4GB`.
-        workers: Number of threads, or None for the number of cores.
-
     Examples:
         nearkin frequencies products.parquet --text title --shingle words:1 --out products.arrow
     """

@@ -37,13 +37,7 @@ def hashlab(
     References are affine functions modulo 2^61 - 1 and SHA-256. A variance of 1 is that of fully random functions.
 
     Args:
-        trials: Number of pairs of sets for each estimate, at least 2.
         samples: Number of random inputs whose bits are flipped, at least 2.
-        runs: Number of runs of each rate, at least 2.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If a number is below 2.
 
     Examples:
         nearkin hashlab

@@ -15,13 +15,6 @@ def with_hub_output(command: Callable[..., None]) -> Callable[..., None]:
     """Returns a command whose output can be the URL of a dataset repository.
 
     The command makes the output in a local folder, which is uploaded when the command has ended.
-
-    Args:
-        command: The command. Only its parameter `out` matters.
-
-    Returns:
-        The command. It raises UsageError before anything is written if the repository cannot be
-        written, and RunError if the upload fails.
     """
     if "out" not in signature(command).parameters:
         return command

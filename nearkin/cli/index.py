@@ -99,14 +99,7 @@ OF_THE_INDEX = "that of the index"
 
 
 def threshold_option(default: str) -> Any:
-    """Returns the declaration of the option for the threshold of an index.
-
-    Args:
-        default: The default, for the help page.
-
-    Returns:
-        A value for `Annotated`.
-    """
+    """Returns the declaration of the option for the threshold of an index."""
     return typer.Option(
         "--threshold",
         "-t",
@@ -118,14 +111,7 @@ def threshold_option(default: str) -> Any:
 
 
 def vector_threshold_option(default: str) -> Any:
-    """Returns the declaration of the option for the threshold of the vectors of an index.
-
-    Args:
-        default: The default, for the help page.
-
-    Returns:
-        A value for `Annotated`.
-    """
+    """Returns the declaration of the option for the threshold of the vectors of an index."""
     return typer.Option(
         "--vector-threshold",
         metavar="SHARE",
@@ -136,14 +122,7 @@ def vector_threshold_option(default: str) -> Any:
 
 
 def combine_option(default: str) -> Any:
-    """Returns the declaration of the option for the thresholds that must be reached.
-
-    Args:
-        default: The default, for the help page.
-
-    Returns:
-        A value for `Annotated`.
-    """
+    """Returns the declaration of the option for the thresholds that must be reached."""
     return typer.Option(
         "--combine",
         metavar="either|both",
@@ -155,20 +134,7 @@ def combine_option(default: str) -> Any:
 
 @contextmanager
 def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterator["Index"]:
-    """Opens an index, and creates it if it does not exist. It is closed at the end.
-
-    Args:
-        url: URL of the store.
-        resources: The data that the Spec of the index refers to.
-        **fields: Further arguments of `Index.open`.
-
-    Yields:
-        The open index.
-
-    Raises:
-        UsageError: If an argument is not valid.
-        RunError: If the store cannot be opened.
-    """
+    """Opens an index, and creates it if it does not exist. It is closed at the end."""
     with file_imports():
         from nearkin.index.index import Index
         from nearkin.sketch.resources import SpecResources
@@ -181,20 +147,7 @@ def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterato
 
 @contextmanager
 def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterator["Index"]:
-    """Opens an index that must exist, so that a mistyped name does not create an empty one.
-
-    Args:
-        url: URL of the store.
-        resources: The data that the Spec of the index refers to.
-        **fields: Further arguments of `Index.open`.
-
-    Yields:
-        The open index.
-
-    Raises:
-        UsageError: If the index does not exist or an argument is not valid.
-        RunError: If the store cannot be opened.
-    """
+    """Opens an index that must exist, so that a mistyped name does not create an empty one."""
     with open_index(url, resources, must_exist=True, **fields) as opened:
         yield opened
 
@@ -272,32 +225,8 @@ def build(
     compared by both.
 
     Args:
-        given: Names of the options that were given on the command line.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        store: URL of the store of the index.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files.
-        scope: Scope of the documents.
-        measure: Measure of similarity, or None for the default.
-        threshold: Minimum similarity at which a document is resolved to another, or None.
-        distance: Maximum Hamming distance at which a document is resolved to another, or None.
-        related: Minimum similarity of related documents, or None without them.
-        passages: Smallest number of words of a passage, or None to store no fingerprints.
-        vector_threshold: Minimum cosine of the vectors that texts have besides, or None.
-        combine: Thresholds that must be reached, `either` or `both`, or None for the default.
-        shingle: Unit and length of a shingle, for example `words:3`.
-        normalise: Normalization steps, separated by commas.
         k: Number of slots or bits of a signature, or None for the default.
         slot_bits: Number of bits that are kept of a slot, or None for the default.
-        spec_version: Version of the format of the Spec, or None for the current one.
-        postings: Documents that a search finds: `leaders` or `all`.
-        spec_resources: Folder or file with the document frequencies of the Spec, or None.
-        key_file: File or variable that holds the hash key, or None for no key.
-        memory: Memory for reading, for example `4GB`.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If an option has no effect on these inputs, or contradicts another one.
 
     Examples:
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
@@ -414,26 +343,6 @@ def add(
 
     Each document is new, or is resolved to a representative that it resembles.
 
-    Args:
-        inputs: Files, globs, folders or URLs.
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        reading: Options for the selection of files.
-        scope: Scope of the documents.
-        text: Column of texts, or None for the default.
-        vector: Column of vectors, or None.
-        id_column: Column of ids, or None for ids of the form PATH:ROW.
-        delimiter: Character between the values of CSV files, or None to detect it.
-        encoding: Encoding of CSV files, or None to detect it.
-        lines: Whether each line of a text file is a document.
-        memory: Memory for reading, for example `4GB`.
-        kept: Folder for the documents that are not resolved to another one, and for the table of
-            matches, or None.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
-        overwrite: Whether an existing folder of this kind is replaced.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
 
@@ -537,24 +446,6 @@ def match(
 
     The output has the documents without a match, and matches.parquet.
 
-    Args:
-        inputs: Files, globs, folders or URLs.
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        reading: Options for the selection of files.
-        out: Output folder.
-        scope: Scope of the documents.
-        text: Column of texts, or None for the default.
-        vector: Column of vectors, or None.
-        id_column: Column of ids, or None for ids of the form PATH:ROW.
-        delimiter: Character between the values of CSV files, or None to detect it.
-        encoding: Encoding of CSV files, or None to detect it.
-        lines: Whether each line of a text file is a document.
-        memory: Memory for reading, for example `4GB`.
-        overwrite: Whether an existing output is replaced.
-        readable_by: Users who may read the output.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin index match today.jsonl --id id --store sqlite:///kin.db --out news/
     """
@@ -589,15 +480,7 @@ def match(
 
 
 def _read_query(file: Path | None, vector: Path | None) -> "Document":
-    """Returns the document of a search.
-
-    Args:
-        file: Text file, `-` for standard input, or None for a vector alone.
-        vector: File with a JSON list of numbers, or None for a text alone.
-
-    Raises:
-        UsageError: If a file cannot be read as text or as a vector, or none is given.
-    """
+    """Returns the document of a search."""
     from nearkin.errors import UsageError
     from nearkin.index.documents import TextAndVector
 
@@ -683,19 +566,6 @@ def query(
 
     An index of vectors is searched by --vector, and one of texts and vectors by either or both.
 
-    Args:
-        file: Text file, or `-` for standard input, or None.
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        vector: File with a vector, or None.
-        scope: Scope of the documents.
-        top: Maximum number of matches.
-        members: Whether members of the matching representatives are compared, too.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If the file cannot be read as text, or the index does not exist.
-
     Examples:
         nearkin index query page.txt --store sqlite:///kin.db
 
@@ -727,16 +597,7 @@ def remove(
     decisions: o.DecisionsFile = None,
     json: o.Json = False,
 ) -> None:
-    """Delete documents. The cluster of a removed representative elects another one.
-
-    Args:
-        ids: Ids of the documents.
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        scope: Scope of the documents.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        json: Whether the result is printed as JSON.
-    """
+    """Delete documents. The cluster of a removed representative elects another one."""
     with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
         removed = [name for name in ids if opened.remove(scope, name)]
     facts = {"removed": len(removed), "not_there": len(ids) - len(removed)}
@@ -746,13 +607,7 @@ def remove(
 @index.command()
 @with_option_groups
 def info(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
-    """Show the settings of an index and the number of its documents.
-
-    Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        json: Whether the result is printed as JSON.
-    """
+    """Show the settings of an index and the number of its documents."""
     with open_existing_index(store, resources) as opened:
         print_facts({**opened.stats(), "durability": opened.durability}, as_json=json)
 
@@ -770,13 +625,6 @@ def check(
     """Check that an index is consistent, and verify every match again.
 
     The exit code is 1 if it is not consistent.
-
-    Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        scope: Scope of the decisions.
-        json: Whether the result is printed as JSON.
     """
     from nearkin.index.maintenance import check_index
 
@@ -813,13 +661,6 @@ def compact(
     """Merge clusters whose representatives are near-duplicates of each other.
 
     Such clusters arise from the order of arrival, or from two processes that write at the same time.
-
-    Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        scope: Scope of the decisions.
-        json: Whether the result is printed as JSON.
     """  # noqa: E501
     from nearkin.index.maintenance import merge_clusters
 
@@ -847,16 +688,6 @@ def decide(
 
     Every process with the index follows them from then on, and so do copies of the index.
 
-    Args:
-        file: File of decisions.
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        scope: Scope of the documents.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If decisions contradict each other or stored ones.
-
     Examples:
         nearkin index decide decisions.jsonl --store sqlite:///kin.db --scope web
     """
@@ -877,11 +708,6 @@ def decisions(
     scope: DecisionScope = "default",
 ) -> None:
     """Print the decisions that an index stores as JSON lines, for example for `nearkin dedup`.
-
-    Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        scope: Scope of the documents.
 
     Examples:
         nearkin index decisions --store sqlite:///kin.db --scope web > decisions.jsonl
@@ -929,15 +755,6 @@ def expire(
 ) -> None:
     """Delete entries that were not seen for longer than their time to live.
 
-    Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        record_ttl: Time after which documents that were not seen are deleted, or None.
-        bucket_ttl: Time after which representatives that were not seen leave their buckets,
-            or None.
-        trust_clock: Whether the index is swept even if most documents are due at once.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin index expire --store sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
@@ -962,15 +779,7 @@ def export(
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
-    """Write all documents of an index into a parquet file, which migrate can load elsewhere.
-
-    Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        out: Parquet file.
-        overwrite: Whether an existing output is replaced.
-        json: Whether the result is printed as JSON.
-    """
+    """Write all documents of an index into a parquet file, which migrate can load elsewhere."""
     from nearkin.index.exports import is_export
     from nearkin.runs.output import require_file_output, require_suffix
     from nearkin.runtime.files import disk_errors, make_folders
@@ -1001,12 +810,6 @@ def migrate(
     json: o.Json = False,
 ) -> None:
     """Copy an index into another store, with its ids, clusters and times.
-
-    Args:
-        store: URL of the store of the index, or the parquet file of an export.
-        target: URL of an empty store.
-        resources: Options for the data that the Spec of the index refers to.
-        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index migrate --store sqlite:///kin.db --to postgresql://nearkin@db/kin
@@ -1101,25 +904,8 @@ def rebuild(
     """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
 
     Args:
-        store: URL of the store of the index.
-        resources: Options for the data that the Spec of the index refers to.
-        target: URL of an empty store for the new index, or None with `cut_back`.
-        cut_over: Whether the index is moved to the new store.
-        cut_back: Whether the index is moved back to the store.
-        threshold: Minimum similarity in the new index, or None for the current one.
-        vector_threshold: Minimum cosine of vectors in the new index, or None for the current one.
-        combine: Thresholds that must be reached in the new index, or None for the current setting.
-        shingle: Unit and length of a shingle in the new index, or None for the current ones.
         k: Number of slots or bits of a signature of the new index, or None for the current one.
         slot_bits: Number of bits that are kept of a slot, or None for the current one.
-        spec_version: Version of the Spec of the new index, or None for the current one.
-        new_key_file: File or variable that holds another key for the new index, or None.
-        decisions: File of decisions about pairs of documents of the scope, or None.
-        scope: Scope of the decisions.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If the options contradict each other, or the target is missing.
 
     Examples:
         nearkin index rebuild --store sqlite:///kin.db --to sqlite:///next.db --shingle chars:5 --threshold 0.7
@@ -1209,14 +995,6 @@ def rotate_key(
     """Copy an index, with all its scopes, into one with another secret key. The old key is not needed.
 
     Repeat the command to continue an interrupted copy.
-
-    Args:
-        store: URL of the store of the index.
-        target: URL of an empty store, or of an unfinished copy of the index.
-        new_key_file: File or variable that holds the key of the new index.
-        skip_without_text: Whether documents whose text was not stored are left out.
-        unfinished: Whether the new index is not opened yet.
-        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index rotate-key --store sqlite:///kin.db --to sqlite:///next.db --new-key-file new.key --unfinished

@@ -32,10 +32,6 @@ def info(
 ) -> None:
     """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
 
-    Args:
-        path: Signature file, or output folder of a run.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin info docs.signatures.arrow
 

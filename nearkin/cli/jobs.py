@@ -34,28 +34,7 @@ def make_job(
     passages: "PassageRequest | None" = None,
     lines: "LinesRequest | None" = None,
 ) -> "Job":
-    """Returns the job that the options of a command describe.
-
-    Args:
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        resolved: The parts of the job that depend on the inputs.
-        settings: The parameters of the run.
-        reading: The options for the selection of files and for rows that cannot be read.
-        output: The options of the output.
-        hash_inputs: The part of the inputs that is hashed.
-        resume: Whether an interrupted run is resumed.
-        annotate: Whether all rows are kept and get cluster columns.
-        save_signatures: Whether signatures and band keys are kept in the output.
-        save_hashes: Whether sets of shingle hashes are kept beside the signatures.
-        documents: What the output holds of the documents. By default, the kept ones.
-        reference: The options of the reference, or None for a run without one.
-        decisions: File of decisions, or None for a run without them.
-        passages: The request to cut passages of the kept documents, or None.
-        lines: The request to cut repeated lines of the kept documents, or None.
-
-    Returns:
-        The job.
-    """
+    """Returns the job that the options of a command describe."""
     from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
     from nearkin.runtime.files import Readers

@@ -54,19 +54,6 @@ def mcp(
 
     Agents cannot change anything unless --allow-write is given. They see one scope of the index, and ids and similarities instead of texts.
 
-    Args:
-        store: URL of the index, or None.
-        scope: Scope of the index that agents search.
-        run: Output folder of a run, or None.
-        allow_write: Whether agents may store documents.
-        http: Port of an HTTP server, or None for standard input and output.
-        host: Loopback address of the HTTP server.
-        key_file: File or variable that holds the hash key, or None for no key.
-
-    Raises:
-        UsageError: If neither an index nor a run is given, one of them does not exist, the host
-            is not a loopback address, or the port is used.
-
     Examples:
         nearkin mcp --store sqlite:///kin.db --scope news
 

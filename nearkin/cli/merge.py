@@ -29,15 +29,6 @@ def merge(
     their shingles. Of folders of runs with --sizes, the kept documents are deduplicated, and the
     sizes of their clusters are summed.
 
-    Args:
-        files: Signature files with the same Spec, or output folders of runs.
-        out: Output file.
-        overwrite: Whether an existing output is replaced.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If both files and folders are given.
-
     Examples:
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
 
@@ -71,17 +62,7 @@ def merge(
 
 
 def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool) -> None:
-    """Writes the sizes of the clusters over several runs.
-
-    Args:
-        folders: Output folders of the runs.
-        out: New file, whose suffix decides the format.
-        overwrite: Whether an existing output was to be replaced, which is not possible.
-        as_json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If the file exists or cannot be written, or the runs cannot be merged.
-    """
+    """Writes the sizes of the clusters over several runs."""
     with file_imports():
         from nearkin.errors import UsageError
         from nearkin.runs.merged_sizes import merge_sizes

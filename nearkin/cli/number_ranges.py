@@ -130,15 +130,7 @@ A limit that depends on another option, for example on the measure, is checked w
 
 
 def require_in_range(given: GivenOptions, values: Mapping[str, object]) -> None:
-    """Requires that the given options which are numbers are in their ranges.
-
-    Args:
-        given: The options that were given.
-        values: The values of all options, by the names of the parameters.
-
-    Raises:
-        UsageError: If a number is out of range. The message names the option and the range.
-    """
+    """Requires that the given options which are numbers are in their ranges."""
     from nearkin.errors import UsageError
 
     for name, range_of_option in RANGES.items():

@@ -54,15 +54,7 @@ def observe_inputs(
     request: "SpecRequest",
     across: str | None = None,
 ) -> "tuple[Distribution | None, Spec]":
-    """Returns the similarities of the pairs of a corpus, and the Spec.
-
-    Args:
-        inputs: Files of the corpus. The similarities are None without files.
-        sampling: Options for the sample.
-        reading: Options for the selection of files.
-        request: The options from which the Spec is made.
-        across: Column of sources, of which only different ones are compared, or None.
-    """
+    """Returns the similarities of the pairs of a corpus, and the Spec."""
     import tempfile
 
     from nearkin.corpus import FileCorpus, detect_dimensions

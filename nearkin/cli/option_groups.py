@@ -57,12 +57,7 @@ class GivenOptions:
 
     @classmethod
     def read(cls, context: typer.Context, origin: str = "COMMANDLINE") -> "GivenOptions":
-        """Reads the names from the context of a command.
-
-        Args:
-            context: The context.
-            origin: Source of the values: COMMANDLINE, or DEFAULT_MAP for a file of defaults.
-        """
+        """Reads the names from the context of a command."""
         sources = {name: context.get_parameter_source(name) for name in context.params}
         return cls(
             frozenset(
@@ -76,15 +71,7 @@ class GivenOptions:
         return name in self.names
 
     def require_unused(self, names: tuple[str, ...], reason: str) -> None:
-        """Requires that options which would be ignored were not given.
-
-        Args:
-            names: Names of the parameters.
-            reason: The end of the sentence that says why they have no effect.
-
-        Raises:
-            UsageError: If one was given. The message names it.
-        """
+        """Requires that options which would be ignored were not given."""
         from nearkin.errors import UsageError
 
         for name in names:
@@ -131,11 +118,6 @@ def with_option_groups(
     A parameter of type `GivenOptions` receives the names of the options that were given.
     Options are ordered by the panel of the help page in which they are shown. The help page begins
     with the docstring of the command, without its sections for readers of the code.
-
-    Args:
-        command: The command.
-        common: Names of the parameters that are used most. They come first, and the short help
-            page of a command with many options shows no others.
     """
     hints = get_type_hints(command, include_extras=True)
     option_parameters: list[inspect.Parameter] = []
@@ -199,13 +181,7 @@ def with_option_groups(
 def _choose_source_of_settings(
     options: dict[str, Any], given: GivenOptions, defaults: dict[str, Any]
 ) -> None:
-    """Lets a given settings file replace the default of a preset, and a preset that of a file.
-
-    Args:
-        options: The values of all options by parameter name. They are changed.
-        given: The options that were given on the command line.
-        defaults: The values of options that were not given.
-    """
+    """Lets a given settings file replace the default of a preset, and a preset that of a file."""
     for name, other in (("settings", "preset"), ("preset", "settings")):
         if name in given and other in options and other not in given:
             options[other] = defaults[other]
@@ -214,13 +190,7 @@ def _choose_source_of_settings(
 def _arrange_parameters(
     option_parameters: list[inspect.Parameter], common: tuple[str, ...]
 ) -> list[inspect.Parameter]:
-    """Returns the parameters that typer sees: the context, and options in the order of the help.
-
-    Args:
-        option_parameters: Parameters of the options.
-        common: Names of the parameters that are used most, or none for a command without
-            `--help-all`.
-    """
+    """Returns the parameters that typer sees: the context, and options in the order of the help."""
     arranged = [_with_completion(parameter) for parameter in option_parameters]
     if common:
         arranged = [
@@ -266,11 +236,9 @@ def _with_completion(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _with_option(parameter: inspect.Parameter, **fields: object) -> inspect.Parameter:
-    """Returns a parameter whose option has other fields. Other commands that share it keep theirs.
+    """Returns a parameter whose option has other fields.
 
-    Args:
-        parameter: The parameter.
-        **fields: The fields of the option.
+    Other commands that share it keep theirs.
     """
     kind, *extras = get_args(parameter.annotation)
     changed: list[object] = []

@@ -40,28 +40,12 @@ if TYPE_CHECKING:
 
 
 def column_option(flag: str, help: str, *, panel: str = INPUT) -> Any:
-    """Returns the declaration of an option that names a column of the inputs.
-
-    Args:
-        flag: The option, with its two hyphens.
-        help: Text of the help page.
-        panel: Panel of the help page.
-
-    Returns:
-        A value for `Annotated`.
-    """
+    """Returns the declaration of an option that names a column of the inputs."""
     return typer.Option(flag, help=help, metavar="COL", rich_help_panel=panel)
 
 
 def picture_option(subject: str) -> Any:
-    """Returns the declaration of the option for a file into which curves are drawn.
-
-    Args:
-        subject: What is drawn, for the help page.
-
-    Returns:
-        A value for `Annotated`.
-    """
+    """Returns the declaration of the option for a file into which curves are drawn."""
     return typer.Option(
         "--plot",
         help=f"Draw {subject} into an .svg or .png file.",
@@ -563,14 +547,7 @@ ReadableBy = Annotated[
 
 
 def require_stdout_for_json(as_json: bool) -> bool:  # noqa: FBT001 - typer passes the value
-    """Requires that standard output is open if a command prints JSON, and returns the value.
-
-    Args:
-        as_json: Whether it does.
-
-    Raises:
-        RunError: If standard output was closed when the process began.
-    """
+    """Requires that standard output is open if a command prints JSON, and returns the value."""
     if as_json:
         require_open_stdout()
     return as_json
@@ -685,11 +662,7 @@ class ColumnOptions:
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns of texts that --text names.
-
-        Raises:
-            UsageError: If a name is empty or repeated.
-        """
+        """The columns of texts that --text names."""
         from nearkin.errors import UsageError
 
         if self.text is None:
@@ -702,11 +675,7 @@ class ColumnOptions:
         return names
 
     def to_both_columns(self, memory: str = MEMORY) -> "BothColumns | None":
-        """Returns the columns of texts and of vectors if both are named, otherwise None.
-
-        Args:
-            memory: The memory of the command, which limits the size of a document.
-        """
+        """Returns the columns of texts and of vectors if both are named, otherwise None."""
         if self.text is None or self.vector is None:
             return None
         from nearkin.loading import BothColumns
@@ -716,18 +685,7 @@ class ColumnOptions:
         return BothColumns(texts.to_columns(memory=memory), vectors.to_columns(memory=memory))
 
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
-        """Returns the columns that are read.
-
-        Args:
-            carried: Carried columns.
-            memory: The memory of the run, which limits the size of a document.
-
-        Returns:
-            The columns, with the maximum size of a document.
-
-        Raises:
-            UsageError: If several kinds of content are named.
-        """
+        """Returns the columns that are read."""
         from nearkin.corpus import Columns
         from nearkin.corpus.dialect import parse_delimiter, parse_encoding
         from nearkin.errors import UsageError
@@ -776,15 +734,7 @@ class RunColumnOptions(ColumnOptions):
         return () if self.fingerprint is None else (self.bits or DEFAULT_BITS,)
 
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
-        """Returns the columns that are read, as `ColumnOptions.to_columns` does.
-
-        Args:
-            carried: Carried columns.
-            memory: The memory of the run, which limits the size of a document.
-
-        Raises:
-            UsageError: If several kinds of content are named, or bits without fingerprints.
-        """
+        """Returns the columns that are read, as `ColumnOptions.to_columns` does."""
         from nearkin.corpus.columns import DEFAULT_BITS
         from nearkin.corpus.fingerprints import parse_ignored
         from nearkin.runs.parameters import require_fingerprint_for_bits
@@ -806,11 +756,7 @@ class FieldColumnOptions(RunColumnOptions):
 
     @property
     def rules(self) -> "tuple[FieldRule, ...]":
-        """The fields that are compared, or none for documents of one column.
-
-        Raises:
-            UsageError: If a field is not valid.
-        """
+        """The fields that are compared, or none for documents of one column."""
         from nearkin.engine.fields import parse_fields
 
         return parse_fields(self.fields or ())
@@ -823,37 +769,18 @@ class FieldColumnOptions(RunColumnOptions):
         return fingerprint_sizes(self.rules) if self.rules else super().fingerprint_sizes
 
     def name_contents(self, found: "Columns") -> tuple[str, ...]:
-        """Returns the fields, with the kinds and the sizes that the inputs have.
-
-        Args:
-            found: The columns of the inputs.
-        """
+        """Returns the fields, with the kinds and the sizes that the inputs have."""
         from nearkin.engine.fields import name_contents
 
         return name_contents(self.fields or (), found.fields)
 
     def require_used(self, given: GivenOptions) -> None:
-        """Requires that options of texts were not given if no field is a text.
-
-        Args:
-            given: The options that were given.
-
-        Raises:
-            UsageError: If one was given.
-        """
+        """Requires that options of texts were not given if no field is a text."""
         if self.rules and not any(rule.has_shingles for rule in self.rules):
             given.require_unused(TEXT_FIELD_OPTIONS, "on fields without a text")
 
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
-        """Returns the columns that are read, as `RunColumnOptions.to_columns` does.
-
-        Args:
-            carried: Carried columns.
-            memory: The memory of the run, which limits the size of a document.
-
-        Raises:
-            UsageError: If several kinds of content are named, or a field is not valid.
-        """
+        """Returns the columns that are read, as `RunColumnOptions.to_columns` does."""
         columns = super().to_columns(carried, memory)
         if not self.fields:
             return columns
@@ -893,11 +820,7 @@ class RunReadOptions(ReadOptions):
     hash_inputs: HashInputs = "sampled"
 
     def parse_hash_inputs(self) -> "HashedPart":
-        """Returns the part of the inputs that is hashed.
-
-        Raises:
-            UsageError: If the name is unknown.
-        """
+        """Returns the part of the inputs that is hashed."""
         from nearkin.corpus.input_manifest import HashedPart
 
         return HashedPart.parse(self.hash_inputs)
@@ -990,11 +913,7 @@ class PassageCutOptions:
     lines_action: LinesActionOption = None
 
     def to_lines_request(self) -> "LinesRequest | None":
-        """Returns the request to cut repeated lines, or None if they are not cut.
-
-        Raises:
-            UsageError: If an option is not valid, has no effect, or excludes another one.
-        """
+        """Returns the request to cut repeated lines, or None if they are not cut."""
         from nearkin.passages.lines.request import LinesRequest
 
         request = LinesRequest.parse_options(
@@ -1007,11 +926,7 @@ class PassageCutOptions:
         return request
 
     def to_request(self) -> "PassageRequest | None":
-        """Returns the request to cut passages, or None if they are not cut.
-
-        Raises:
-            UsageError: If an option is not valid, or has no effect without --passages.
-        """
+        """Returns the request to cut passages, or None if they are not cut."""
         from nearkin.passages.cutting.request import PassageRequest
 
         return PassageRequest.parse(self.passages, self.cut_unit, self.min_left)
@@ -1079,15 +994,7 @@ class SpecOptions:
     def to_request(
         self, rules: "tuple[FieldRule, ...]" = (), accept: str = "similar"
     ) -> "SpecRequest":
-        """Returns the request from which the Spec is made.
-
-        Args:
-            rules: Several fields that are compared, or none for documents of one column.
-            accept: The condition over these fields.
-
-        Raises:
-            UsageError: If an option is not valid or contradicts another one.
-        """
+        """Returns the request from which the Spec is made."""
         from nearkin.errors import UsageError
         from nearkin.runs.spec_request import SpecRequest
         from nearkin.spec import parse_shingle
@@ -1267,12 +1174,7 @@ class MatchOptions:
     preset: Preset = None
 
     def carried_columns(self, policy: "KeepPolicy", *others: str | None) -> tuple[str, ...]:
-        """Returns the columns that a run reads beside documents and ids.
-
-        Args:
-            policy: Keep policy.
-            *others: Further columns. None is skipped.
-        """
+        """Returns the columns that a run reads beside documents and ids."""
         from nearkin.engine.options import carried_columns, split_column_names
 
         values = (*split_column_names(self.same), self.url)
@@ -1284,19 +1186,7 @@ class MatchOptions:
         clustering: ClusterOptions | None = None,
         fields: Sequence[str] | None = None,
     ) -> "RunOptions":
-        """Returns the options of a run.
-
-        Args:
-            spec: Spec of the signatures.
-            clustering: Options for clustering, or None for the defaults.
-            fields: Several fields that are compared, or None for documents of one column.
-
-        Returns:
-            The checked options.
-
-        Raises:
-            UsageError: If an option is not valid or contradicts another one.
-        """
+        """Returns the options of a run."""
         from nearkin.engine.options import RunOptions
         from nearkin.runtime.sizes import parse_memory
 
@@ -1358,14 +1248,7 @@ class IndexKeyOptions:
 
 
 def read_key(key_file: str | None) -> "HashKey | None":
-    """Reads the hash key that --key-file names, if it was given.
-
-    Returns:
-        The key, or None without the option.
-
-    Raises:
-        UsageError: If the file or the variable does not hold a key.
-    """
+    """Reads the hash key that --key-file names, if it was given."""
     from nearkin.keys import HashKey
 
     if key_file is None:
@@ -1374,18 +1257,7 @@ def read_key(key_file: str | None) -> "HashKey | None":
 
 
 def parse_numbers(text: str, option: str) -> tuple[int, ...]:
-    """Parses whole numbers that are separated by commas.
-
-    Args:
-        text: The numbers.
-        option: The option, for the message.
-
-    Returns:
-        The numbers in the given order.
-
-    Raises:
-        UsageError: If a part is not a whole number.
-    """
+    """Parses whole numbers that are separated by commas."""
     from nearkin.errors import UsageError
 
     parts = [part.strip() for part in text.split(",")]
@@ -1395,18 +1267,7 @@ def parse_numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def parse_seconds(text: str | None, option: str) -> float | None:
-    """Parses a duration such as `60s`, `5m` or `1h`.
-
-    Args:
-        text: The duration, or None.
-        option: The option, for the message.
-
-    Returns:
-        Seconds, or None.
-
-    Raises:
-        UsageError: If the text is not a duration.
-    """
+    """Parses a duration such as `60s`, `5m` or `1h`."""
     from nearkin.errors import UsageError
 
     if text is None:
@@ -1420,17 +1281,7 @@ def parse_seconds(text: str | None, option: str) -> float | None:
 def require_apart_from_files(
     out: Path, spec: SpecOptions, plan: Path | None = None, settings: Path | None = None
 ) -> None:
-    """Requires that an output does not replace a file that an option names.
-
-    Args:
-        out: The output.
-        spec: The options that may name files.
-        plan: The file of --plan.
-        settings: The file of --settings.
-
-    Raises:
-        UsageError: If the output is one of these files.
-    """
+    """Requires that an output does not replace a file that an option names."""
     from nearkin.keys import ENVIRONMENT
     from nearkin.runtime.outputs import require_apart
 
@@ -1447,11 +1298,7 @@ def workers_or_cores(workers: int | None) -> int:
 
 
 def open_progress(*, quiet: bool) -> "Progress":
-    """Returns a display of progress on standard error: bars on a terminal, else plain lines.
-
-    Args:
-        quiet: Whether nothing is displayed. Compilations of kernels are not announced then.
-    """
+    """Returns a display of progress on standard error: bars on a terminal, else plain lines."""
     from nearkin.cli.progress_lines import PlainProgress
     from nearkin.runtime.compilation import COMPILATION, CompilationLogger
     from nearkin.runtime.progress import Silent

@@ -91,21 +91,6 @@ def pairs(
     Its columns are id_a, id_b, similarity and estimate, and distance for simhash, cosine and hamming. Exact duplicates
     are represented by one of them unless --expand-exact is given.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        standard: The standard streams that are read and written in place of files.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        spec: Options that make the Spec.
-        match: Options for candidates and verification.
-        output: Options of the output.
-        relation: Relation of the reported pairs: `similarity` or `containment`.
-        accept: Condition of the reported pairs, or `similar` if the threshold decides.
-        expand_exact: Whether every member of a group of exact duplicates is listed.
-        settings: Settings file whose values the options have, or None.
-        resume: Whether an interrupted run is resumed.
-
     Examples:
         nearkin pairs docs.parquet --out pairs.parquet
 

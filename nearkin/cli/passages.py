@@ -98,27 +98,6 @@ def passages(
     A passage is a run of words that two places have in common, and that continues at neither end in
     both. The output lists each with its bytes in both documents.
 
-    Args:
-        inputs: Files, globs, folders or URLs.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        output: Options of the output.
-        min_tokens: Smallest number of words of a passage, or of characters, or None for the
-            default.
-        unit: Unit of a passage, or None for the default.
-        source: Column of sources, or None.
-        cut_unit: What is cut from all places of a passage but one, or None to cut nothing.
-        min_left: Number of words, or of characters, below which the rest of a cut document is
-            removed.
-        repeated_lines: Number of documents, or of places, from which a line is repeated, or None.
-        repeated_paragraphs: The same for paragraphs, or None.
-        lines_action: What is done with repeated lines, or None for the default.
-        keep: Keep policy, or None for the default.
-        normalise: Normalization steps of words.
-        memory: Maximum memory of the run, for example `4GB`.
-        workers: Number of threads, or None for the number of cores.
-        resume: Whether an interrupted run is resumed.
-
     Examples:
         nearkin passages docs.parquet --text body --min 50 --out passages/
 
@@ -210,11 +189,7 @@ def passages(
 
 
 def _require_unit(unit: str | None) -> None:
-    """Requires a known unit of passages.
-
-    Raises:
-        UsageError: If it is unknown.
-    """
+    """Requires a known unit of passages."""
     from nearkin.errors import UsageError
     from nearkin.suggestions import did_you_mean
     from nearkin.winnowing import TOKEN_NAMES

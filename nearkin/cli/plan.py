@@ -203,15 +203,7 @@ class WorkloadOptions:
     ] = None
 
     def to_workload(self, distribution: "Distribution | None" = None) -> "Workload":
-        """Returns the workload.
-
-        Args:
-            distribution: What is known of the documents of a corpus, which replaces what is not
-                given. None without a corpus.
-
-        Raises:
-            UsageError: If a value is missing, cannot be parsed or is out of range.
-        """
+        """Returns the workload."""
         from nearkin.errors import UsageError
         from nearkin.plan.workload import Workload
         from nearkin.runtime.sizes import parse_memory, parse_size
@@ -374,21 +366,6 @@ def plan(
     The candidates of a document decide about disk, time and price. They follow from the similarities of unrelated
     texts, or from those in a sample of a corpus of your own, which may be smaller than --docs.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        workload: Options for the documents, the limits and the machine.
-        spec: Options of the Spec, as far as it is not derived.
-        sampling: Options for a corpus from which similarities are learned.
-        reading: Options for the selection of files.
-        inputs: Files of a corpus of the same kind, or None.
-        preset: Name of the preset whose measure and threshold the plan has, or None.
-        calibrate: Whether this machine is measured first.
-        out: File into which the plan is written, or None.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If options contradict each other, or --out cannot be a plan.
-
     Examples:
         nearkin plan --docs 300M --threshold 0.85 --recall 0.95 --ingest 5000/s --signature-ram 100GB
 
@@ -464,16 +441,6 @@ def plan(
 def parse_count(text: str, option: str) -> int:
     """Parses a count such as `300M`, `1B` or `5000`.
 
-    Args:
-        text: The count.
-        option: The option, for the message.
-
-    Returns:
-        The count, rounded to a whole number.
-
-    Raises:
-        UsageError: If the text is not a count, or too large.
-
     Examples:
         >>> parse_count("300M", "--docs"), parse_count("1.5k", "--docs")
         (300000000, 1500)
@@ -490,11 +457,7 @@ def parse_count(text: str, option: str) -> int:
 
 
 def write_calibration() -> "Rates":
-    """Measures this machine and stores the result for later plans.
-
-    Returns:
-        The measured rates.
-    """
+    """Measures this machine and stores the result for later plans."""
     from nearkin.lab.calibration import calibrate
     from nearkin.plan.rates import calibration_file
     from nearkin.runtime.files import write_durably

@@ -14,12 +14,7 @@ MAX_PLAN_BYTES = 1 << 20
 
 
 def is_plan(path: Path) -> bool:
-    """Returns whether a file is a plan that nearkin wrote.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If the file is not JSON.
-    """
+    """Returns whether a file is a plan that nearkin wrote."""
     content = _read_json(path)
     return isinstance(content, dict) and all(part in content for part in PARTS)
 
@@ -47,20 +42,7 @@ def _settings_of(path: Path) -> Mapping[str, object] | None:
 def apply_plan(
     path: Path | None, given: GivenOptions, spec: SpecOptions, match: MatchOptions
 ) -> tuple[SpecOptions, MatchOptions]:
-    """Returns the options with the settings of a plan.
-
-    Args:
-        path: File written by `nearkin plan --out`, or None.
-        given: The options that were given. They must not contradict the plan.
-        spec: The options for the Spec.
-        match: The options for matching.
-
-    Returns:
-        The options for the Spec and for matching, with the values of the plan.
-
-    Raises:
-        UsageError: If the file is not a plan, or contradicts an option.
-    """
+    """Returns the options with the settings of a plan."""
     if path is None:
         return spec, match
     planned = {name: value for name, value in read_plan_settings(path).items() if value is not None}
@@ -75,11 +57,7 @@ def apply_plan(
 
 
 def read_plan_settings(path: Path) -> Mapping[str, object]:
-    """Reads the settings of a plan, by the names of the options.
-
-    Raises:
-        UsageError: If there is no such file, or it is not a plan.
-    """
+    """Reads the settings of a plan, by the names of the options."""
     from nearkin.errors import UsageError
 
     advice = f"{path} is not a plan; write one with nearkin plan --out {path.name}"

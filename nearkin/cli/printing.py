@@ -12,13 +12,7 @@ from nearkin.runtime.visible_text import make_visible
 
 
 def require_documents(documents: int, rejected: int, advice: str) -> None:
-    """Ends a command with the exit code NOTHING_READ if every row of its inputs was rejected.
-
-    Args:
-        documents: Number of rows that are documents.
-        rejected: Number of rows that are not.
-        advice: The part of the message that says where the reasons are.
-    """
+    """Ends a command with the exit code NOTHING_READ if every row of its inputs was rejected."""
     if rejected and not documents:
         print_line(
             f"nearkin: no document could be read: every row was rejected ({rejected:,} of "
@@ -28,11 +22,7 @@ def require_documents(documents: int, rejected: int, advice: str) -> None:
 
 
 def read_first_reason(path: Path) -> str:
-    """Returns why the first row of a file of rejected rows was rejected.
-
-    Args:
-        path: The file `rejected.jsonl` of an output folder, or a path that does not exist.
-    """
+    """Returns why the first row of a file of rejected rows was rejected."""
     import json
 
     try:
@@ -49,22 +39,13 @@ def print_warnings(warnings: Iterable[str]) -> None:
 
 
 def print_brief(headline: str, warnings: Iterable[str]) -> None:
-    """Writes the result of a command with --quiet on standard error: its warnings and one line.
-
-    Args:
-        headline: The result in one line.
-        warnings: The warnings.
-    """
+    """Writes the result of a command with --quiet on standard error: its warnings and one line."""
     print_warnings(warnings)
     print_line(f"{headline}")
 
 
 def print_inputs(account: str) -> None:
-    """Prints what was read on standard error.
-
-    Args:
-        account: A sentence with the numbers of files by kind, or an empty text.
-    """
+    """Prints what was read on standard error."""
     if account:
         print_line(f"{account}")
 
@@ -79,12 +60,7 @@ def print_json(summary: Mapping[str, object]) -> None:
 
 
 def print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
-    """Writes facts on standard output, as JSON or one in each line.
-
-    Args:
-        facts: The values, by their names.
-        as_json: Whether they are written as JSON.
-    """
+    """Writes facts on standard output, as JSON or one in each line."""
     if as_json:
         print_json(facts)
         return

@@ -29,7 +29,6 @@ class PlainProgress:
         """Creates a display.
 
         Args:
-            file: Stream that receives the lines.
             seconds: Time between two lines, in seconds. 30 by default.
         """
         self._file = file
@@ -43,12 +42,7 @@ class PlainProgress:
         self._began = 0.0
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Begins a stage and ends the previous one.
-
-        Args:
-            name: Name of the stage, for example `sketch`.
-            total: Number of documents (or other items) in the stage, or None if it is unknown.
-        """
+        """Begins a stage and ends the previous one."""
         with self._lock:
             self._name = name
             self._total = total

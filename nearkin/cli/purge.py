@@ -95,28 +95,6 @@ def purge(
     another folder, and the run and its inputs stay as they are. The files must be readable as a
     whole: a row that cannot be read ends the command.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        place: URL of the store of an index, or output folder of a run.
-        like: Files, globs, folders or URLs.
-        scope: Scope of the stored documents of an index, or None for a run.
-        columns: Options for the columns of the files.
-        reading: Options for the selection of files.
-        resources: Options for the data that the Spec refers to.
-        out: Output folder for the result of a run, or None for an index.
-        overwrite: Whether an existing output is replaced.
-        readable_by: Users who may read the output.
-        dry_run: Whether documents of an index are found only.
-        yes: Whether they are removed.
-        resume: Whether an interrupted purge of a run is resumed.
-        memory: Bound on the memory of a purge of a run.
-        workers: Number of threads of a purge of a run, or None for the number of cores.
-        quiet: Whether progress is not shown.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If the place is neither, an option contradicts it, or an input is not valid.
-
     Examples:
         nearkin purge sqlite:///nearkin.db --like withdrawn.jsonl --scope web --dry-run
 
@@ -157,20 +135,7 @@ def purge_index(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Removes the documents of an index.
-
-    Args:
-        url: URL of the store.
-        files: Files of the given documents.
-        scope: Scope of the stored documents, which is required.
-        resources: Options for the data that the Spec of the index refers to.
-        dry_run: Whether documents are found only.
-        yes: Whether they are removed.
-        as_json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If the scope is missing, or not exactly one of `dry_run` and `yes` is given.
-    """
+    """Removes the documents of an index."""
     from nearkin.errors import UsageError
     from nearkin.purge import purge_index as purge_scope
     from nearkin.purge import read_like
@@ -214,17 +179,7 @@ def purge_run(
     memory: str,
     workers: int | None,
 ) -> None:
-    """Writes the result of a run without the documents that are like given ones.
-
-    Args:
-        folder: Output folder of the run.
-        files: Files of the given documents.
-        output: Options of the output.
-        resources: Options for the key of the Spec.
-        resume: Whether an interrupted purge is resumed.
-        memory: Bound on the memory.
-        workers: Number of threads, or None for the number of cores.
-    """
+    """Writes the result of a run without the documents that are like given ones."""
     from nearkin.runs.purge import RunPurge
     from nearkin.runs.purge import purge_run as repeat_run
     from nearkin.runs.purge_request import PurgeRequest
@@ -264,13 +219,7 @@ def purge_run(
 
 
 def merge_over_spark(master: str | None, job: "Job", progress: "Progress") -> "RunRecord":
-    """Repeats a run whose rows of one id were merged.
-
-    Args:
-        master: Master of the Spark session of the run.
-        job: Job that repeats it.
-        progress: Receives progress updates.
-    """
+    """Repeats a run whose rows of one id were merged."""
     from nearkin.spark import dedup_files
 
     return dedup_files(master, {}, job, progress, merge_parts=True)

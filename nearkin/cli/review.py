@@ -62,19 +62,6 @@ def review(
 
     Each decision is kept at once, and a pair that is decided is not asked about again. Give the file to `nearkin dedup --decisions`.
 
-    Args:
-        given: Names of the options that were given on the command line.
-        run: Output folder of a run.
-        decisions: File of decisions, to which each one is appended.
-        limit: Maximum number of pairs.
-        by: Name of who decides, or None for the name of the user.
-        table: File into which the pairs are written instead of asking, or None.
-        key_file: File or variable that holds the hash key, or None for no key.
-
-    Raises:
-        UsageError: If the folder is not the output of a run, its inputs have changed, or there is
-            no terminal to ask on.
-
     Examples:
         nearkin review deduped/
 
@@ -105,11 +92,7 @@ def review(
 
 
 def _require_terminal() -> None:
-    """Requires a terminal on which to ask.
-
-    Raises:
-        UsageError: If standard input or standard output is something else.
-    """
+    """Requires a terminal on which to ask."""
     from nearkin.errors import UsageError
 
     for name, stream in (("input", sys.stdin), ("output", sys.stdout)):

@@ -16,18 +16,7 @@ READING = ("hidden", "follow_links", "include", "exclude", "delimiter", "encodin
 def require_as_saved(
     given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: SpecOptions
 ) -> None:
-    """Requires that given options do not contradict the saved run that is the input, if it is one.
-
-    Args:
-        given: The options that were given.
-        inputs: The inputs.
-        columns: The options for columns.
-        spec: The options for the Spec.
-
-    Raises:
-        UsageError: If an option contradicts the saved run, or would be ignored. The message names
-            the option and the value of the saved run.
-    """
+    """Requires that given options do not contradict the input, if it is a saved run."""
     from nearkin.errors import UsageError
     from nearkin.runs.saved import SavedRun
 

@@ -80,14 +80,6 @@ def start(config: Path | None, **options: Any) -> None:
 
     Every setting is an option, a variable NEARKIN_NAME, or a line of a TOML file.
 
-    Args:
-        config: TOML file with settings, or None.
-        **options: Values of options by the names of the settings; None if an option was not given.
-
-    Raises:
-        UsageError: If a setting is unknown or not valid.
-        MissingExtraError: If the libraries of a server are not installed.
-
     Examples:
         nearkin serve
 
@@ -124,16 +116,7 @@ def start(config: Path | None, **options: Any) -> None:
 def _collect_named(
     option: str, parse: Callable[[str], tuple[str, str]], texts: list[str] | None
 ) -> dict[str, str]:
-    """Returns the values of a repeated option by their names.
-
-    Args:
-        option: Name of the option.
-        parse: Returns the name and the value of a text.
-        texts: Values of the option, or None if it was not given.
-
-    Raises:
-        UsageError: If a name is given twice, so that one of the values would be ignored.
-    """
+    """Returns the values of a repeated option by their names."""
     from nearkin.errors import UsageError
 
     values: dict[str, str] = {}

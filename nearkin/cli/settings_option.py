@@ -20,23 +20,7 @@ ESTIMATING = ("plan", "tune")
 def apply_settings(
     options: dict[str, Any], given: GivenOptions, command: str
 ) -> "tuple[Settings, GivenOptions]":
-    """Sets options that were not given to the values of the settings file or the preset.
-
-    Args:
-        options: The values of all options by parameter name. They are changed.
-        given: The options that were given, which win over these values.
-        command: The name of the command: `dedup`, `pairs`, `split`, `check`, `plan` or `tune`.
-            Settings that are not options of the last two are left out, because they do not decide
-            signatures.
-
-    Returns:
-        The settings that the command has, and the given options together with those that the
-        settings set.
-
-    Raises:
-        UsageError: If the file cannot be read, its settings are not valid, there is no such preset,
-            or both are given.
-    """
+    """Sets options that were not given to the values of the settings file or the preset."""
     with paused_collector():
         from nearkin.runs.settings_file import Settings
 
@@ -61,12 +45,7 @@ def apply_settings(
 
 
 def warn_of_preset_size(preset: str | None, documents: int) -> list[str]:
-    """Returns a warning if a preset was not measured on as many documents as are planned.
-
-    Args:
-        preset: Name of the preset, or None.
-        documents: Number of documents.
-    """
+    """Returns a warning if a preset was not measured on as many documents as are planned."""
     if preset is None:
         return []
     from nearkin.presets import Preset
@@ -76,11 +55,7 @@ def warn_of_preset_size(preset: str | None, documents: int) -> list[str]:
 
 
 def _to_option(name: str, value: object) -> object:
-    """Returns a value as the command line has it: a list is a text with commas.
-
-    Raises:
-        UsageError: If a text of a list of several has a comma, so that it would be two.
-    """
+    """Returns a value as the command line has it: a list is a text with commas."""
     if not isinstance(value, list | tuple):
         return value
     if len(value) > 1 and any("," in each for each in value):

@@ -37,16 +37,6 @@ def shadow(
 
     The comparison shows candidates, recall, precision, seconds and disagreements. The run is not changed.
 
-    Args:
-        run: Output folder of a finished run.
-        against: Settings to compare with, for example `b=16,r=8`.
-        golden: File of labelled documents, or None.
-        show: Maximum number of rows that are listed.
-        key_file: File or variable that holds the hash key, or None for no key.
-        workers: Number of threads, or None for the number of cores.
-        json: Whether the result is printed as JSON.
-        quiet: Whether no progress is shown.
-
     Examples:
         nearkin shadow deduped/ --against "b=16,r=8"
 

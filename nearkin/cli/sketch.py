@@ -30,9 +30,6 @@ def write_signature_rows(path: Path) -> None:
 
     Each object has the fingerprint of the Spec, because signatures of different Specs cannot be
     compared.
-
-    Args:
-        path: The signature file.
     """
     import orjson
     import pyarrow as pa
@@ -64,17 +61,6 @@ def sketch(
     """Write signatures of documents into an Arrow file that contains their Spec.
 
     Its columns are id, signature and shingles.
-
-    Args:
-        given: Names of the options that were given on the command line.
-        standard: The standard streams that are read and written in place of files.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        spec: Options that make the Spec.
-        output: Options of the output.
-        memory: Memory for reading, for example `4GB`.
-        workers: Number of threads, or None for the number of cores.
 
     Examples:
         nearkin sketch docs.parquet --out docs.signatures.arrow

@@ -93,18 +93,6 @@ def split(
     The output has a folder of each group, with the documents in the format of the inputs, and the table groups.parquet
     (id, group, cluster).
 
-    Args:
-        given: Names of the options that were given on the command line.
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
-        columns: Options for the columns that are read.
-        reading: Options for the selection of files and for rows that cannot be read.
-        spec: Options that make the Spec.
-        match: Options for candidates and verification.
-        groups: Options that describe the groups.
-        output: Options of the output.
-        settings: Settings file whose values the options have, or None.
-        resume: Whether an interrupted run is resumed.
-
     Examples:
         nearkin split docs.parquet --groups 0.8,0.1,0.1 --out sets/
 
@@ -171,12 +159,7 @@ def split(
 
 
 def print_groups(facts: "SplitFacts", out: Path) -> None:
-    """Prints the numbers of the groups and of the largest cluster on standard error.
-
-    Args:
-        facts: The numbers.
-        out: The output folder.
-    """
+    """Prints the numbers of the groups and of the largest cluster on standard error."""
     total = max(facts["documents"], 1)
     width = max(len(group["name"]) for group in facts["groups"])
     for group in facts["groups"]:

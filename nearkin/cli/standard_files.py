@@ -58,16 +58,7 @@ class StandardFiles:
         return self.reads or self.writes
 
     def read_inputs(self, inputs: list[str], columns: "Columns") -> list[str]:
-        """Returns the inputs, after standard input was written to a file if it is the input.
-
-        Args:
-            inputs: The inputs as they were given.
-            columns: The columns that are read, which distinguish CSV from other text.
-
-        Raises:
-            UsageError: If standard input holds something that nearkin does not read.
-            RunError: If the disk is full, or standard input is damaged.
-        """
+        """Returns the inputs, after standard input was written to a file if it is the input."""
         if not self.reads:
             return inputs
         from nearkin.corpus.input_file import InputFile
@@ -83,11 +74,7 @@ class StandardFiles:
         return [str(named.absolute())]
 
     def name_output(self, out: Path) -> str:
-        """Returns the name of the output for messages.
-
-        Args:
-            out: The path of the output.
-        """
+        """Returns the name of the output for messages."""
         return "standard output" if self.writes else str(out)
 
 
@@ -98,11 +85,6 @@ def with_standard_files(
 
     The command receives the argument `standard`. When everything else has been checked, it reads
     the inputs that `StandardFiles.read_inputs` returns.
-
-    Args:
-        command: The command, with the arguments `given`, `inputs`, `output` and `standard`.
-        result: The name of the file that takes the place of standard output.
-        write_rows: Writes this file to standard output as JSON lines.
     """
 
     @wraps(command)
@@ -146,18 +128,7 @@ def with_standard_files(
 
 
 def _require_usable(inputs: list[str], given: GivenOptions, *, reads: bool, writes: bool) -> None:
-    """Requires that the other arguments have a meaning with standard input and standard output.
-
-    Args:
-        inputs: The inputs as they were given.
-        given: The options that were given.
-        reads: Whether standard input is the input.
-        writes: Whether standard output is the output.
-
-    Raises:
-        UsageError: If an option would be ignored, there are other inputs, or standard input is a
-            terminal.
-    """
+    """Requires that the other arguments have a meaning with standard input and standard output."""
     from nearkin.errors import UsageError
 
     if writes:
@@ -189,11 +160,7 @@ def _require_usable(inputs: list[str], given: GivenOptions, *, reads: bool, writ
 
 
 def copy_file(path: Path) -> None:
-    """Writes the bytes of a file to standard output.
-
-    Args:
-        path: The file.
-    """
+    """Writes the bytes of a file to standard output."""
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             write_to_stdout(block)
@@ -234,12 +201,7 @@ def _named_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _unfinished_runs_deleted(out: Path) -> Iterator[None]:
-    """Deletes the work folder of a run that fails, because it cannot be resumed.
-
-    Args:
-        out: The output, beside which the run has its work folder. That of a file of kept documents
-            is beside the folder of the other results.
-    """
+    """Deletes the work folder of a run that fails, because it cannot be resumed."""
     from nearkin.runs.checkpoint import unfinished_run_id
     from nearkin.runtime.outputs import RUN_SUFFIX, Claim, work_folder_of
 

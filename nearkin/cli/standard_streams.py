@@ -16,13 +16,6 @@ class StandardStream:
     """A standard stream whose output is dropped if no process reads it any more.
 
     Any other failure to write is an error.
-
-    Args:
-        stream: The stream.
-        needed: Whether a failure to write is an error. It is not an error for standard error, where
-            it could not be reported.
-        was_closed: Whether the caller had closed the stream, so that a file to which nothing can be
-            written replaces it.
     """
 
     def __init__(self, stream: TextIO, *, needed: bool, was_closed: bool = False) -> None:
@@ -72,11 +65,7 @@ class ClosedInput(io.TextIOWrapper):
 
 
 def require_open_stdout() -> None:
-    """Requires that standard output was open when the process began.
-
-    Raises:
-        RunError: If it was closed, so that a result on it would be lost.
-    """
+    """Requires that standard output was open when the process began."""
     if isinstance(sys.stdout, StandardStream) and sys.stdout.was_closed:
         raise RunError(f"cannot write to standard output: {CLOSED}")
 
@@ -85,9 +74,6 @@ def print_line(text: str) -> None:
     """Writes a line on standard error, without passwords and characters that act on a terminal.
 
     Names of files and columns can have such characters, and so can messages about them.
-
-    Args:
-        text: The line, without its end.
     """
     # Pages of help need no more modules.
     from nearkin.runtime.visible_text import make_visible
@@ -100,9 +86,6 @@ def write_to_stdout(data: bytes) -> None:
 
     Args:
         data: The bytes.
-
-    Raises:
-        RunError: If they cannot be written for another reason.
     """
     stream: Any = sys.stdout
     if not isinstance(stream, StandardStream):

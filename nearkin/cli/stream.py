@@ -122,20 +122,6 @@ def stream(
     Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
     batch.
 
-    Args:
-        source: URL of the event stream.
-        fields: Options that say how an event becomes a document.
-        resources: Options for the data that the Spec of the index refers to.
-        store: URL of the index that receives the documents, or None.
-        server: URL of the server that receives the documents, or None.
-        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
-        group: Name of the group whose consumers share events.
-        consumer: Name of this consumer, or None for the name of the machine.
-        batch: Maximum number of events in a batch.
-        idle: Time after which the events of a dead consumer are taken over, for example `60s`.
-        until_empty: Whether the command ends when no event is left.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin stream "redis://localhost/0?stream=documents" --store sqlite:///kin.db
 
@@ -176,14 +162,7 @@ def stream(
 
 
 def load_source(url: str) -> "type[RedisSource | KafkaSource]":
-    """Returns the class of the event stream of a URL, whose scheme decides the kind.
-
-    Args:
-        url: URL of the stream.
-
-    Raises:
-        MissingExtraError: If the client of the stream is not installed.
-    """
+    """Returns the class of the event stream of a URL, whose scheme decides the kind."""
     if url.startswith("kafka:"):
         from nearkin.consumer.kafka_source import KafkaSource
 
@@ -200,20 +179,7 @@ def open_sink(
     resources: o.IndexKeyOptions,
     blocklist: Path | None = None,
 ) -> "Iterator[DocumentSink]":
-    """Opens the index or the server that receives the documents.
-
-    Args:
-        store: URL of an index.
-        server: URL of a server.
-        resources: The data that the Spec of the index refers to.
-        blocklist: File of a blocklist for the index.
-
-    Yields:
-        The open destination.
-
-    Raises:
-        UsageError: If both or neither of the URLs are given, or a blocklist for a server.
-    """
+    """Opens the index or the server that receives the documents."""
     from nearkin.consumer.sinks import IndexSink, ServerSink
     from nearkin.errors import UsageError
 

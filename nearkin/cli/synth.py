@@ -118,11 +118,7 @@ class CorpusOptions:
     seed: Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=ADVANCED)] = 1
 
     def to_settings(self) -> "SynthSettings":
-        """Returns the settings of the corpus.
-
-        Raises:
-            UsageError: If an option cannot be parsed or is out of range.
-        """
+        """Returns the settings of the corpus."""
         from nearkin.lab.synth import SynthSettings
 
         return SynthSettings(
@@ -175,17 +171,6 @@ def synth(
     quiet: o.Quiet = False,
 ) -> None:
     """Write a generated corpus, with the exact similarity of every planted pair.
-
-    Args:
-        given: Names of the options that were given on the command line.
-        out: Output folder.
-        corpus: Options that describe the corpus.
-        shingle: Unit and length of a shingle, for example `words:3`.
-        workers: Number of threads, or None for the number of cores.
-        losses: Kind of a corpus in which removals may lose information, or None.
-        contaminated: Number of items of a suite, some of which are planted, or None.
-        json: Whether the result is printed as JSON.
-        quiet: Whether no progress is shown.
 
     Examples:
         nearkin synth --documents 1000000 --out synth/

@@ -29,11 +29,7 @@ SECONDS_OF_DAY = 86400
 
 
 def open_tokens(path: Path) -> "TokenFile":
-    """Opens the tokens of a file.
-
-    Raises:
-        MissingExtraError: If the libraries of the server are not installed.
-    """
+    """Opens the tokens of a file."""
     from nearkin.errors import MissingExtraError
 
     try:
@@ -82,15 +78,6 @@ def create(
 ) -> None:
     """Create a token and print it. It is shown once, and only its hash is stored.
 
-    Args:
-        name: Name of the token, of the characters a-z, 0-9 and -.
-        scopes: Scopes that the token may use, separated by commas.
-        rights: Rights, separated by commas.
-        rate: Maximum rate of documents, for example `100/second`, or None.
-        days: Number of days after which the token expires, or None for never.
-        file: File of the hashes of tokens.
-        json: Whether the result is printed as JSON.
-
     Examples:
         nearkin token create crawler --scopes web --rights write --rate 5000/second
     """
@@ -110,12 +97,7 @@ def create(
 @token.command("list")
 @with_option_groups
 def list_(*, file: File = FILE, json: o.Json = False) -> None:
-    """List names, scopes and rights of tokens. The tokens themselves are not stored.
-
-    Args:
-        file: File of the hashes of tokens.
-        json: Whether the result is printed as JSON.
-    """
+    """List names, scopes and rights of tokens. The tokens themselves are not stored."""
     from dataclasses import asdict
 
     principals = open_tokens(file).principals()
@@ -148,15 +130,7 @@ def _format_expiry(principal: "Principal") -> str:
 def revoke(
     *, name: Annotated[str, typer.Argument(help="Name of the token.")], file: File = FILE
 ) -> None:
-    """Revoke a token. Running servers refuse it within seconds.
-
-    Args:
-        name: Name of the token.
-        file: File of the hashes of tokens.
-
-    Raises:
-        UsageError: If the file has no such token.
-    """
+    """Revoke a token. Running servers refuse it within seconds."""
     from nearkin.errors import UsageError
 
     if not open_tokens(file).revoke(name):

@@ -39,16 +39,7 @@ class SignatureOptions:
     slot_bits: o.SlotBits = None
 
     def to_request(self, bands: int | None, rows: int | None, tables: int) -> "SpecRequest":
-        """Returns the request from which the Spec is made.
-
-        Args:
-            bands: Number of bands to evaluate, or None. They decide k if it is not given.
-            rows: Number of rows to evaluate, or None.
-            tables: Number of independent tables.
-
-        Raises:
-            UsageError: If the shingle is not valid.
-        """
+        """Returns the request from which the Spec is made."""
         from nearkin.plan.tune import default_spec
         from nearkin.runs.spec_request import SpecRequest
         from nearkin.spec import SLOT_MEASURES, parse_shingle
@@ -69,11 +60,7 @@ class SignatureOptions:
         return SpecRequest(self.measure, given)
 
     def require_texts(self) -> None:
-        """Requires that the options are for texts.
-
-        Raises:
-            UsageError: If the measure compares vectors alone.
-        """
+        """Requires that the options are for texts."""
         from nearkin.errors import UsageError
 
         if self.measure == "cosine":
@@ -186,31 +173,7 @@ def tune(
     A corpus is described as well: lengths, repetition, templates, scripts, and where to start with such data.
 
     Args:
-        given: Names of the options that were given on the command line.
-        sampling: Options for a corpus from which similarities are learned.
-        reading: Options for the selection of files.
-        signature: Options that make the Spec.
-        inputs: Files of a corpus from which the similarities of pairs are learned, or None.
-        across: Column of sources, of which only different ones are compared, or None.
-        id_column: Column of ids, which decisions name, or None.
-        threshold: Minimum similarity of two near-duplicates, in (0, 1].
-        decisions: File of decisions from which the threshold is chosen, or None.
-        recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
-        bands: Number of bands to evaluate, together with `rows`, or None to list the best ones.
-        rows: Number of rows of a band to evaluate, or None.
-        vector_threshold: Minimum cosine of the vectors that texts have besides, in (0, 1].
-        preset: Name of the preset whose values the options have, or None.
         budget: Size of a signature in bytes, which replaces `k`, or None.
-        documents: Number of documents, for the expected candidates.
-        tables: Numbers of independent tables to try, separated by commas.
-        probes: Numbers of probes to try, separated by commas.
-        at_most: Limits of the form SIMILARITY:PROBABILITY on the candidate probability, or None.
-        show: Number of operating points that are shown.
-        plot: Picture file into which curves are drawn, or None.
-        json: Whether the result is printed as JSON.
-
-    Raises:
-        UsageError: If options contradict each other, or an input cannot be read.
 
     Examples:
         nearkin tune --threshold 0.8 --recall 0.95
@@ -313,18 +276,7 @@ def _fit_decisions(
     reading: o.SelectionOptions,
     signature: SignatureOptions,
 ) -> "DecisionFit":
-    """Chooses the threshold that agrees best with decisions.
-
-    Args:
-        decisions: File of decisions.
-        inputs: Files of the corpus.
-        column_options: Options for the columns.
-        reading: Options for the selection of files.
-        signature: Options that make the Spec.
-
-    Raises:
-        UsageError: If the decisions do not suffice, or the measure has no threshold of sets.
-    """
+    """Chooses the threshold that agrees best with decisions."""
     from nearkin.corpus import FileCorpus, detect_dimensions
     from nearkin.decisions import read_decisions
     from nearkin.errors import UsageError
@@ -347,12 +299,7 @@ def _fit_decisions(
 
 
 def _print_tuning(tuning: "Tuning", show: int) -> None:
-    """Prints operating points with their curves, the description of the data and warnings.
-
-    Args:
-        tuning: The operating points.
-        show: Number of operating points that are shown.
-    """
+    """Prints operating points with their curves, the description of the data and warnings."""
     from rich.console import Console
 
     from nearkin.report.curves import draw_text

@@ -29,11 +29,7 @@ def describe_versions() -> str:
 
 
 def describe_compiled_kernels(folder: Path | None) -> str:
-    """Returns how much machine code is in the cache folder, of this version and of others.
-
-    Args:
-        folder: The cache folder of the user, or None if there is no home folder.
-    """
+    """Returns how much machine code is in the cache folder, of this version and of others."""
     if folder is None:
         return "not kept between processes, because neither HOME nor NEARKIN_CACHE_DIR is set"
     files = 0

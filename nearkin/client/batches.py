@@ -72,15 +72,9 @@ class BatchBuilder:
 def upsert_requests(
     scope: str, documents: "Iterable[NewDocument | Document] | Any"
 ) -> Iterator[Call[list[Line]]]:
-    """Returns the requests that upsert documents in batches. Documents are read as they are taken.
+    """Returns the requests that upsert documents in batches.
 
-    Args:
-        scope: Scope of the documents.
-        documents: Texts, vectors or NewDocuments, or a stream of Arrow batches.
-
-    Raises:
-        UsageError: If a document is neither a text nor a vector of numbers, or the documents are
-            one text, a mapping or a set.
+    Documents are read as they are taken.
     """
     from nearkin.index.documents import require_several
 
@@ -121,12 +115,7 @@ async def async_upsert_requests(
 
 
 def table_requests(scope: str, table: Any) -> Iterator[Call[list[Line]]]:
-    """Returns requests in the Arrow format.
-
-    Args:
-        scope: Scope of the documents.
-        table: A stream of Arrow batches with columns `text` or `vector`, and optionally `id`.
-    """
+    """Returns requests in the Arrow format."""
     import pyarrow as pa
 
     reader = pa.RecordBatchReader.from_stream(table)
@@ -172,16 +161,7 @@ Decode = Callable[[bytes, int], list[ResponseRow]]
 def _batch_call(
     path: str, body: bytes, media_type: str, decode: Decode, before: int, count: int
 ) -> Call[list[Line]]:
-    """Returns a request with documents.
-
-    Args:
-        path: Path of the request.
-        body: The documents.
-        media_type: Media type of the body.
-        decode: Returns the rows of a response to a number of documents.
-        before: Number of documents of earlier requests, for the numbers of lines.
-        count: Number of documents of this request.
-    """
+    """Returns a request with documents."""
 
     def read(answer: httpx2.Response) -> list[Line]:
         require_success(answer)

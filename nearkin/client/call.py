@@ -29,13 +29,7 @@ RESPONSE_BYTES = 128 << 20
 
 
 def build_result(form: Callable[..., T], members: Mapping[str, Any], **changed: Any) -> T:
-    """Returns a dataclass from the members of a response. Members of newer servers are ignored.
-
-    Args:
-        form: The dataclass.
-        members: The members of the response.
-        **changed: Fields that are given in place of those of the response.
-    """
+    """Returns a dataclass from the members of a response. Members of newer servers are ignored."""
     known = {item.name for item in fields(form)}  # type: ignore[arg-type]
     return form(**{name: value for name, value in members.items() if name in known}, **changed)
 
@@ -108,11 +102,7 @@ class Call(Generic[T]):
         }
 
     def parse(self, response: httpx2.Response) -> T:
-        """Returns the result of a response of any status and form.
-
-        Raises:
-            ServiceError: If the server refused the request, or the response has an unexpected form.
-        """
+        """Returns the result of a response of any status and form."""
         try:
             return self.read(response)
         except NearkinError:
@@ -127,15 +117,7 @@ class Call(Generic[T]):
 
 
 class ResponseBuffer:
-    """A buffer for the body of a response, of at most RESPONSE_BYTES.
-
-    Args:
-        response: A response whose headers were received.
-
-    Raises:
-        ServiceError: If the body is compressed although no compression was accepted. A few bytes
-            could expand to more than the available memory.
-    """
+    """A buffer for the body of a response, of at most RESPONSE_BYTES."""
 
     def __init__(self, response: httpx2.Response) -> None:
         encoding = response.headers.get("content-encoding", "identity")
@@ -149,11 +131,7 @@ class ResponseBuffer:
         self._body = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Adds bytes of the body.
-
-        Raises:
-            ServiceError: If the body is too large.
-        """
+        """Adds bytes of the body."""
         self._body += chunk
         if len(self._body) > RESPONSE_BYTES:
             raise ServiceError(
@@ -178,12 +156,7 @@ def parse_time(text: str | float) -> float:
 
 
 def path_in_scope(scope: str, *parts: str) -> str:
-    """Returns a path below a scope, percent-encoded.
-
-    Args:
-        scope: The scope.
-        *parts: Further segments of the path.
-    """
+    """Returns a path below a scope, percent-encoded."""
     return "/".join(("/v1/scopes", *map(_encode_segment, (scope, *parts))))
 
 
@@ -195,11 +168,7 @@ def _encode_segment(part: str) -> str:
 
 
 def read_json(response: httpx2.Response) -> Any:
-    """Returns the JSON of a successful response.
-
-    Raises:
-        ServiceError: If the server refused the request, or the body is not valid JSON.
-    """
+    """Returns the JSON of a successful response."""
     require_success(response)
     try:
         return orjson.loads(response.content)
@@ -224,15 +193,7 @@ def or_none(read: Callable[[httpx2.Response], T]) -> Callable[[httpx2.Response],
 
 
 def require_success(response: httpx2.Response) -> None:
-    """Requires that a request succeeded.
-
-    Args:
-        response: The response, with its body.
-
-    Raises:
-        ServiceError: If the server refused the request, or if something else than a nearkin server
-            responded.
-    """
+    """Requires that a request succeeded."""
     if response.is_success:
         return
     try:
@@ -252,13 +213,7 @@ def require_success(response: httpx2.Response) -> None:
 def to_service_error(
     problem: Mapping[str, Any], line: int | None, request_id: str | None
 ) -> ServiceError:
-    """Returns the error of a problem (RFC 9457) that a server reported.
-
-    Args:
-        problem: The members of the problem.
-        line: Number of the refused document among those of the caller, or None for the request.
-        request_id: Id of the request, if the server sent one.
-    """
+    """Returns the error of a problem (RFC 9457) that a server reported."""
     return ServiceError(
         problem["code"],
         problem["detail"],
@@ -282,11 +237,7 @@ def _parse_retry_after(header: str | None) -> float | None:
 
 
 def _text_and_vector(document: object) -> "tuple[str | None, Any]":
-    """Returns the text and the vector of a document, of which one is None if it has only one.
-
-    Raises:
-        UsageError: If it has neither.
-    """
+    """Returns the text and the vector of a document, of which one is None if it has only one."""
     if isinstance(document, str):
         return document, None
     if isinstance(document, (np.ndarray, list, tuple)):
@@ -302,11 +253,7 @@ def _text_and_vector(document: object) -> "tuple[str | None, Any]":
 
 
 def to_json_line(new: "NewDocument | Document") -> bytes:
-    """Returns a document as JSON.
-
-    Raises:
-        UsageError: If it is neither a text nor a vector of numbers.
-    """
+    """Returns a document as JSON."""
     given = new if isinstance(new, NewDocument) else NewDocument(new)
     document = given.document
     text, vector = _text_and_vector(document)

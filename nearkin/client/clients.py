@@ -162,11 +162,7 @@ def _has_transient_error(answer: object) -> bool:
 def _http_arguments(
     url: str, token: str | None, timeout: float, *, verify: ssl.SSLContext | bool
 ) -> HttpArguments:
-    """Returns the arguments of both clients of httpx2.
-
-    Raises:
-        UsageError: If the URL or the token is not valid.
-    """
+    """Returns the arguments of both clients of httpx2."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:

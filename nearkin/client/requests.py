@@ -49,16 +49,7 @@ CLUSTER_PART = 1000
 
 @check_arguments
 def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outcome]:
-    """Returns the request that upserts a document.
-
-    Args:
-        scope: Scope of the document.
-        document: A text, a vector of numbers, or a `TextAndVector`.
-        id: Id of the document, or None for an id that is made from the content.
-
-    Raises:
-        UsageError: If the document is neither a text nor a vector of numbers.
-    """
+    """Returns the request that upserts a document."""
     return Call(
         "POST",
         path_in_scope(scope, "documents"),
@@ -69,17 +60,7 @@ def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outco
 
 @check_arguments
 def query_request(scope: str, document: Document, top: int, *, members: bool) -> Call[list[Match]]:
-    """Returns the request for the representatives that resemble a document.
-
-    Args:
-        scope: Scope of the search.
-        document: A text, a vector of numbers, or a `TextAndVector`.
-        top: Maximum number of matches.
-        members: True to request the similar members of these representatives, too.
-
-    Raises:
-        UsageError: If the document is neither a text nor a vector of numbers.
-    """
+    """Returns the request for the representatives that resemble a document."""
     body = to_json_line(document)[:-1] + b',"top":%d' % top
     # older servers do not know the member
     body += b',"members":true}' if members else b"}"
@@ -93,16 +74,7 @@ def query_request(scope: str, document: Document, top: int, *, members: bool) ->
 
 @check_arguments
 def related_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
-    """Returns the request for the representatives that are related to a document.
-
-    Args:
-        scope: Scope of the search.
-        document: A text or a vector of numbers.
-        top: Maximum number of documents.
-
-    Raises:
-        UsageError: If the document is neither a text nor a vector of numbers.
-    """
+    """Returns the request for the representatives that are related to a document."""
     return Call(
         "POST",
         path_in_scope(scope, "query"),
@@ -113,16 +85,7 @@ def related_request(scope: str, document: Document, top: int) -> Call[list[Match
 
 @check_arguments
 def near_misses_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
-    """Returns the request for documents that are almost similar enough to a document.
-
-    Args:
-        scope: Scope of the search.
-        document: A text, or a vector of numbers.
-        top: Maximum number of documents.
-
-    Raises:
-        UsageError: If the document is neither a text nor a vector of numbers.
-    """
+    """Returns the request for documents that are almost similar enough to a document."""
     return Call(
         "POST",
         path_in_scope(scope, "near-misses"),
@@ -133,13 +96,7 @@ def near_misses_request(scope: str, document: Document, top: int) -> Call[list[M
 
 @check_arguments
 def passages_request(scope: str, text: str, top: int) -> Call[PassageMatches]:
-    """Returns the request for documents that share a passage with a text.
-
-    Args:
-        scope: Scope of the search.
-        text: The text.
-        top: Maximum number of documents.
-    """
+    """Returns the request for documents that share a passage with a text."""
 
     def read(answer: httpx2.Response) -> PassageMatches:
         response = read_json(answer)
@@ -162,12 +119,7 @@ def _to_matches(found: Sequence[Mapping[str, Any]]) -> list[Match]:
 
 @check_arguments
 def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
-    """Returns the request for a stored document. Its result is None if it does not exist.
-
-    Args:
-        scope: Scope of the document.
-        id: Id of the document.
-    """
+    """Returns the request for a stored document. Its result is None if it does not exist."""
 
     def read(answer: httpx2.Response) -> StoredDocument:
         response = read_json(answer)
@@ -179,12 +131,7 @@ def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
 
 @check_arguments
 def remove_request(scope: str, id: str) -> Call[bool]:
-    """Returns the request that deletes a document. Its result is False if it did not exist.
-
-    Args:
-        scope: Scope of the document.
-        id: Id of the document.
-    """
+    """Returns the request that deletes a document. Its result is False if it did not exist."""
 
     def read(answer: httpx2.Response) -> bool:
         require_success(answer)
@@ -199,16 +146,7 @@ def remove_request(scope: str, id: str) -> Call[bool]:
 
 @check_arguments
 def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[int]:
-    """Returns the request that adds a part to a document.
-
-    Args:
-        scope: Scope of the document.
-        id: Id of the document.
-        part: A text, or a list of tokens.
-
-    Raises:
-        UsageError: If the part is not valid Unicode, or neither a text nor a list of texts.
-    """
+    """Returns the request that adds a part to a document."""
     try:
         body = orjson.dumps({"text": part} if isinstance(part, str) else {"tokens": list(part)})
     except TypeError as error:
@@ -225,22 +163,13 @@ def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[i
 
 @check_arguments
 def finish_request(scope: str, id: str) -> Call[Outcome | None]:
-    """Returns the request that finishes a document which was sent in parts.
-
-    Args:
-        scope: Scope of the document.
-        id: Id of the document.
-    """
+    """Returns the request that finishes a document which was sent in parts."""
     path = path_in_scope(scope, "documents", id) + ":close"
     return Call("POST", path, or_none(lambda answer: build_outcome(read_json(answer))))
 
 
 class ClusterReader:
     """A reader of a cluster, whose members are sent in parts.
-
-    Args:
-        scope: Scope of the cluster.
-        id: Id of any document of the cluster.
 
     Attributes:
         cluster: The cluster with the members that were received, or None if it does not exist.
@@ -254,10 +183,9 @@ class ClusterReader:
         self.call: Call[ReceivedPart | None] | None = self._request_part(0)
 
     def take(self, part: "ReceivedPart | None") -> None:
-        """Adds a part. Reading begins again if the representative has changed since the first part.
+        """Adds a part.
 
-        Args:
-            part: The part, or None if the document does not exist any more.
+        Reading begins again if the representative has changed since the first part.
         """
         before = self.cluster
         self.call = None
@@ -278,13 +206,7 @@ class ClusterReader:
     def _request_part(
         self, start: int, after: str | None = None, cursor: str | None = None
     ) -> "Call[ReceivedPart | None]":
-        """Returns the request of a part of the cluster.
-
-        Args:
-            start: Number of members that were received before.
-            after: Id of the last of them, for servers without cursors.
-            cursor: Cursor of the part, or None for the first one.
-        """
+        """Returns the request of a part of the cluster."""
 
         def read(answer: httpx2.Response) -> ReceivedPart:
             response = read_json(answer)
@@ -333,14 +255,7 @@ class ReceivedPart(NamedTuple):
 
 @check_arguments
 def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[ClusterPage]:
-    """Returns the request for a page of clusters.
-
-    Args:
-        scope: Scope of the clusters.
-        order: `largest` or `newest` first.
-        limit: Maximum number of clusters of the page.
-        cursor: Cursor of the page, `0` for the first one.
-    """
+    """Returns the request for a page of clusters."""
 
     def read(answer: httpx2.Response) -> ClusterPage:
         response = read_json(answer)
@@ -356,15 +271,7 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
 
 @check_arguments
 def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[int]]:
-    """Yields the requests that store decisions. Their results are the numbers of new ones.
-
-    Args:
-        scope: Scope of the documents.
-        decisions: Decisions about pairs of ids.
-
-    Raises:
-        UsageError: If an id or a name is not a valid text, or decisions contradict each other.
-    """
+    """Yields the requests that store decisions. Their results are the numbers of new ones."""
     decisions = list(decisions)
     bodies = []
     for decision in decisions:
@@ -398,9 +305,6 @@ def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[
 class DecisionReader:
     """A reader of the decisions about a scope, which are sent in pages.
 
-    Args:
-        scope: Scope of the documents.
-
     Attributes:
         call: The next request, or None if all decisions were received.
     """
@@ -422,11 +326,7 @@ class DecisionReader:
         self.call = None if page.next is None else self._request_page(page.next)
 
     def _request_page(self, cursor: str | None) -> "Call[DecisionPage]":
-        """Returns the request of a page.
-
-        Args:
-            cursor: Cursor of the page, or None for the first one.
-        """
+        """Returns the request of a page."""
 
         def read(answer: httpx2.Response) -> DecisionPage:
             response = read_json(answer)
@@ -457,13 +357,7 @@ def _to_decision(response: Mapping[str, Any]) -> Decision:
 
 @check_arguments
 def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
-    """Returns the request that explains why two stored documents match or not.
-
-    Args:
-        scope: Scope of both documents.
-        a: Id of the first document.
-        b: Id of the second document.
-    """
+    """Returns the request that explains why two stored documents match or not."""
 
     def read(answer: httpx2.Response) -> "Explanation":
         from nearkin.measures.explanation import Explanation, ShingleOverlap
@@ -494,14 +388,7 @@ def tune_request(
     """Returns the request for operating points.
 
     Args:
-        threshold: Minimum similarity of a match, in (0, 1].
-        recall: Minimum share of the matches at the threshold that are found, in (0, 1).
         k: Number of slots or bits of a signature, or None for that of the index.
-        documents: Number of documents for which candidates are expected.
-        points: Maximum number of operating points.
-
-    Raises:
-        UsageError: If a number does not fit into 64 bits.
     """
     members = {"threshold": threshold, "recall": recall, "documents": documents, "points": points}
     if k is not None:

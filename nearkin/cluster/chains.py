@@ -26,13 +26,7 @@ class SimilarityIndex(Protocol):
 
 
 def graph_of(a: np.ndarray, b: np.ndarray, documents: int) -> Graph:
-    """Returns the graph of pairs.
-
-    Args:
-        a: One document of each pair, integers (m,).
-        b: The other document of each pair, integers (m,).
-        documents: Number of documents n.
-    """
+    """Returns the graph of pairs."""
     ends = np.concatenate([a, b]).astype(np.int64)
     neighbours = np.concatenate([b, a]).astype(np.int64)
     order = np.argsort(ends, kind="stable")
@@ -77,12 +71,6 @@ def settle_chains(
     """Returns the kept document of each document, int64 (n,).
 
     The result is the same as that of rounds over whole components.
-
-    Args:
-        graph: Documents in keep order, and their pairs.
-        is_near: Decides which members stay with a kept document.
-        index: Finds the members that `is_near` is called for. Without it, these are all remaining
-            members of the component, so the time is quadratic in the length of a chain.
     """
     n = len(graph.firsts) - 1
     leader = np.arange(n)

@@ -39,11 +39,8 @@ def cluster_components(
     remove a document that does not resemble the kept one.
 
     Args:
-        scored: Pairs that reach the threshold.
         order: Document numbers in keep order, uint32 (n,).
         rank: Rank of each document in keep order, uint32 (n,), the inverse of `order`.
-        floor: Smallest similarity of a removed document to its kept document.
-        compare: Scores packed pairs (member, kept), which need not be among `scored`.
         index_for: Returns an index that finds those of some documents, uint32 (m,), that can
             reach the floor with one of them. It returns None if comparing all of them is faster.
 

@@ -34,12 +34,6 @@ MICROSECONDS_OF_UNITS = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (9e21, 1e-3))
 def read_dates(texts: pa.Array) -> pa.Array:
     """Returns the microseconds since 1970 of dates, int64 (n,).
 
-    Args:
-        texts: Texts of the values.
-
-    Returns:
-        The times. A null, and a text that is not a date, is null.
-
     Examples:
         >>> dates = pa.array(["1970-01-02", "1970-01-01T01:00:00+01:00", "86400", "soon"])
         >>> read_dates(dates).to_pylist()
@@ -60,11 +54,7 @@ def read_dates(texts: pa.Array) -> pa.Array:
 
 
 def count_unreadable_dates(texts: pa.Array) -> int:
-    """Returns the number of values that are not dates. Nulls and empty texts are missing values.
-
-    Args:
-        texts: Texts of the values.
-    """
+    """Returns the number of values that are not dates. Nulls and empty texts are missing values."""
     has_value = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
     return int(pc.sum(pc.and_(has_value, read_dates(texts).is_null())).as_py() or 0)
 

@@ -69,11 +69,7 @@ class DecidedPairs(NamedTuple):
 
 
 class ConstrainedGroups:
-    """Groups of documents that grow, and never have both documents of a pair kept apart.
-
-    Args:
-        apart: Pairs of documents that are kept apart, integers (d, 2).
-    """
+    """Groups of documents that grow, and never have both documents of a pair kept apart."""
 
     def __init__(self, apart: np.ndarray) -> None:
         self._parent: dict[int, int] = {}
@@ -95,15 +91,7 @@ class ConstrainedGroups:
         return root
 
     def unite(self, first: int, second: int) -> bool:
-        """Joins the groups of two documents, unless a pair that is kept apart would be in one.
-
-        Args:
-            first: A document.
-            second: Another document.
-
-        Returns:
-            True if the two documents are in one group now.
-        """
+        """Joins the groups of two documents, unless a pair that is kept apart would be in one."""
         first = self.group_of(first)
         second = self.group_of(second)
         if first == second:
@@ -132,7 +120,6 @@ def join_decided_groups(
     Args:
         relations: Groups by one equality each: the document that represents the group of each
             document, uint32 (n,).
-        decided: Decided pairs. The same ones do not join different ones.
         order: Document numbers in the order in which documents represent groups, uint32 (n,).
 
     Returns:
@@ -175,9 +162,7 @@ def _join_members(groups: ConstrainedGroups, members: np.ndarray, equals: np.nda
     """Joins equal documents: each joins the first group of its equals that it may.
 
     Args:
-        groups: Groups, which are changed.
         members: Ranks of the documents, ascending, int64 (m,).
-        equals: Rank of the document that represents the equals of each one, (m,).
     """
     first_of_groups: dict[int, list[int]] = {}
     for member, equal in zip(members.tolist(), equals.tolist(), strict=True):
@@ -190,7 +175,6 @@ def _first_members(groups: ConstrainedGroups, members: np.ndarray) -> np.ndarray
     """Returns the first member of the group of each member, uint32 (m,).
 
     Args:
-        groups: Groups.
         members: Ranks of the documents, ascending, int64 (m,).
     """
     firsts: dict[int, int] = {}
@@ -202,7 +186,6 @@ def drop_forbidden_links(scored: ScoredPairs, rank: np.ndarray, apart: np.ndarra
     """Returns pairs whose connected components have no two documents that are kept apart.
 
     Args:
-        scored: Pairs that reach the threshold.
         rank: Rank of each document in keep order, uint32 (n,).
         apart: Packed pairs of documents that are never in one cluster, uint64 (d,).
     """

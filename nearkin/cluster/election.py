@@ -39,7 +39,6 @@ def elect_leaders(
     pair with and whose documents it is not kept apart from. If there is no such pair, it is kept.
 
     Args:
-        scored: Pairs that reach the threshold.
         order: Document numbers in keep order, uint32 (n,).
         rank: Rank of each document in keep order, uint32 (n,), the inverse of `order`.
         apart: Packed pairs of documents that are never in one cluster, uint64 (d,).

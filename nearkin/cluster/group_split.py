@@ -17,10 +17,6 @@ def apportion(total: int, shares: Sequence[float]) -> np.ndarray:
     The remainders decide which numbers are rounded up (the method of Hamilton). Of equal
     remainders, that of the first group counts as larger.
 
-    Args:
-        total: Number to divide.
-        shares: Shares, which add up to 1.
-
     Examples:
         >>> apportion(11, [0.8, 0.1, 0.1]).tolist()
         [9, 1, 1]
@@ -41,7 +37,6 @@ def hash_clusters(cluster: np.ndarray, content: np.ndarray, seed: int) -> np.nda
     Args:
         cluster: Number of each document's cluster, from 0, int64 (n,).
         content: Content hash of each document, uint64 (n, 2).
-        seed: Seed of the hash.
 
     Returns:
         uint64 (clusters, 2), two independent words.
@@ -56,7 +51,6 @@ def hash_documents(content: np.ndarray, seed: int) -> np.ndarray:
 
     Args:
         content: Content hash of each document, uint64 (n, 2).
-        seed: Seed of the hash.
     """
     salt = splitmix64(seed, 1)[0]
     return _mix(_mix(content[:, 0] ^ salt) ^ content[:, 1])
@@ -84,7 +78,6 @@ def assign_clusters(hashes: np.ndarray, sizes: np.ndarray, shares: Sequence[floa
     Args:
         hashes: Hash of each cluster, uint64 (clusters, 2).
         sizes: Number of documents of each cluster, int64 (clusters,).
-        shares: Share of each group, which add up to 1.
 
     Examples:
         >>> hashes = np.array([[1, 5], [2, 6], [3, 7]], np.uint64)

@@ -70,11 +70,7 @@ class KeepPolicy:
 
     @classmethod
     def parse(cls, text: str) -> "KeepPolicy":
-        """Parses a policy as it is written on the command line.
-
-        Raises:
-            UsageError: If a criterion is not valid.
-        """
+        """Parses a policy as it is written on the command line."""
         parts = [part.strip() for part in text.split(",") if part.strip()]
         criteria = [part for part in parts if part.lower() in list(ClusterCriterion)]
         if not criteria:
@@ -100,11 +96,7 @@ class KeepPolicy:
         return tuple(dict.fromkeys(term.column for term in self.terms if term.is_date))
 
     def count_unreadable_dates(self, columns: pa.Table) -> dict[str, int]:
-        """Returns the number of values that are not dates, for each column of dates.
-
-        Args:
-            columns: Columns of the policy, with one row for each document.
-        """
+        """Returns the number of values that are not dates, for each column of dates."""
         return {
             name: sum(map(count_unreadable_dates, iterate_portions(columns[name])))
             for name in self.date_columns
@@ -114,7 +106,6 @@ class KeepPolicy:
         """Returns the document numbers in keep order, uint32 (n,).
 
         Args:
-            columns: Columns of the policy, with one row for each document.
             lengths: Number of bytes of each text, int64 (n,).
             ties: Rank of the id of each document, integers (n,).
         """
@@ -136,7 +127,6 @@ class KeepPolicy:
         """Returns the sort keys of the documents, one column for each criterion.
 
         Args:
-            columns: Columns of the policy, with one row for each document.
             lengths: Number of bytes of each text, int64 (n,).
             kinds: Type by which each text column is sorted; None for its bytes. By default, it is
                 the result of `number_type`.
@@ -185,9 +175,6 @@ def _sort_key(
 def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
     """Returns the first type of NUMBERS that fits every value of a text column.
 
-    Returns:
-        None if a value is not a number.
-
     Examples:
         >>> number_type(pa.array(["10", " 9"])), number_type(pa.array(["10", "n/a"]))
         (DataType(int64), None)
@@ -196,12 +183,7 @@ def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
 
 
 def holds_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
-    """Returns True if every value of a text column is a number of a type.
-
-    Args:
-        column: Text column.
-        kind: Type of number.
-    """
+    """Returns True if every value of a text column is a number of a type."""
     try:
         for part in iterate_portions(column):
             _numbers_of(part, kind)
@@ -211,17 +193,9 @@ def holds_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool
 
 
 def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray:
-    """Converts a text column to numbers. Empty texts, which are missing values in CSV, become null.
+    """Converts a text column to numbers.
 
-    Args:
-        column: Text column.
-        kind: Type of number.
-
-    Returns:
-        The numbers, in the chunks in which they were converted.
-
-    Raises:
-        pa.ArrowInvalid: If a value is not a number of that type.
+    Empty texts, which are missing values in CSV, become null.
     """
     return pa.chunked_array([_numbers_of(part, kind) for part in iterate_portions(column)], kind)
 

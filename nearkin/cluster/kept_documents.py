@@ -33,7 +33,6 @@ def count_verified(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
     """Returns the number of documents of its own cluster that each was verified against.
 
     Args:
-        scored: Pairs that reach the threshold.
         leader: Leader of each document, uint32 (n,).
 
     Returns:
@@ -52,7 +51,6 @@ def may_be_kept(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
     """Returns which documents were verified against every other one of their cluster, bool (n,).
 
     Args:
-        scored: Pairs that reach the threshold.
         leader: Leader of each document, uint32 (n,).
     """
     others = np.bincount(leader, minlength=len(leader))[leader] - 1
@@ -76,10 +74,8 @@ def sum_scores(
     1 / UNIT². Sums of integers do not depend on their order, so all engines have the same ones.
 
     Args:
-        scored: Pairs that reach the threshold.
         leader: Leader of each document, uint32 (n,).
         copies: Number of exact duplicates that each document stands for, itself included, (n,).
-        criterion: Criterion.
         sizes: Number of shingles of each document in a pair, for `most-complete`, int64 (n,).
     """
     sums = np.zeros((2, len(leader)), np.int64)
@@ -129,11 +125,9 @@ def choose_kept_documents(
     happens only to components, the leader is kept.
 
     Args:
-        scored: Pairs that reach the threshold.
         leader: Leader of each document, uint32 (n,).
         rank: Rank of each document in keep order, uint32 (n,).
         copies: Number of exact duplicates that each document stands for, itself included, (n,).
-        criterion: Criterion.
         sizes: Number of shingles of each document in a pair, for `most-complete`, int64 (n,).
 
     Returns:

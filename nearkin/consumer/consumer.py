@@ -68,14 +68,7 @@ class ConsumerCounts:
 
 
 class Consumer:
-    """A consumer, which writes the documents of a source to a sink.
-
-    Args:
-        source: The source of the events.
-        sink: The destination of the documents.
-        settings: The settings of the consumer.
-        stop: An event that ends the consumer after the current batch. A signal handler may set it.
-    """
+    """A consumer, which writes the documents of a source to a sink."""
 
     def __init__(
         self,
@@ -95,16 +88,6 @@ class Consumer:
 
         While a store or a server does not respond, the consumer waits and retries. Events that
         were not acknowledged are delivered again.
-
-        Args:
-            until_empty: Whether it ends when no event is left.
-
-        Returns:
-            The counts of processed events.
-
-        Raises:
-            NearkinError: If the sink refuses the consumer, for example because of another Spec or
-                a wrong token.
         """
         next_reclaim = time.monotonic()
         try:
@@ -188,14 +171,7 @@ class Consumer:
     def _upsert_documents(
         self, scope: str, documents: list[EventDocument]
     ) -> list[Outcome | NearkinError]:
-        """Upserts documents of one scope. If some are refused, the others are still processed.
-
-        Returns:
-            The outcome of each document, or the error that refused it.
-
-        Raises:
-            ServiceError: If the server refuses the consumer rather than events.
-        """
+        """Upserts documents of one scope. If some are refused, the others are still processed."""
         try:
             return self._retry(self._upsert, scope, documents)
         except ServiceError as error:

@@ -44,14 +44,7 @@ class EventSource(Protocol):
         """Returns events that no consumer has received.
 
         Args:
-            most: Maximum number of events.
             seconds: Maximum time to wait for an event.
-
-        Returns:
-            The events, oldest first. The list is empty if none arrived in time.
-
-        Raises:
-            StoreError: If the stream cannot be read.
         """
 
     def reclaim(self, most: int) -> list[StreamEvent]:
@@ -64,15 +57,7 @@ class EventSource(Protocol):
         """Acknowledges events, so that they are not delivered again."""
 
     def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
-        """Moves an event to the dead-letter stream and acknowledges it atomically.
-
-        Args:
-            event: The event.
-            reason: The reason why it could not be processed.
-
-        Raises:
-            StoreError: If the stream cannot be written.
-        """
+        """Moves an event to the dead-letter stream and acknowledges it atomically."""
 
 
 class DocumentSink(ABC):
@@ -81,23 +66,7 @@ class DocumentSink(ABC):
     def upsert(
         self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
     ) -> "list[Outcome | NearkinError]":
-        """Upserts documents.
-
-        Args:
-            scope: Scope of the documents.
-            documents: Texts, vectors, or both.
-            ids: The id of each document, or None for an id that is made from the content.
-
-        Returns:
-            The outcome of each document, or the error that refused it.
-
-        Raises:
-            StoreError: If the store failed. The documents can be sent again.
-            ServiceError: If the server failed. If the error is transient, the documents can be
-                sent again.
-            IncompatibleError: If the index has another Spec.
-            KeyRequiredError: If the Spec of the index requires another key.
-        """
+        """Upserts documents."""
         return [*self._upsert_batch(scope, documents, ids)]
 
     @abstractmethod
@@ -172,20 +141,10 @@ class EventDocument(NamedTuple):
 def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     """Returns the document of an event.
 
-    Args:
-        event: The event.
-        settings: The names of its fields, and its maximum size.
-
-    Returns:
-        The document, with its scope and its id.
-
     Examples:
         >>> event = StreamEvent("1-0", {"text": b"the cat", "id": b"cat"})
         >>> parse_event(event, StreamSettings())[1:]
         ('default', 'the cat', 'cat')
-
-    Raises:
-        UsageError: If it does not contain a document. The message never repeats its content.
     """
     fields = event.fields or {}
     size = event_size(fields)
@@ -208,12 +167,7 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
 
 
 def _parse_document(fields: Mapping[str, bytes], settings: StreamSettings) -> "Document":
-    """Returns the document of an event, which has a field of texts, of vectors, or both.
-
-    Args:
-        fields: Fields of the event.
-        settings: The names of the fields.
-    """
+    """Returns the document of an event, which has a field of texts, of vectors, or both."""
     text = _decode(fields, settings.text)
     if text is None:
         return _parse_vector(fields, settings.vector)

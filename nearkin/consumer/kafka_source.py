@@ -64,11 +64,7 @@ class _Partition:
     """The offsets of those that are acknowledged, behind one that is not."""
 
     def finish(self, offset: int) -> int | None:
-        """Marks an event as processed.
-
-        Returns:
-            The position behind all processed events, or None if an earlier event is not processed.
-        """
+        """Marks an event as processed."""
         self.done.add(offset)
         position = None
         for oldest in list(self.waiting):
@@ -88,16 +84,8 @@ class KafkaSource:
     leaves no event out. The value of a message is a JSON object of fields.
 
     Args:
-        url: The URL `kafka://host:9092,host:9092/topic`, optionally with `?dead=topic` for the
-            topic of dead letters, which is `topic.dead` by default, and `config=FILE` for settings
-            of librdkafka, one `name=value` in each line.
-        group: The name of the group. A new group starts at the first event of the topic.
-        consumer: The name of this consumer. The default is the name of the machine.
         idle: The time after which the partitions of a dead consumer are given to others, in
             seconds.
-
-    Raises:
-        UsageError: If the URL or the settings are not valid.
     """
 
     def __init__(
@@ -194,15 +182,7 @@ class KafkaSource:
         delivered an event or its end. An empty list therefore means that no event is left.
 
         Args:
-            most: Maximum number of events.
             seconds: Maximum time to wait for an event.
-
-        Returns:
-            The events, those of each partition oldest first. The list is empty if none arrived in
-            time.
-
-        Raises:
-            StoreError: If the brokers do not respond, or there is no such topic.
         """
         deadline = time.monotonic() + JOIN_SECONDS
         while True:
@@ -231,22 +211,11 @@ class KafkaSource:
         return StreamEvent(key, _decode_fields(message.key(), message.value()))
 
     def reclaim(self, most: int) -> list[StreamEvent]:
-        """Returns no events, because the brokers deliver those of a dead consumer again.
-
-        Args:
-            most: Maximum number of events.
-        """
+        """Returns no events, because the brokers deliver those of a dead consumer again."""
         return []
 
     def acknowledge(self, events: Sequence[StreamEvent]) -> None:
-        """Commits the offsets behind events, so that they are not delivered again.
-
-        Args:
-            events: Events whose documents are stored.
-
-        Raises:
-            StoreError: If the brokers do not respond.
-        """
+        """Commits the offsets behind events, so that they are not delivered again."""
         positions: dict[int, int] = {}
         for event in events:
             number, offset = map(int, event.key.split(":"))
@@ -275,13 +244,6 @@ class KafkaSource:
         The letter has the key, the value and the headers of the message, and the headers
         `nearkin-key` and `nearkin-reason`. A consumer that dies between both steps writes a second
         letter. So does one that does not learn that the brokers have stored the first.
-
-        Args:
-            event: The event.
-            reason: The reason why it could not be processed.
-
-        Raises:
-            StoreError: If the brokers do not store the letter.
         """
         number, offset = map(int, event.key.split(":"))
         partition = self._partitions.get(number)
@@ -341,14 +303,7 @@ def _decode_fields(key: bytes | None, value: bytes | None) -> Mapping[str, bytes
 
 
 def _read_config(path: str | None) -> dict[str, str]:
-    """Returns the settings of librdkafka in a file.
-
-    Args:
-        path: The file, or None.
-
-    Raises:
-        UsageError: If the file cannot be read, or a line is not of the form `name=value`.
-    """
+    """Returns the settings of librdkafka in a file."""
     if path is None:
         return {}
     try:

@@ -64,16 +64,7 @@ class RedisSource:
     `idle` seconds (XAUTOCLAIM).
 
     Args:
-        url: The URL `redis://host:port/db?stream=name`, optionally with `&dead=name` for the
-            dead-letter stream, which is `name:dead` by default.
-        group: The name of the group. It is created if it does not exist, and then starts at the
-            first event of the stream.
-        consumer: The name of this consumer. The default is the name of the machine.
         idle: The time after which events of other consumers are taken over, in seconds.
-
-    Raises:
-        UsageError: If the URL is not valid, or the Redis server may evict keys.
-        StoreError: If the Redis server does not respond.
     """
 
     def __init__(
@@ -144,14 +135,7 @@ class RedisSource:
         """Returns events that no consumer of the group has received.
 
         Args:
-            most: Maximum number of events.
             seconds: Maximum time to wait for an event.
-
-        Returns:
-            The events, oldest first. The list is empty if none arrived in time.
-
-        Raises:
-            StoreError: If Redis does not respond or has lost the group.
         """
         milliseconds = max(1, round(seconds * 1000))
         rows = self._read(">", min(most, self._read_size), milliseconds)
@@ -224,10 +208,6 @@ class RedisSource:
 
         An event with very many fields becomes several entries, each with the key, the reason and
         the field `nearkin:part`.
-
-        Args:
-            event: The event.
-            reason: The reason why it could not be processed.
         """
         fields = list((event.fields or {}).items())
         explanation: dict[str, bytes | str] = {"nearkin:key": event.key, "nearkin:reason": reason}

@@ -59,10 +59,6 @@ def to_table(data: Any) -> pa.Table:
             `datasets`, `pyarrow.dataset` or Lance, a table of pyiceberg, a mapping of columns, a
             list or an iterator of texts or of dictionaries, or a matrix (n, d) of vectors.
 
-    Raises:
-        UsageError: If the data is of another type, a column has a type that Arrow does not have,
-            rows are damaged, or all texts are paths of existing files.
-
     Examples:
         >>> to_table(["one", "two"]).column_names
         ['text']
@@ -75,10 +71,9 @@ def to_table(data: Any) -> pa.Table:
 
 
 def _require_sound(batches: Iterable[pa.RecordBatch]) -> None:
-    """Requires that the values of batches can be looked at. Arrow does not check what it is given.
+    """Requires that the values of batches can be looked at.
 
-    Raises:
-        UsageError: If rows are damaged.
+    Arrow does not check what it is given.
     """
     first = 0
     for batch in batches:
@@ -149,11 +144,7 @@ def _are_rows(values: Sequence[Any]) -> bool:
 
 
 def _import_stream(data: Any) -> pa.ChunkedArray:
-    """Returns the rows of a table, or the values of a column, that has an Arrow interface.
-
-    Raises:
-        UsageError: If it cannot be read.
-    """
+    """Returns the rows of a table, or the values of a column, that has an Arrow interface."""
     if _is_lance_dataset(data):
         require_readable_names(data)
     try:
@@ -186,11 +177,7 @@ def _unreadable_rows(data: Any, error: Exception) -> UsageError:
 
 
 def _pandas_to_table(frame: Any) -> pa.Table:
-    """Returns the table of a pandas frame, without its index.
-
-    Raises:
-        UsageError: If a column has a type that Arrow does not have, or several have one name.
-    """
+    """Returns the table of a pandas frame, without its index."""
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except UnicodeEncodeError as error:
@@ -204,12 +191,7 @@ def _pandas_to_table(frame: Any) -> pa.Table:
 
 
 def _with_large_integers(frame: Any, error: Exception) -> pa.Table:
-    """Returns the table of a pandas frame, of which a column may have integers that do not fit.
-
-    Args:
-        frame: The frame.
-        error: The error of its conversion, which is raised if there are no such columns.
-    """
+    """Returns the table of a pandas frame, of which a column may have integers that do not fit."""
     large = {}
     others = frame.copy(deep=False)
     for position, name in enumerate(frame.columns):
@@ -237,9 +219,6 @@ def _without_foreign_types(data: Any) -> Any:
 
     Such values are Python objects, which Polars exports as their addresses, and integers of 128
     bits. They become what Python values of a list become.
-
-    Raises:
-        UsageError: If values cannot become an Arrow column.
     """
     schema = getattr(data, "schema", None)
     try:
@@ -283,10 +262,6 @@ def _iterator_to_table(values: Iterator[Any]) -> pa.Table:
     """Returns the table of an iterator of texts or of dictionaries.
 
     Its values become Arrow columns in blocks, so that few of them are Python objects at a time.
-
-    Raises:
-        UsageError: If the blocks have columns of one name and of types that cannot be combined, if
-            dictionaries are mixed with other values, or if the first block consists of paths.
     """
     block = list(itertools.islice(values, ITERATOR_BLOCK))
     # A later block may be short, and its texts may be names of files by chance.
@@ -304,11 +279,7 @@ def _iterator_to_table(values: Iterator[Any]) -> pa.Table:
 
 
 def _concat_blocks(blocks: list[pa.Table]) -> pa.Table:
-    """Returns one table of the blocks of an iterator.
-
-    Raises:
-        UsageError: If they have columns of one name and of types that cannot be combined.
-    """
+    """Returns one table of the blocks of an iterator."""
     try:
         return concat_tables(blocks)
     except pa.ArrowException as error:
@@ -395,11 +366,7 @@ def _is_dataset(data: object) -> bool:
 
 
 def refuse_distributed(data: object) -> None:
-    """Refuses a frame of Spark, which would be collected in the memory of the driver.
-
-    Raises:
-        UsageError: If the object is one. The message names the function for it.
-    """
+    """Refuses a frame of Spark, which would be collected in the memory of the driver."""
     if type(data).__module__.partition(".")[0] == "pyspark":
         raise UsageError(
             f"{type_name(data)} is distributed over machines, and this function collects its rows "
@@ -409,15 +376,7 @@ def refuse_distributed(data: object) -> None:
 
 
 def refuse_paths(values: Sequence[object], *, reads_files: bool = True) -> None:
-    """Refuses strings that all are paths of existing files, which would be taken as texts.
-
-    Args:
-        values: The values of a list.
-        reads_files: True if the caller's function reads files and takes tables. Decides the hint.
-
-    Raises:
-        UsageError: If all values are such strings.
-    """
+    """Refuses strings that all are paths of existing files, which would be taken as texts."""
     if values and all(isinstance(value, str) and os.path.lexists(value) for value in values):
         hint = "read the files first; to take the paths as texts, pass pyarrow.array(paths)"
         if reads_files:
@@ -471,16 +430,7 @@ def _is_matrix(data: Any) -> bool:
 
 
 def to_chunked(values: Any) -> pa.ChunkedArray:
-    """Returns a column as an Arrow array in chunks.
-
-    Args:
-        values: An Arrow array, a pandas or polars series, a `datasets` column, a numpy array, a
-            sequence, a column of any library with the Arrow interface, or a table of one column.
-
-    Raises:
-        UsageError: If the value is not a column, its values have no common Arrow type, or rows are
-            damaged.
-    """
+    """Returns a column as an Arrow array in chunks."""
     column = _to_chunked(values)
     _require_sound(pa.record_batch([chunk], ["values"]) for chunk in column.chunks)
     return column
@@ -530,11 +480,7 @@ def _to_chunked(values: Any) -> pa.ChunkedArray:
 
 
 def _only_column(table: Any, names: Sequence[str]) -> pa.ChunkedArray:
-    """Returns the column of a table that has one column, such as the result of a query.
-
-    Raises:
-        UsageError: If it has several ones, or none.
-    """
+    """Returns the column of a table that has one column, such as the result of a query."""
     if len(names) != 1:
         raise UsageError(
             f"{type_name(table)} is a table, not a column ({describe_columns(names)}); "
@@ -544,14 +490,7 @@ def _only_column(table: Any, names: Sequence[str]) -> pa.ChunkedArray:
 
 
 def _require_shallow(values: Sequence[Any]) -> None:
-    """Requires that values are not nested deeply, because Arrow's conversion is recursive.
-
-    Args:
-        values: Values of a column.
-
-    Raises:
-        UsageError: If lists and dictionaries are nested more than MAX_NESTING times.
-    """
+    """Requires that values are not nested deeply, because Arrow's conversion is recursive."""
     level: Iterable[Any] = values
     for _ in range(MAX_NESTING):
         containers = [value for value in level if isinstance(value, list | tuple | dict)]
@@ -578,18 +517,7 @@ def _column_names(values: Any) -> list[str] | None:
 
 
 def to_documents(values: Any) -> list[pa.Array]:
-    """Returns the texts or the token lists of a column, in chunks.
-
-    Args:
-        values: A column of texts, or of lists of tokens.
-
-    Returns:
-        Chunks of large_string, or of large_list of large_string.
-
-    Raises:
-        UsageError: If a value is null or not valid UTF-8, or the column holds something else. The
-            message names the row.
-    """
+    """Returns the texts or the token lists of a column, in chunks."""
     column = to_chunked(values)
     if is_list(column.type):
         return _check_chunks(column, lambda chunk: check_tokens(chunk, "tokens"))
@@ -597,15 +525,7 @@ def to_documents(values: Any) -> list[pa.Array]:
 
 
 def to_texts(values: Any) -> list[pa.Array]:
-    """Returns the texts of a column, in chunks of large_string.
-
-    Args:
-        values: A column of texts.
-
-    Raises:
-        UsageError: If a value is null or not valid UTF-8, or the column holds something else. The
-            message names the row or the type.
-    """
+    """Returns the texts of a column, in chunks of large_string."""
     column = to_chunked(values)
     kind = decode_column(column).type
     if not (is_text(kind) or is_binary(kind)):
@@ -615,11 +535,7 @@ def to_texts(values: Any) -> list[pa.Array]:
 
 
 def decode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns a column without encoding. A column of the type of nulls is one of texts.
-
-    Args:
-        column: The column.
-    """
+    """Returns a column without encoding. A column of the type of nulls is one of texts."""
     if pa.types.is_null(column.type):
         return column.cast(pa.large_string())
     if is_encoded(column.type) and column.num_chunks:
@@ -628,11 +544,7 @@ def decode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def replace_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns a column of texts or of lists, in which nulls are empty. Rows keep their numbers.
-
-    Args:
-        column: The column. Any encoding is removed. A column of another type keeps its nulls.
-    """
+    """Returns a column of texts or of lists, in which nulls are empty. Rows keep their numbers."""
     column = decode_column(column)
     kind = column.type
     if not column.null_count or not (is_text(kind) or is_binary(kind) or is_list(kind)):
@@ -650,11 +562,6 @@ def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
 
     Args:
         values: A column of lists of numbers, or a matrix (n, d).
-        dimensions: The number of dimensions of each vector.
-
-    Raises:
-        UsageError: If a value is not a finite vector of that length, or is zero. The message
-            names the row.
     """
     return _check_chunks(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
 

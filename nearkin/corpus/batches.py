@@ -88,31 +88,18 @@ class Corpus(Protocol):
         """The names of the files, relative to the common folder of the inputs."""
 
     def check(self, columns: Columns) -> None:
-        """Checks that the columns exist.
-
-        Raises:
-            UsageError: If a column is missing.
-        """
+        """Checks that the columns exist."""
 
     def list_columns(self, columns: Columns) -> set[str]:
         """Returns the columns whose values are lists, as far as types say so, with paths.
 
         Of files, the first one that can be read is looked at. Of JSON, its first objects are.
-
-        Args:
-            columns: The columns that are read.
         """
 
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents in batches.
-
-        Args:
-            columns: The columns to read.
-            start: The file and the row at which reading starts.
-            first: The ordinal of the first document that is read.
-        """
+        """Yields the documents in batches."""
 
     def batches_at(
         self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
@@ -122,11 +109,8 @@ class Corpus(Protocol):
         Files, and parts of them where the format permits, are not read if they have no such place.
 
         Args:
-            columns: The columns to read.
             places: The places, as `nearkin.corpus.places.places_of` returns them, ascending, uint64
                 (n,). Only rejected rows at these places are in the batches.
-            start: The file and the row at which reading starts.
-            first: The ordinal of the first document that is read.
         """
 
 
@@ -134,8 +118,6 @@ def read_content(corpus: Corpus, columns: Columns, places: np.ndarray) -> Iterat
     """Yields the contents of the documents at some places, without their other columns.
 
     Args:
-        corpus: Documents.
-        columns: Columns of the corpus that a run reads.
         places: Places of the documents, ascending, uint64 (m,).
     """
     yield from corpus.batches_at(replace(columns, id=None, carried_columns=()), places)

@@ -10,11 +10,7 @@ def read_up_to(stream: Any, most: int) -> bytes:
     """Returns the content of a stream, or its first `most` bytes.
 
     Args:
-        stream: The stream.
         most: The maximum number of bytes.
-
-    Raises:
-        OSError: If the file is damaged.
     """
     parts: list[bytes] = []
     size = 0

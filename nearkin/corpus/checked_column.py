@@ -17,11 +17,7 @@ class CheckedColumn(NamedTuple):
 
 
 def null_reason(name: str) -> str:
-    """Returns the reason for the rejection of a value that is null.
-
-    Args:
-        name: The name of the value.
-    """
+    """Returns the reason for the rejection of a value that is null."""
     return f"{name} is null"
 
 
@@ -30,6 +26,5 @@ def reasons_of_rows(mask: pa.Array, reason: str) -> dict[int, str]:
 
     Args:
         mask: True for each rejected row, bool (n,).
-        reason: The reason.
     """
     return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)

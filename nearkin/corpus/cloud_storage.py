@@ -40,12 +40,6 @@ class CloudStorage(ArrowFSWrapper):  # type: ignore[misc]
 
         Unlike that of fsspec, it raises the errors of the storage, which would be repeated by the
         next request after the same time.
-
-        Args:
-            path: The bucket and the name.
-
-        Raises:
-            OSError: If the storage refuses the request or cannot be reached.
         """
         try:
             return bool(self.info(path)["type"] == "directory")
@@ -53,11 +47,7 @@ class CloudStorage(ArrowFSWrapper):  # type: ignore[misc]
             return False
 
     def metadata(self, path: str) -> dict[str, str]:
-        """Returns the ETag or generation of an object, if the storage has them.
-
-        Args:
-            path: The bucket and the name.
-        """
+        """Returns the ETag or generation of an object, if the storage has them."""
         with self.fs.open_input_stream(path, compression=None) as stream:
             return dict(stream.metadata() or {})
 
@@ -66,17 +56,7 @@ class CloudStorage(ArrowFSWrapper):  # type: ignore[misc]
 
 
 def open_cloud_storage(protocol: str, url: str) -> tuple[CloudStorage, str]:
-    """Returns the file system of a URL, and the path in it.
-
-    Args:
-        protocol: `s3`, `gs` or `abfs`.
-        url: The URL.
-
-    Raises:
-        OSError: If the settings of the driver are not valid.
-        UsageError: If the account of an Azure container is missing, or an environment variable is
-            not valid.
-    """
+    """Returns the file system of a URL, and the path in it."""
     path = url.partition("://")[2]
     bucket, _, key = path.partition("/")
     if protocol == "s3":

@@ -58,9 +58,6 @@ def document_limit(memory: int) -> int:
 def join_texts(texts: Iterable[str | None]) -> str:
     """Returns the text of a document whose text is in several columns.
 
-    Args:
-        texts: The values of the columns. None is left out.
-
     Examples:
         >>> join_texts(["a title", None, "the body"]).splitlines()
         ['a title', 'the body']
@@ -70,9 +67,6 @@ def join_texts(texts: Iterable[str | None]) -> str:
 
 def carried_column_name(name: str) -> str:
     """Returns the name that a carried column has in a batch.
-
-    Args:
-        name: The name of the column in the inputs.
 
     Examples:
         >>> carried_column_name("text")
@@ -297,11 +291,7 @@ class Columns:
         return tuple(name for name in self.all if name not in partitions)
 
     def with_partitions(self, partitions: Mapping[str, str | None]) -> "Columns":
-        """Returns these columns for a file whose folders give the values of some columns.
-
-        Args:
-            partitions: The values by the name of the column.
-        """
+        """Returns these columns for a file whose folders give the values of some columns."""
         used = {name: partitions[name] for name in self.all if name in partitions}
         known = {**dict(self.partitions), **used}
         return replace(self, partitions=tuple(known.items())) if used else self

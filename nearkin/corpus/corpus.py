@@ -105,21 +105,12 @@ class FileCorpus:
     """Files in the order of their relative paths, compared as bytes.
 
     Args:
-        files: The files, in order.
-        on_error: What happens to rows that cannot be read: `quarantine` rejects them, `fail`
-            raises an error.
         ahead: The number of bytes up to which parts of a file are decoded ahead.
-        skipped: The files and folders among the inputs that are not read.
-        searched: The paths of the files that a folder or a pattern contributed.
-        tables: The tables that the files belong to.
 
     Attributes:
         row_remedy: The end of a message about a row that is not a document.
         statuses: The status of each file that was read, by its path. A file has changed if its
             status differs later.
-
-    Raises:
-        UsageError: If `on_error` is unknown.
     """
 
     def __init__(
@@ -162,15 +153,7 @@ class FileCorpus:
         """Returns the corpus of all files that the inputs name.
 
         Args:
-            inputs: Paths, patterns, folders and URLs.
-            on_error: What happens to rows that cannot be read: `quarantine` or `fail`.
             ahead: The number of bytes up to which parts of a file are decoded ahead.
-            selection: The rules for files in folders. By default, hidden files and linked
-                folders are skipped.
-
-        Raises:
-            UsageError: If an input names no file, or cannot be listed.
-            MissingExtraError: If a URL needs a package that is not installed.
         """
         found = find_inputs(inputs, selection)
         return cls(found.files, on_error, ahead, found.skipped, found.searched, found.tables)
@@ -226,9 +209,6 @@ class FileCorpus:
         """Returns a sentence with the numbers of files by kind, and of the skipped ones.
 
         It is empty if all files are of one kind that is read in the usual way, and none is skipped.
-
-        Args:
-            columns: The columns that are read.
         """
         kinds = Counter(self._kind_of(file, columns) for file in self.files)
         parts = [
@@ -267,9 +247,6 @@ class FileCorpus:
 
         These are files of an unknown suffix that a folder or a pattern contributed beside files
         with rows, and files whose encoding was guessed.
-
-        Args:
-            columns: The columns that are read.
         """
         texts = [file for file in self.files if self.format_of(file) is TEXT]
         searched_texts = [file for file in texts if file.path in self._searched]
@@ -295,12 +272,7 @@ class FileCorpus:
         return doubts
 
     def check(self, columns: Columns) -> None:
-        """Checks what can be known about the files before they are read completely.
-
-        Raises:
-            UsageError: If no reader understands a file, a file lacks a column or has it in a type
-                that cannot hold documents, or no JSON object has it.
-        """
+        """Checks what can be known about the files before they are read completely."""
         fields: dict[str, FieldSample] = {}
         for file in self.files:
             form = self.format_of(file)
@@ -325,11 +297,7 @@ class FileCorpus:
         self._require_fields(columns, fields)
 
     def list_columns(self, columns: Columns) -> set[str]:
-        """Returns the columns of lists of the first file that can be read, with paths.
-
-        Args:
-            columns: The columns that are read.
-        """
+        """Returns the columns of lists of the first file that can be read, with paths."""
         for file in self.files:
             form = self.format_of(file)
             try:
@@ -347,13 +315,6 @@ class FileCorpus:
         """Requires that the files can have further columns, and have none of these names.
 
         Of JSON, the first rows of each file are looked at.
-
-        Args:
-            names: Names of the columns that are added.
-            columns: Columns that are read, with the options for reading CSV.
-
-        Raises:
-            UsageError: If a file has a column of one of the names, or is a text without columns.
         """
         for file in self.files:
             form = self.format_of(file)
@@ -377,14 +338,7 @@ class FileCorpus:
                     )
 
     def require_replaceable_texts(self, columns: Columns) -> None:
-        """Requires that each file has the texts in a column of its own, so that they can change.
-
-        Args:
-            columns: Columns that are read, of which one has the texts.
-
-        Raises:
-            UsageError: If the texts are inside another column.
-        """
+        """Requires that each file has the texts in a column of its own, so that they can change."""
         if SEPARATOR not in columns.source:
             return
         for file in self.files:
@@ -397,12 +351,7 @@ class FileCorpus:
                 )
 
     def column_names(self) -> list[str]:
-        """Returns the columns of the first file, from its schema, its header or its first rows.
-
-        Raises:
-            UsageError: If the content is in a format that nearkin does not read.
-            DamageError: If the file cannot be read.
-        """
+        """Returns the columns of the first file, from its schema, its header or its first rows."""
         with decoding():
             return self._column_names(self.files[0], Columns(), {}) or []
 
@@ -482,17 +431,7 @@ class FileCorpus:
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents in batches.
-
-        Args:
-            columns: The columns to read.
-            start: The file and the row at which reading starts.
-            first: The ordinal of the first document that is read.
-
-        Raises:
-            RunError: If a file changes or cannot be reached, or a row is rejected and `on_error`
-                is `fail`.
-        """
+        """Yields the documents in batches."""
         builder = _BatchBuilder(first)
         for number in range(start[0], len(self.files)):
             for file_slice in self.read_slices(
@@ -509,14 +448,7 @@ class FileCorpus:
         """Yields the documents at some places in batches, as described in `Corpus`.
 
         Args:
-            columns: The columns to read.
             places: The places, ascending, uint64 (n,).
-            start: The file and the row at which reading starts.
-            first: The ordinal of the first document that is read.
-
-        Raises:
-            RunError: If a file changes or cannot be reached, or a row that is read is rejected and
-                `on_error` is `fail`.
         """
         builder = _BatchBuilder(first)
         for number, rows in split_places(places_from(places, start)):
@@ -545,17 +477,8 @@ class FileCorpus:
         it is. It is a rejection of the rows from the first one on that was not read.
 
         Args:
-            number: The number of the file.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows, to be copied.
             rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
                 left out.
-
-        Raises:
-            RunError: If the file changes or cannot be reached, or a row is rejected and
-                `on_error` is `fail`.
-            UsageError: If a column is missing.
         """
         file, row = self.files[number], start
         columns = columns.with_partitions(file.partitions)
@@ -614,15 +537,6 @@ class FileCorpus:
 
         A row that is a document must be copied. It cannot be copied if a column is damaged that
         the run does not read.
-
-        Args:
-            file: The file.
-            columns: The columns that were read.
-            copied: A slice with the complete rows, and with those that cannot be copied.
-            row: The row at which the slice begins.
-
-        Raises:
-            RunError: If one of them is a document.
         """
         for entry in copied.rejected:
             if not entry.is_damage:
@@ -656,12 +570,6 @@ class FileCorpus:
         """Compares a file with its status at the first reading.
 
         Each reading begins and ends with this.
-
-        Returns:
-            The status of the file.
-
-        Raises:
-            RunError: If the file has changed, or cannot be reached.
         """
         self._require_same_tables()
         file = self.files[number]
@@ -680,11 +588,7 @@ class FileCorpus:
         return status
 
     def _require_same_tables(self) -> None:
-        """Requires that the tables have no newer version than the one that is read.
-
-        Raises:
-            RunError: If a table has changed, or cannot be read any more.
-        """
+        """Requires that the tables have no newer version than the one that is read."""
         for watch in self._watches:
             try:
                 change = watch.find_change()
@@ -699,11 +603,7 @@ class FileCorpus:
                 )
 
     def require_all_unchanged(self) -> None:
-        """Compares every file with its status at the first reading.
-
-        Raises:
-            RunError: If a file has changed, or cannot be reached.
-        """
+        """Compares every file with its status at the first reading."""
         for number in range(len(self.files)):
             self.require_unchanged(number)
 
@@ -735,16 +635,7 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
 
 
 def _require_types(schema: pa.Schema, columns: Columns, place: str) -> None:
-    """Requires that columns can hold documents, ids and so on, whatever their values are.
-
-    Args:
-        schema: The schema of a file or a table.
-        columns: The columns that are read.
-        place: The file or the table, for the message.
-
-    Raises:
-        UsageError: If the type of a column is not one of those.
-    """
+    """Requires that columns can hold documents, ids and so on, whatever their values are."""
     # The size of vectors may be unknown yet, and is not a part of the type of their column.
     sized = tuple(field._replace(size=field.size or 1) for field in columns.fields)
     columns = replace(columns, fields=sized)
@@ -757,16 +648,7 @@ def _require_types(schema: pa.Schema, columns: Columns, place: str) -> None:
 
 
 def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
-    """Raises UsageError if several columns have the name, because it is ambiguous then.
-
-    Args:
-        name: The name of a column that is read.
-        names: The names of all columns.
-        place: The file or table, for the message.
-
-    Raises:
-        UsageError: If the name occurs more than once.
-    """
+    """Raises UsageError if several columns have the name, because it is ambiguous then."""
     if names.count(name) > 1:
         raise UsageError(
             f"{place} has {names.count(name)} columns named {name!r}; rename all but one"
@@ -774,33 +656,14 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
 
 
 def require_unique_columns(names: Sequence[str], place: str, reason: str, remedy: str) -> None:
-    """Requires that no two columns have one name, for a result that would lose one of them.
-
-    Args:
-        names: The names of all columns.
-        place: The file or table, for the message.
-        reason: Why the names must differ.
-        remedy: What to do.
-
-    Raises:
-        UsageError: If a name occurs more than once.
-    """
+    """Requires that no two columns have one name, for a result that would lose one of them."""
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         raise UsageError(f"{place} has {count} columns named {name!r}, and {reason}; {remedy}")
 
 
 def _require_usable_compression(file: InputFile, form: Format, columns: Columns) -> None:
-    """Requires that a compressed file can be decompressed within the memory bound.
-
-    Args:
-        file: The file. The window of a remote one is not looked at.
-        form: Its format.
-        columns: The columns that are read, with the document limit of the run.
-
-    Raises:
-        UsageError: If the format cannot be compressed as a whole, or the window is too large.
-    """
+    """Requires that a compressed file can be decompressed within the memory bound."""
     if file.compression is None:
         return
     if isinstance(form, Parquet | Orc):
@@ -843,9 +706,6 @@ def _list_further(
 
 def describe_skipped_records(counts: Mapping[str, int]) -> list[str]:
     """Returns a sentence for each kind of records that are not rows.
-
-    Args:
-        counts: The numbers of records by their kind.
 
     Examples:
         >>> describe_skipped_records({"revisit": 2})
@@ -931,18 +791,7 @@ def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class TableCorpus:
-    """A table in memory. Ids are row numbers if no column holds ids.
-
-    Args:
-        table: The table.
-        on_error: What happens to rows that are not documents: `quarantine` rejects them, `fail`
-            raises an error.
-        source: The object that the table was read from, if another reading of it may have other
-            rows or another order.
-
-    Raises:
-        UsageError: If `on_error` is unknown.
-    """
+    """A table in memory. Ids are row numbers if no column holds ids."""
 
     def __init__(
         self, table: pa.Table, on_error: str = "quarantine", source: object = None
@@ -958,11 +807,7 @@ class TableCorpus:
         return [""]
 
     def check(self, columns: Columns) -> None:
-        """Checks that the columns exist.
-
-        Raises:
-            UsageError: If a column is missing, or several columns have its name.
-        """
+        """Checks that the columns exist."""
         schema = self.table.schema
         for name in columns.all:
             if not is_column(name, schema):
@@ -974,23 +819,11 @@ class TableCorpus:
             require_unique_column(str(find_root(name, schema.names)), schema.names, "the table")
 
     def list_columns(self, columns: Columns) -> set[str]:
-        """Returns the columns of lists, with paths.
-
-        Args:
-            columns: Not used, because the table has a schema.
-        """
+        """Returns the columns of lists, with paths."""
         return list_paths_of_lists(self.table.schema)
 
     def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:
-        """Requires that the table has no columns of these names.
-
-        Args:
-            names: Names of the columns that are added.
-            columns: Not used, because the table has its columns.
-
-        Raises:
-            UsageError: If the table has a column of one of the names.
-        """
+        """Requires that the table has no columns of these names."""
         for name in names:
             if name in self.table.schema.names:
                 raise UsageError(
@@ -1001,16 +834,7 @@ class TableCorpus:
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents in batches.
-
-        Args:
-            columns: The columns to read.
-            start: The file, which is 0, and the row at which reading starts.
-            first: The ordinal of the first document that is read.
-
-        Raises:
-            RunError: If a row is rejected and `on_error` is `fail`.
-        """
+        """Yields the documents in batches."""
         batches = self.table.select(list_roots(columns, self.table.schema.names)).to_batches()
         for file_slice in check_batches(split_batches(batches, 0, start[1]), columns, whole=False):
             if file_slice.rejected and self.on_error == "fail":
@@ -1035,13 +859,7 @@ class TableCorpus:
         """Yields the documents at some places in batches, as described in `Corpus`.
 
         Args:
-            columns: The columns to read.
             places: The places, ascending, uint64 (n,).
-            start: The file, which is 0, and the row at which reading starts.
-            first: The ordinal of the first document that is read.
-
-        Raises:
-            RunError: If a row is rejected and `on_error` is `fail`.
         """
         for batch in self.batches(columns, start):
             selected = batch.select(places)._replace(first=first)

@@ -40,10 +40,6 @@ class DecompressedStream(io.RawIOBase):
     part around an error is therefore decompressed again in small steps. The stream first yields all
     bytes before the damage, then raises the error. A codec that works in blocks loses the damaged
     block: up to 900 kB of bz2, 4 MB of lz4, 128 kB of zstd.
-
-    Args:
-        open_file: A function that opens the compressed file.
-        compression: The name of the codec in Arrow.
     """
 
     def __init__(self, open_file: Callable[[], Any], compression: str) -> None:
@@ -68,11 +64,7 @@ class DecompressedStream(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        """Returns the next bytes. There are fewer than `size` at the end and before damage.
-
-        Raises:
-            OSError: If the file is damaged at this position.
-        """
+        """Returns the next bytes. There are fewer than `size` at the end and before damage."""
         if size is None or size < 0:
             return self.readall()
         if self._failure is None:
@@ -133,11 +125,7 @@ def is_change(damage: DamageError) -> bool:
 
 
 def find_change(stream: Any) -> DamageError | None:
-    """Returns the error that the content of a compressed file was changed, or None.
-
-    Args:
-        stream: The content. Of a large one, only the first `VERIFIED_BYTES` are read.
-    """
+    """Returns the error that the content of a compressed file was changed, or None."""
     left = VERIFIED_BYTES
     try:
         with decoding():

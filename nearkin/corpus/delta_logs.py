@@ -27,14 +27,7 @@ POINTER_BYTES = 1 << 20
 
 
 def list_log(url: str) -> list[str]:
-    """Returns the names of the files of a log, relative to it and sorted.
-
-    Args:
-        url: The URL of the table.
-
-    Raises:
-        UsageError: If the log cannot be listed.
-    """
+    """Returns the names of the files of a log, relative to it and sorted."""
     with translate_listing_errors(f"{url}/{LOG}"):
         filesystem, path = open_filesystem(f"{url}/{LOG}")
         filesystem.invalidate_cache()
@@ -44,14 +37,7 @@ def list_log(url: str) -> list[str]:
 
 @contextmanager
 def copy_log(url: str) -> Iterator[str]:
-    """Yields a temporary folder with a copy of a log, from the newest checkpoint on.
-
-    Args:
-        url: The URL of the table.
-
-    Raises:
-        UsageError: If the log cannot be read.
-    """
+    """Yields a temporary folder with a copy of a log, from the newest checkpoint on."""
     names = list_log(url)
     with TemporaryFolder() as folder:
         with translate_listing_errors(f"{url}/{LOG}"):

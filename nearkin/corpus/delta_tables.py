@@ -18,16 +18,7 @@ FULL_READER = (
 
 
 def open_delta_table(table: TableFolder) -> TableVersion:
-    """Returns the newest version of a Delta table.
-
-    Args:
-        table: The table.
-
-    Raises:
-        UsageError: If the table cannot be read, a data file is missing, or the data files do not
-            hold the rows as they are.
-        MissingExtraError: If deltalake is not installed.
-    """
+    """Returns the newest version of a Delta table."""
     with table_library_errors(table):
         import deltalake  # noqa: F401 (a missing library is found before the log is copied)
 
@@ -48,15 +39,7 @@ def open_delta_table(table: TableFolder) -> TableVersion:
 
 
 def _read_log(table: TableFolder, folder: str) -> tuple[int, list[str]]:
-    """Returns the number of the newest version, and the paths of its files as the log has them.
-
-    Args:
-        table: The table.
-        folder: The folder with the log.
-
-    Raises:
-        UsageError: If the log cannot be read, or the files do not hold the rows as they are.
-    """
+    """Returns the number of the newest version, and the paths of its files as the log has them."""
     with table_library_errors(table):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError

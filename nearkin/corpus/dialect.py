@@ -85,12 +85,6 @@ class Dialect(NamedTuple):
 def parse_delimiter(text: str | None) -> str | None:
     r"""Returns the delimiter that an option gives.
 
-    Args:
-        text: One character, or `comma`, `semicolon`, `tab` or `pipe`. None leaves it to detection.
-
-    Raises:
-        UsageError: If it is not one character, or cannot delimit values.
-
     Examples:
         >>> parse_delimiter("tab"), parse_delimiter(";"), parse_delimiter(None)
         ('\t', ';', None)
@@ -110,14 +104,6 @@ def parse_delimiter(text: str | None) -> str | None:
 def parse_encoding(text: str | None) -> str | None:
     """Returns the names of the codecs that an option gives, with a comma between them.
 
-    Args:
-        text: The name of an encoding, for example `utf-8`, `utf-16` or `windows-1252`; or
-            `utf-8,NAME` for rows of UTF-8 among which some have another encoding. None leaves it to
-            detection.
-
-    Raises:
-        UsageError: If Python has no such text encoding, or a second one has no meaning.
-
     Examples:
         >>> parse_encoding("Windows-1252"), parse_encoding("utf8"), parse_encoding(None)
         ('cp1252', 'utf-8', None)
@@ -136,15 +122,7 @@ def parse_encoding(text: str | None) -> str | None:
 
 
 def _parse_one_encoding(name: str, text: str) -> str:
-    """Returns the name of the codec of one encoding of an option.
-
-    Args:
-        name: The encoding.
-        text: The option, for the message.
-
-    Raises:
-        UsageError: If Python has no such text encoding.
-    """
+    """Returns the name of the codec of one encoding of an option."""
     try:
         name = codecs.lookup(name).name
         "a".encode(name)
@@ -160,9 +138,6 @@ def _parse_one_encoding(name: str, text: str) -> str:
 def row_encoding_of(encoding: str | None) -> str | None:
     """Returns the codec of rows of JSON and of texts that are not valid UTF-8, or None.
 
-    Args:
-        encoding: The encodings that an option gives, as `parse_encoding` returns them, or None.
-
     Examples:
         >>> row_encoding_of("utf-8,cp1252"), row_encoding_of("cp1252"), row_encoding_of("utf-8")
         ('cp1252', 'cp1252', None)
@@ -176,7 +151,6 @@ def describe_invalid_byte(content: bytes, encoding: str = UTF8) -> str:
 
     Args:
         content: The bytes of the row.
-        encoding: The codec in which they are not valid.
 
     Examples:
         >>> describe_invalid_byte("Größe".encode("cp1252"))
@@ -197,11 +171,6 @@ def decode_text(raw: bytes, encoding: str | None, name: str) -> str:
 
     Args:
         raw: The bytes of the text.
-        encoding: The encodings that an option gives, as `parse_encoding` returns them, or None.
-        name: What the text is, for the reason.
-
-    Raises:
-        ValueError: If the text is not valid in any of the encodings.
     """
     try:
         return raw.decode()
@@ -223,9 +192,6 @@ def detect_dialect(
 
     Args:
         sample: The first bytes of the file, up to SAMPLE_BYTES.
-        default_delimiter: The delimiter of the suffix of the file.
-        delimiter: The delimiter that an option gives, or None.
-        encoding: The encodings that an option gives, as `parse_encoding` returns them, or None.
     """
     first, _, second = (encoding or "").partition(",")
     chosen = _order_bytes(sample, first) if first else detect_encoding(sample)
@@ -241,9 +207,6 @@ def detect_dialect(
 
 def find_named_delimiter(text: str) -> str | None:
     r"""Returns the delimiter that the first line of a file names for Excel, or None.
-
-    Args:
-        text: The beginning of the file, without a byte order mark.
 
     Examples:
         >>> find_named_delimiter("sep=;\nid;text\n"), find_named_delimiter("id;text\n")
@@ -312,12 +275,6 @@ def _is_windows_text(sample: bytes) -> bool:
 
 def detect_delimiter(text: str, default: str, *, complete: bool = True) -> str:
     r"""Returns the delimiter under which the rows have as many values as the header.
-
-    Args:
-        text: The beginning of the file.
-        default: The delimiter of the suffix. It is returned if the header has one column, or if no
-            other delimiter fits better.
-        complete: Whether the text is the whole file. Otherwise its last row is left out.
 
     Examples:
         >>> detect_delimiter("id;text\n1;one, two\n2;three\n", ",")

@@ -48,15 +48,6 @@ def estimate_documents(corpus: Corpus, columns: Columns | None = None) -> int | 
     parquet files. Otherwise the rows of some files, or of their beginnings, are extrapolated to the
     sizes of all files. Rejected rows count as documents. Of remote files, fewer are read, and the
     others are taken to have as many rows, because each size would be a request.
-
-    Args:
-        corpus: Files or a table. Nothing is remembered of it.
-        columns: The columns that are read, which say what a document of a text file is. By
-            default, each text is one.
-
-    Returns:
-        The estimate, or None if no row was seen, a file is not there any more, or the corpus has
-        another type.
     """
     if isinstance(corpus, TableCorpus):
         return corpus.table.num_rows
@@ -76,11 +67,7 @@ def estimate_documents(corpus: Corpus, columns: Columns | None = None) -> int | 
 
 
 def list_empty_files(corpus: FileCorpus) -> list[InputFile]:
-    """Returns the small local files of rows that hold no row, for example only a header.
-
-    Args:
-        corpus: Files.
-    """
+    """Returns the small local files of rows that hold no row, for example only a header."""
     empty = []
     for file in corpus.files:
         form = corpus.format_of(file)

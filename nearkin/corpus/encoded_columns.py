@@ -52,21 +52,13 @@ def encode_runs(values: pa.Array, kind: pa.DataType) -> pa.RunEndEncodedArray:
     """Returns a column with run-end encoding.
 
     Arrow cannot encode views and dictionaries, but it can cast the values of runs.
-
-    Args:
-        values: A column without encoding.
-        kind: The type to return.
     """
     runs = pc.run_end_encode(values, run_end_type=kind.run_end_type)
     return pa.RunEndEncodedArray.from_arrays(runs.run_ends, runs.values.cast(kind.value_type), kind)
 
 
 def without_dictionary(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of a column without dictionary encoding. Run-end encoding is kept.
-
-    Args:
-        kind: The type of the column.
-    """
+    """Returns the type of a column without dictionary encoding. Run-end encoding is kept."""
     if pa.types.is_run_end_encoded(kind):
         return pa.run_end_encoded(kind.run_end_type, without_dictionary(kind.value_type))
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -74,9 +66,6 @@ def without_dictionary(kind: pa.DataType) -> pa.DataType:
 
 def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
     """Returns the number of bytes that each row takes once the encoding is removed.
-
-    Args:
-        values: A column. Parts of lists, maps and structs may be encoded, too.
 
     Returns:
         int64 (n,), or None if rows do not share stored values.
@@ -163,12 +152,7 @@ def _measure_lists(lists: pa.Array) -> np.ndarray:
 
 
 def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Returns a column in the type that it had before its text was read as dictionaries.
-
-    Args:
-        values: The column.
-        kind: The type.
-    """
+    """Returns a column in the type that it had before its text was read as dictionaries."""
     if values.type == kind:
         return values
     if is_nested(kind) and measure_decoded_rows(values) is not None:
@@ -186,9 +170,6 @@ def replace_list_views(values: pa.Array) -> pa.Array:
 
     Arrow's own cast (26.0) loses the last list after an empty one, and fails or returns wrong
     lists for slices.
-
-    Args:
-        values: The column.
 
     Examples:
         >>> views = pa.array([["a"], [], ["b"]], pa.list_view(pa.string()))
@@ -210,7 +191,6 @@ def remove_encoding_within(values: pa.Array, limit: int) -> tuple[pa.Array, list
     encoded.
 
     Args:
-        values: The column.
         limit: The maximum size of a value in bytes.
     """
     sizes = measure_decoded_rows(values)

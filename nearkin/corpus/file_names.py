@@ -52,9 +52,6 @@ def has_hidden_password(path: str) -> bool:
 def list_partition_folders(path: str) -> list[str]:
     """Returns the folders `NAME=VALUE` directly above a file, as Hive and Spark write them.
 
-    Args:
-        path: The path or URL of the file.
-
     Examples:
         >>> list_partition_folders("/crawl/year=2024/lang=en/part-0.parquet")
         ['year=2024', 'lang=en']
@@ -129,15 +126,7 @@ def make_output_names(names: Sequence[str]) -> list[str]:
 
 
 def join_inside(folder: Path, name: str) -> Path:
-    """Returns the path of a relative name inside a folder.
-
-    Args:
-        folder: The folder.
-        name: The relative name, with slashes.
-
-    Raises:
-        RunError: If the name leads out of the folder.
-    """
+    """Returns the path of a relative name inside a folder."""
     parts = name.split("/")
     if not name or name.startswith("/") or ".." in parts or "\0" in name:
         raise RunError(

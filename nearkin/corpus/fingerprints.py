@@ -49,11 +49,7 @@ def parse_ignored(given: str | Sequence[str] | None, sizes: Collection[int]) -> 
     """Returns the fingerprints that are not compared, sorted, as lower-case hexadecimal digits.
 
     Args:
-        given: A fingerprint, or several ones, as hexadecimal digits; or None.
         sizes: The numbers of bits of the fingerprints that are compared.
-
-    Raises:
-        UsageError: If a value is not a fingerprint of one of these sizes, or none are compared.
 
     Examples:
         >>> parse_ignored(["0xFFFFFFFFFFFFFFFF", "0000000000000000"], [64])
@@ -83,17 +79,7 @@ def check_fingerprints(
     """Checks a column of fingerprints.
 
     Args:
-        values: The column.
-        name: The name of the column, for reasons.
         bits: The number of bits of a fingerprint.
-        ignored: Fingerprints that are not compared.
-
-    Returns:
-        The fingerprints, fixed_size_binary, and the reasons for rejections. Fingerprints that are
-        not compared are null, and not rejected.
-
-    Raises:
-        UsageError: If the column has a type that cannot hold fingerprints of so many bits.
 
     Examples:
         >>> checked = check_fingerprints(pa.array(["00000000000000ff", "ff"]), "phash", 64)
@@ -157,8 +143,6 @@ def find_fingerprint_fault(value: object, name: str, bits: int) -> str | None:
     """Returns the reason why a parsed JSON value is not a fingerprint, or None.
 
     Args:
-        value: The value.
-        name: The name of the field.
         bits: The number of bits of a fingerprint.
     """
     if to_fingerprint_bytes(value, bits) is not None:
@@ -171,11 +155,7 @@ def find_fingerprint_fault(value: object, name: str, bits: int) -> str | None:
 
 
 def _require_integers_of_all_bits(kind: pa.DataType, name: str, bits: int) -> None:
-    """Requires that integers have as many bits as fingerprints.
-
-    Raises:
-        UsageError: If they do not.
-    """
+    """Requires that integers have as many bits as fingerprints."""
     if bits != INTEGER_BITS or kind.bit_width != INTEGER_BITS:
         raise UsageError(
             f"column {name!r} is {kind}, which does not hold fingerprints of {bits} bits; write "

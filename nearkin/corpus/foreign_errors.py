@@ -37,9 +37,6 @@ def translate_foreign_errors(
     Errors of nearkin pass unchanged, for example that of a full disk. So do interrupts and a lack
     of memory or threads, which say nothing about a file. Memory that no machine has was asked for
     by a file.
-
-    Args:
-        translate: Returns the error to raise for an exception, or the exception to let it pass.
     """
     try:
         yield
@@ -62,14 +59,7 @@ def _says_something_about_file(error: BaseException) -> bool:
 
 @contextmanager
 def decoding(part: str = "") -> Iterator[None]:
-    """Raises every exception of a reader as a DamageError.
-
-    Args:
-        part: A sentence about what is damaged, for the message.
-
-    Raises:
-        DamageError: If the reader fails. The message says why.
-    """
+    """Raises every exception of a reader as a DamageError."""
 
     def to_damage(error: BaseException) -> DamageError:
         if isinstance(error, DamageError):

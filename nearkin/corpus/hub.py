@@ -62,11 +62,7 @@ def endpoint() -> str | None:
 
 
 def open_hub(url: str) -> tuple[HfFileSystem, str]:
-    """Returns the file system of the hub, and the path of a URL in it.
-
-    Args:
-        url: A URL of the form `hf://datasets/ORG/NAME[@REVISION][/PATH]`.
-    """
+    """Returns the file system of the hub, and the path of a URL in it."""
     return HfFileSystem(endpoint=endpoint()), url.partition("://")[2].strip("/")
 
 
@@ -75,14 +71,6 @@ def resolve_hub_input(filesystem: HfFileSystem, url: str) -> HubInput:
 
     A dataset without a path consists of the data files that its card lists, or of all data files.
     A path that does not exist may be the name of a configuration, with or without a split.
-
-    Args:
-        filesystem: The file system of the hub.
-        url: The URL.
-
-    Raises:
-        UsageError: If the repository does not exist or cannot be read, it has several
-            configurations and none is named, or it has no data files.
     """
     with translate_listing_errors(url):
         path = url.partition("://")[2].strip("/")
@@ -108,17 +96,7 @@ def resolve_hub_input(filesystem: HfFileSystem, url: str) -> HubInput:
 
 
 def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[str]:
-    """Returns the paths of the data files of a dataset.
-
-    Args:
-        filesystem: The file system of the hub.
-        root: The path of the dataset.
-        subset: The name of a configuration, with or without a slash and a split. Empty for the
-            default configuration.
-
-    Raises:
-        UsageError: If there is no such configuration, or it has no files.
-    """
+    """Returns the paths of the data files of a dataset."""
     name, _, split = subset.partition("/")
     configurations = _read_configurations(filesystem, root)
     if name and name not in configurations:
@@ -148,11 +126,7 @@ def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[s
 
 
 def _require_usable_patterns(patterns: Sequence[str], root: str) -> None:
-    """Refuses patterns of a card that lead out of the repository or take long to match.
-
-    Raises:
-        UsageError: If there is such a pattern, or there are too many.
-    """
+    """Refuses patterns of a card that lead out of the repository or take long to match."""
     reason = ""
     if len(patterns) > MAX_PATTERNS:
         reason = f"{len(patterns):,} patterns, and {MAX_PATTERNS:,} are the most"
@@ -207,11 +181,7 @@ def _data_suffix(path: str) -> str:
 
 
 def _read_configurations(filesystem: HfFileSystem, root: str) -> dict[str, Mapping[str, Any]]:
-    """Returns the configurations that the card of a dataset lists, by name.
-
-    Raises:
-        UsageError: If the metadata of the card cannot be read.
-    """
+    """Returns the configurations that the card of a dataset lists, by name."""
     path = f"{root}/{CARD}"
     if not filesystem.exists(path):
         return {}
@@ -249,13 +219,7 @@ def _choose_configuration(
 
 
 def _patterns_of(configuration: Mapping[str, Any], split: str) -> list[str]:
-    """Returns the patterns of the files of a configuration.
-
-    Args:
-        configuration: The entry of the card. `data_files` is a pattern, a list of patterns, or a
-            list of mappings of a split and its patterns; `data_dir` is a folder.
-        split: The name of a split, or an empty text for all of them.
-    """
+    """Returns the patterns of the files of a configuration."""
     data_files = configuration.get("data_files")
     folder = _require_text(configuration.get("data_dir") or "").strip("/")
     if data_files is None:
@@ -274,11 +238,7 @@ def _patterns_of(configuration: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _require_text(value: Any) -> str:
-    """Returns a value of the metadata that must be a text.
-
-    Raises:
-        UsageError: If it is something else. A nested value could be too large to show.
-    """
+    """Returns a value of the metadata that must be a text."""
     if not isinstance(value, str):
         raise UsageError(
             f"the metadata of {CARD} has a value of type {type(value).__name__} where a text is "

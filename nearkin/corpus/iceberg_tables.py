@@ -24,18 +24,7 @@ DECODER_LOCK = Lock()
 
 
 def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> TableVersion:
-    """Returns a version of a local Iceberg table.
-
-    Args:
-        table: The table.
-        metadata: The path of the file with the metadata of the version. By default, it is the file
-            with the highest number, which is the newest version.
-
-    Raises:
-        UsageError: If the table cannot be read, a data file is missing, or the data files do not
-            hold the rows as they are.
-        MissingExtraError: If pyiceberg is not installed.
-    """
+    """Returns a version of a local Iceberg table."""
     path = metadata or _find_newest_metadata(table)
     with table_library_errors(table):
         from pyiceberg.table import StaticTable
@@ -58,14 +47,7 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
 
 
 def open_scan(scan: Any) -> pa.RecordBatchReader:
-    """Returns the reader of a scan of pyiceberg.
-
-    Args:
-        scan: The scan.
-
-    Raises:
-        ValueError: If the table is damaged.
-    """
+    """Returns the reader of a scan of pyiceberg."""
     with (
         translate_foreign_errors(lambda error: ValueError(describe_error(error))),
         bounded_decoder(),
@@ -111,11 +93,7 @@ def _describe_invalid_metadata(error: BaseException) -> str:
 
 
 def _find_newest_metadata(table: TableFolder) -> str:
-    """Returns the path of the metadata with the highest number.
-
-    Raises:
-        UsageError: If several files have that number, as after two commits at the same time.
-    """
+    """Returns the path of the metadata with the highest number."""
     folder = f"{table.path}/metadata"
     names = [name for name in list_names(folder) if ICEBERG_METADATA.fullmatch(name)]
     numbers = [int(re.match(r"v?(\d+)", name)[1]) for name in names]  # type: ignore[index]
@@ -151,11 +129,7 @@ def _require_local_places(table: TableFolder, places: list[str]) -> None:
 
 
 def _list_data_files(table: TableFolder, iceberg: Any, metadata: str) -> dict[str, None]:
-    """Returns the paths of the data files of the current snapshot.
-
-    Raises:
-        UsageError: If rows of them were deleted, or a file is not Parquet or is elsewhere.
-    """
+    """Returns the paths of the data files of the current snapshot."""
     root = os.path.realpath(table.path)
     files: dict[str, None] = {}
     try:
@@ -182,9 +156,6 @@ def _require_same_columns(table: TableFolder, iceberg: Any, file: str, metadata:
 
     Columns of Iceberg have ids. A file that was written before a column was renamed or dropped has
     the former name.
-
-    Raises:
-        UsageError: If a column was renamed or dropped.
     """
     from pyiceberg.io.pyarrow import pyarrow_to_schema
 

@@ -13,11 +13,6 @@ from nearkin.corpus.columns import ID, Columns
 def make_ids(batch: Batch, columns: Columns, names: Sequence[str]) -> pa.Array:
     """Returns the ids of the documents of a batch, large_string (n,).
 
-    Args:
-        batch: The documents.
-        columns: The columns that were read. If they have no ids, ids are made of path and row.
-        names: The names of the files of the corpus.
-
     Examples:
         >>> rows = pa.record_batch([pa.array(["x", "y"], pa.large_string())], ["text"])
         >>> batch = Batch(0, np.zeros(2, np.int32), np.array([0, 7]), rows, (), (0, 8))
@@ -35,7 +30,6 @@ def make_position_ids(files: np.ndarray, rows: np.ndarray, names: Sequence[str])
     Args:
         files: The number of the file of each document, integers (n,).
         rows: The row of each document in its file, integers (n,).
-        names: The names of the files.
 
     Returns:
         large_string (n,)

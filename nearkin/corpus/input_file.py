@@ -97,12 +97,7 @@ class InputFile:
         return DecompressedStream(self.open, self.compression) if self.compression else self.open()
 
     def status(self) -> FileStatus:
-        """Returns the current size, time and identity of the file.
-
-        Raises:
-            OSError: If the file cannot be reached.
-            UsageError: If there are no credentials for the storage.
-        """
+        """Returns the current size, time and identity of the file."""
         if not self.remote:
             status = Path(self.path).stat()
             return FileStatus(
@@ -127,11 +122,7 @@ class InputFile:
 
 
 def identify_file(path: str) -> str | tuple[int, int]:
-    """Returns what all links of a local file share, its device and inode, or a URL as it is.
-
-    Args:
-        path: Path or URL of a file.
-    """
+    """Returns what all links of a local file share, its device and inode, or a URL as it is."""
     if "://" in path:
         return path
     try:

@@ -39,11 +39,7 @@ class HashedPart(Enum):
 
     @classmethod
     def parse(cls, name: str) -> "HashedPart":
-        """Returns the part that a name stands for.
-
-        Raises:
-            UsageError: If the name is unknown.
-        """
+        """Returns the part that a name stands for."""
         try:
             return cls(name)
         except ValueError as error:
@@ -77,24 +73,12 @@ def describe_inputs(
     """Returns one entry for each file, and records the status of each file in the corpus.
 
     If a file changes later, reading it is an error.
-
-    Args:
-        corpus: The inputs.
-        hash_inputs: Part of the content that is hashed.
-
-    Raises:
-        RunError: If a file cannot be read, or changes while it is hashed.
     """
     return _describe_each(corpus, [hash_inputs] * len(corpus.files))
 
 
 def _describe_each(corpus: FileCorpus, parts: Sequence[HashedPart]) -> list[InputRecord]:
-    """Returns one entry for each file.
-
-    Args:
-        corpus: The inputs.
-        parts: Part of the content of each file that is hashed.
-    """
+    """Returns one entry for each file."""
     with ThreadPoolExecutor(THREADS, "nearkin-hash") as pool:
         return list(
             pool.map(
@@ -146,7 +130,6 @@ def _hash_samples(file: InputFile, size: int) -> str:
     The first block is at the beginning of the file, and the last one at its end.
 
     Args:
-        file: A file that is larger than the blocks together.
         size: Its size in bytes.
     """
     digest = hashlib.sha256(size.to_bytes(8, "little"))
@@ -162,13 +145,6 @@ def find_first_change(described: Sequence[InputRecord], corpus: FileCorpus) -> s
 
     Contents are hashed as they were hashed before. If they were hashed as a whole, a new time of
     modification alone is not a difference.
-
-    Args:
-        described: The entries that `describe_inputs` returned earlier.
-        corpus: The current inputs.
-
-    Returns:
-        The sentence, or None if nothing has changed.
     """
     before = {entry["name"]: entry for entry in described}
     parts = [

@@ -95,19 +95,11 @@ class Selection:
                 )
 
     def excludes(self, relative: str) -> bool:
-        """Returns whether a file or folder, or a folder above it, matches an `exclude` pattern.
-
-        Args:
-            relative: The path relative to its input.
-        """
+        """Returns whether a file or folder, or a folder above it, matches an `exclude` pattern."""
         return any(matches_pattern(relative, pattern) for pattern in self.exclude)
 
     def find_refusal(self, relative: str) -> str | None:
-        """Returns the reason why the patterns leave a file out, or None.
-
-        Args:
-            relative: The path of the file relative to its input.
-        """
+        """Returns the reason why the patterns leave a file out, or None."""
         if self.excludes(relative):
             return f"it matches {name_setting('exclude')}"
         if self.include and not any(matches_pattern(relative, one) for one in self.include):
@@ -120,10 +112,6 @@ def matches_pattern(relative: str, pattern: str) -> bool:
 
     A pattern without `/` is compared with each name of the path. Any other pattern is compared with
     the path from its beginning; `*` and `**` match across `/` then.
-
-    Args:
-        relative: The path of the file relative to its input, with slashes.
-        pattern: The pattern, with `*`, `?` and `[...]`.
 
     Examples:
         >>> matches_pattern("texts/README.md", "*.md"), matches_pattern("a/b.csv", "a/")
@@ -163,16 +151,6 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
 
     Two paths are the same input if they are equal without `.`, `..` and repeated slashes. Links
     keep their own names, so a file with two names is two inputs.
-
-    Args:
-        inputs: Paths, patterns, folders and URLs.
-        selection: The rules for files in folders.
-
-    Returns:
-        The files, and the paths that were skipped.
-
-    Raises:
-        UsageError: If an input names no file.
     """
     if not all(map(os.fspath, inputs)):
         raise UsageError("an input is the empty text ''; give a file, a folder, a pattern or a URL")
@@ -268,26 +246,14 @@ def _remove_parameters(path: str) -> str:
 
 
 def _count_partitions(given: str, path: str, *, is_file: bool) -> int:
-    """Returns the number of partition folders above a file that its input does not name.
-
-    Args:
-        given: The input: a file, a folder, a pattern or a URL.
-        path: The path of the file.
-        is_file: Whether the input is the path of the file.
-    """
+    """Returns the number of partition folders above a file that its input does not name."""
     folder = _fixed_folder(given if "://" in given else normalize_path(given), is_file=is_file)
     named = list_partition_folders(f"{folder.rstrip('/')}/")
     return max(0, len(list_partition_folders(path)) - len(named))
 
 
 def _relative_paths(paths: Sequence[str], partition_counts: Sequence[int]) -> list[str]:
-    """Returns the paths relative to the longest folder that all of them share.
-
-    Args:
-        paths: The paths.
-        partition_counts: The number of folders directly above each file that stay in its name,
-            because they hold values of its rows.
-    """
+    """Returns the paths relative to the longest folder that all of them share."""
     folders = [
         path.split("/")[: -1 - count] for path, count in zip(paths, partition_counts, strict=True)
     ]
@@ -313,14 +279,7 @@ class _InputSearch:
     """The saved dataset that each folder is."""
 
     def expand(self, given: str) -> list[str]:
-        """Returns every file that one input names.
-
-        Args:
-            given: A path, a folder, a pattern or a URL.
-
-        Raises:
-            UsageError: If there is no such file, or the input is not a path.
-        """
+        """Returns every file that one input names."""
         for prefix in LOCAL:
             given = given.removeprefix(prefix)
         if "\0" in given:
@@ -416,12 +375,7 @@ class _InputSearch:
         return files
 
     def _is_current(self, path: str, target: str) -> bool:
-        """Returns False if a file is in the folder of a table, and not in its newest version.
-
-        Args:
-            path: The path of the file.
-            target: The path without links to folders.
-        """
+        """Returns False if a file is in the folder of a table, and not in its newest version."""
         folder = os.path.dirname(target)  # noqa: PTH120
         if folder not in self.tables:
             self.tables[folder] = find_table(folder)
@@ -484,13 +438,7 @@ class _InputSearch:
                     yield path
 
     def _find_table_files(self, table: TableFolder, folder: str, top: str) -> Iterator[str]:
-        """Yields the files of the newest version of a table that are below a folder.
-
-        Args:
-            table: The table.
-            folder: The folder of the table, or a folder inside it.
-            top: The input that was searched.
-        """
+        """Yields the files of the newest version of a table that are below a folder."""
         start = len(top.rstrip("/")) + 1
         if folder != top and self.selection.excludes(folder[start:]):
             self.skip(folder, f"it matches {name_setting('exclude')}")
@@ -509,11 +457,7 @@ class _InputSearch:
                 yield path
 
     def _find_lance_manifest(self, table: TableFolder, folder: str, relative: str) -> Iterator[str]:
-        """Yields the manifest of the newest version of a Lance table.
-
-        Raises:
-            UsageError: If the folder is inside the table.
-        """
+        """Yields the manifest of the newest version of a Lance table."""
         if os.path.realpath(folder) != table.path:
             raise UsageError(
                 f"{format_path(folder)} is a part of {table.description}; give the folder of the "
@@ -530,11 +474,7 @@ class _InputSearch:
         return self.newest[table]
 
     def _add_version(self, version: TableVersion) -> None:
-        """Records that files of a version are read.
-
-        Raises:
-            UsageError: If files of another version of the table are read, too.
-        """
+        """Records that files of a version are read."""
         if version in self.versions:
             return
         if any(other.table == version.table for other in self.versions):
@@ -627,13 +567,7 @@ class _InputSearch:
         return [make_url(given, name) for name in selected]
 
     def _list_url(self, given: str, filesystem: Any, path: str) -> tuple[list[str], RemoteTables]:
-        """Returns the paths of the files that a URL names, and the tables that they belong to.
-
-        Args:
-            given: The URL, which may be that of a folder or a pattern.
-            filesystem: Its file system.
-            path: Its path in the file system.
-        """
+        """Returns the paths of the files that a URL names, and the tables that they belong to."""
         tables = RemoteTables(given)
         with translate_listing_errors(given):
             if MAGIC & set(path):
@@ -665,17 +599,7 @@ class _InputSearch:
     def _open_remote_tables(
         self, given: str, path: str, names: Sequence[str], enclosing: TableFolder | None
     ) -> RemoteTables:
-        """Returns the tables to which listed files belong, without those that `exclude` leaves out.
-
-        Args:
-            given: The URL that was listed.
-            path: The path of the listed folder in its file system.
-            names: The paths of the files below it.
-            enclosing: The table that the folder is inside of, or None.
-
-        Raises:
-            UsageError: If a table cannot be read.
-        """
+        """Returns the tables of listed files, without those that `exclude` leaves out."""
         read = [name for name in names if not self.selection.excludes(name[len(path) :].strip("/"))]
         tables = [
             TableFolder(make_url(given, table.path), table.format)
@@ -704,13 +628,7 @@ class _InputSearch:
     def _select_of_saved_datasets(
         self, given: str, filesystem: Any, names: Sequence[str]
     ) -> list[str]:
-        """Returns listed files without those beside the data files of saved datasets.
-
-        Args:
-            given: The URL that was listed.
-            filesystem: Its file system.
-            names: The paths of the files in the file system.
-        """
+        """Returns listed files without those beside the data files of saved datasets."""
         folders: dict[str, list[str]] = {}
         for name in names:
             above, _, last = name.rpartition("/")

@@ -23,13 +23,6 @@ LONG_DECIMAL = pa.decimal256(76)
 def convert_values(values: Sequence[Any], kind: pa.DataType | None = None) -> Any:
     """Returns Python objects as an Arrow array, or in chunks if it is large.
 
-    Args:
-        values: The values. None and the missing values of pandas are nulls.
-        kind: Type of the array. By default, it is inferred.
-
-    Raises:
-        pa.ArrowException: If the values are not of one type, or an integer has too many digits.
-
     Examples:
         >>> convert_values([2**63, 1]).type, convert_values([2**63, -1]).type
         (DataType(uint64), Decimal128Type(decimal128(38, 0)))
@@ -53,13 +46,7 @@ def convert_values(values: Sequence[Any], kind: pa.DataType | None = None) -> An
 def _widen(
     kind: pa.DataType, values: list[Any], *, is_fixed: bool
 ) -> tuple[pa.DataType, list[Any]]:
-    """Returns the type that holds all integers of some values, and the values for this type.
-
-    Args:
-        kind: Inferred or given type.
-        values: Values of a column, or of the lists or structs of one.
-        is_fixed: Whether the type is given.
-    """
+    """Returns the type that holds all integers of some values, and the values for this type."""
     if pa.types.is_floating(kind):
         return kind, [float(value) if _is_integer(value) else value for value in values]
     if pa.types.is_integer(kind) and not is_fixed:
@@ -111,11 +98,7 @@ def _smallest_type(numbers: Iterable[int]) -> pa.DataType:
 
 
 def unify_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Returns a schema for the rows of several ones.
-
-    Raises:
-        pa.ArrowException: If columns of one name have types that cannot be combined.
-    """
+    """Returns a schema for the rows of several ones."""
     mixed = _columns_of_both_signs(schemas)
     widened = [
         pa.schema(
@@ -130,14 +113,7 @@ def unify_schemas(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Returns the rows of tables whose columns can have different types.
-
-    Args:
-        tables: The tables, at least one.
-
-    Raises:
-        pa.ArrowException: If columns of one name have types that cannot be combined.
-    """
+    """Returns the rows of tables whose columns can have different types."""
     aligned = list(tables)
     for name in _columns_of_both_signs([table.schema for table in tables]):
         parts = {at: table[name] for at, table in enumerate(tables) if name in table.column_names}

@@ -17,16 +17,7 @@ LARGEST_VERSION = (1 << 64) - 1
 
 
 def open_lance_table(table: TableFolder, manifest: str | None = None) -> TableVersion:
-    """Returns a version of a local Lance table.
-
-    Args:
-        table: The table.
-        manifest: The path of the manifest of the version. By default, it is the newest one.
-
-    Raises:
-        UsageError: If the table cannot be read, or has data files in other folders.
-        MissingExtraError: If pylance is not installed.
-    """
+    """Returns a version of a local Lance table."""
     with table_library_errors(table):
         dataset = open_dataset(manifest or table.path)
         version = int(dataset.version)
@@ -41,15 +32,7 @@ def open_lance_table(table: TableFolder, manifest: str | None = None) -> TableVe
 
 
 def open_dataset(path: str) -> Any:
-    """Returns the Lance dataset that an input file stands for.
-
-    Args:
-        path: The path of a manifest, whose version is opened, or of the folder of a table.
-
-    Raises:
-        UsageError: If the table cannot be read.
-        MissingExtraError: If pylance is not installed.
-    """
+    """Returns the Lance dataset that an input file stands for."""
     folder, separator, name = path.rpartition("/_versions/")
     table = TableFolder(folder if separator else path, TableFormat.LANCE)
     with table_library_errors(table):
@@ -63,14 +46,7 @@ def open_dataset(path: str) -> Any:
 
 
 def require_readable_names(dataset: Any) -> None:
-    """Requires that Lance can read each column of a dataset of its own.
-
-    Args:
-        dataset: The dataset.
-
-    Raises:
-        UsageError: If the name of a column has a backtick.
-    """
+    """Requires that Lance can read each column of a dataset of its own."""
     for name in dataset.schema.names:
         if "`" in name:
             change = {"path": "`" + name.replace("`", "``") + "`", "name": "NAME"}

@@ -65,9 +65,6 @@ NAMES = {
 def describe_library_file(path: str) -> str | None:
     """Returns why a file or folder is not read because it belongs to a library, or None.
 
-    Args:
-        path: The path, with the name of the folder above it.
-
     Examples:
         >>> describe_library_file("out/_SUCCESS")
         'it belongs to Hadoop or Spark and holds no documents; name it to read it'
@@ -83,9 +80,6 @@ def describe_library_file(path: str) -> str | None:
 
 def describe_library_path(relative: str) -> str | None:
     """Returns why a file is not read because it, or a folder above it, belongs to a library.
-
-    Args:
-        relative: The path of the file relative to its input.
 
     Examples:
         >>> describe_library_path("a/.ipynb_checkpoints/b.csv")
@@ -107,11 +101,7 @@ class SavedDataset(NamedTuple):
     """The names of the folders in it that are saved datasets, or None if it is one itself."""
 
     def describe_skipped(self, name: str) -> str | None:
-        """Returns why a file or folder is not read, or None if it is.
-
-        Args:
-            name: The name of the file or folder.
-        """
+        """Returns why a file or folder is not read, or None if it is."""
         if name in self.files or (self.splits is not None and name in self.splits):
             return None
         described = describe_library_file(f"{self.folder}/{name}")
@@ -123,16 +113,7 @@ class SavedDataset(NamedTuple):
 def find_saved_dataset(
     folder: str, names: Iterable[str], read: Callable[[str], bytes]
 ) -> SavedDataset | None:
-    """Returns the saved dataset that a folder is, or None.
-
-    Args:
-        folder: The path of the folder, or its URL.
-        names: The names of the files in it.
-        read: Returns the content of one of them.
-
-    Raises:
-        UsageError: If the dataset is a selection of the rows of its files, or a file is missing.
-    """
+    """Returns the saved dataset that a folder is, or None."""
     present = set(names)
     shown = format_path(folder)
     if SPLITS in present:

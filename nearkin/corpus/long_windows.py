@@ -25,9 +25,6 @@ def parse_window(header: bytes) -> int:
     RFC 8878, section 3.1.1.1: a descriptor says which of the fields window, dictionary and content
     size follow. A frame of a single segment has no window, and needs its content size.
 
-    Args:
-        header: The beginning of the file.
-
     Examples:
         >>> parse_window(bytes.fromhex("28b52ffd 00 a8"))
         2147483648
@@ -52,11 +49,7 @@ class LongWindowStream:
     """The content of a zstd file whose first frame has a window of more than 128 MiB.
 
     Args:
-        file: The compressed file.
         window: The largest window of a frame, in bytes.
-
-    Raises:
-        MissingExtraError: If the library zstandard is not installed.
     """
 
     def __init__(self, file: Any, window: int) -> None:
@@ -79,9 +72,6 @@ class LongWindowStream:
 
         Args:
             size: The number of bytes.
-
-        Raises:
-            OSError: If the file is damaged, or its end is missing.
         """
         while len(self._output) < size and self._decompress_chunk():
             pass

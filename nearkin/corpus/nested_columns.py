@@ -43,9 +43,6 @@ class DerivedColumns(NamedTuple):
 def split_path(path: str) -> Iterator[tuple[str, str]]:
     """Yields the ways in which a path can begin with a name. Longer names come first.
 
-    Args:
-        path: The path.
-
     Examples:
         >>> list(split_path("a.b.c"))
         [('a.b.c', ''), ('a.b', 'c'), ('a', 'b.c')]
@@ -58,10 +55,6 @@ def split_path(path: str) -> Iterator[tuple[str, str]]:
 def find_root(path: str, names: Sequence[str]) -> str | None:
     """Returns the column that a path begins with, or None if the names lack it.
 
-    Args:
-        path: The path, or the name of a column.
-        names: The names of the columns.
-
     Examples:
         >>> find_root("meta.lang", ["meta", "id"]), find_root("lang", ["meta", "id"])
         ('meta', None)
@@ -70,24 +63,13 @@ def find_root(path: str, names: Sequence[str]) -> str | None:
 
 
 def list_roots(columns: Columns, names: Sequence[str]) -> list[str]:
-    """Returns the columns of a file that hold what a run reads, without repetitions.
-
-    Args:
-        columns: The columns that are read.
-        names: The names of the columns of the file. A column that is not among them is returned as
-            it is. If none is needed, the first one tells the number of rows.
-    """
+    """Returns the columns of a file that hold what a run reads, without repetitions."""
     roots = dict.fromkeys(find_root(name, names) or name for name in columns.stored)
     return list(roots) or list(names[:1])
 
 
 def is_column(path: str, schema: pa.Schema) -> bool:
-    """Returns whether a path leads to values.
-
-    Args:
-        path: The path, or the name of a column.
-        schema: The schema of the rows.
-    """
+    """Returns whether a path leads to values."""
     return _leads_to_values(path, list(schema))
 
 
@@ -111,9 +93,6 @@ def _has_member(kind: pa.DataType, path: str) -> bool:
 def list_paths(schema: pa.Schema) -> list[str]:
     """Returns the names of the columns and the paths inside them, for messages.
 
-    Args:
-        schema: The schema of the rows.
-
     Examples:
         >>> list_paths(pa.schema([("meta", pa.struct([("lang", pa.string())]))]))
         ['meta', 'meta.lang']
@@ -129,9 +108,6 @@ def list_paths(schema: pa.Schema) -> list[str]:
 
 def list_paths_of_lists(schema: pa.Schema) -> set[str]:
     """Returns the names and paths of the columns whose values are lists, in any encoding.
-
-    Args:
-        schema: The schema of the rows.
 
     Examples:
         >>> turn = pa.struct([("content", pa.string()), ("ids", pa.list_(pa.int64()))])
@@ -162,10 +138,6 @@ def _walk_paths(
 def list_paths_of_value(row: Mapping[str, Any], depth: int = DEEPEST_LISTED) -> Iterator[str]:
     """Yields the names of an object of JSON and the paths inside it.
 
-    Args:
-        row: The object.
-        depth: The largest number of names in a path.
-
     Examples:
         >>> list(list_paths_of_value({"id": 1, "messages": [{"content": "x"}]}))
         ['id', 'messages', 'messages.content']
@@ -181,10 +153,6 @@ def list_paths_of_value(row: Mapping[str, Any], depth: int = DEEPEST_LISTED) -> 
 
 def find_value(row: Mapping[str, Any], path: str) -> Any:
     r"""Returns what a path stands for in an object of JSON, or MISSING.
-
-    Args:
-        row: The object, or the values of a record.
-        path: The path, or the name of a value.
 
     Examples:
         >>> find_value({"meta": {"lang": "en"}}, "meta.lang")
@@ -229,15 +197,7 @@ def _join_values(values: list[Any]) -> Any:
 
 
 def derive_columns(rows: pa.RecordBatch, columns: Columns) -> DerivedColumns:
-    """Returns rows with the columns that a run reads: stored ones, members and partitions.
-
-    Args:
-        rows: The stored columns.
-        columns: The columns that are read.
-
-    Raises:
-        KeyError: If the column is missing.
-    """
+    """Returns rows with the columns that a run reads: stored ones, members and partitions."""
     names = rows.schema.names
     if not columns.partitions and all(name in names for name in columns.all):
         return DerivedColumns(rows, {})
@@ -275,12 +235,7 @@ def _read_member(rows: pa.RecordBatch, path: str, limit: int) -> _Member:
     """Returns what a path stands for in each row.
 
     Args:
-        rows: The stored columns.
-        path: The path.
         limit: The size of encoded text from which a row is not decoded, in bytes.
-
-    Raises:
-        KeyError: If the path leads nowhere.
     """
     root = find_root(path, rows.schema.names)
     if root is None or root == path:

@@ -33,7 +33,6 @@ def places_from(places: np.ndarray, start: tuple[int, int]) -> np.ndarray:
 
     Args:
         places: Places, ascending, uint64 (n,).
-        start: The file and the row of that place.
     """
     file, row = start
     first = places_of(np.array([file]), np.array([row]))
@@ -76,8 +75,6 @@ def has_row_between(rows: np.ndarray | None, first: int, end: int) -> bool:
 
     Args:
         rows: Rows that are needed, ascending, int64 (n,), or None for all.
-        first: First row of the range.
-        end: Row after the last one of the range.
     """
     if rows is None:
         return True

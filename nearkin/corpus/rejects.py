@@ -19,10 +19,6 @@ class QuarantineWriter:
     """Appends rejections to an open file, one JSON object a line.
 
     A run of rows that is rejected as a whole is one object.
-
-    Args:
-        file: A file that is open for writing, positioned at its end.
-        names: The names of the files of the corpus.
     """
 
     def __init__(self, file: BinaryIO, names: Sequence[str]) -> None:
@@ -42,11 +38,7 @@ class QuarantineWriter:
 
 
 def count_rejections(rejected: Iterable[Rejection]) -> Counter[str]:
-    """Returns the number of rejected rows for each reason, without details behind a colon.
-
-    Args:
-        rejected: The rejections, of which each may stand for several rows.
-    """
+    """Returns the number of rejected rows for each reason, without details behind a colon."""
     counts: Counter[str] = Counter()
     for entry in rejected:
         counts[entry.reason.partition(":")[0]] += entry.rows
@@ -57,9 +49,6 @@ def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
     """Returns the most frequent reasons, at most TOP_REASONS, with their numbers of rows.
 
     Reasons about rows that may be changed precede the others.
-
-    Args:
-        reasons: The number of rejected rows for each reason.
 
     Examples:
         >>> list_top_reasons({"a": 1, "b": 3, "c": 1, "d": 2})
@@ -73,10 +62,6 @@ def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
 
 def describe_rejections(rejected: int, reasons: Mapping[str, int]) -> str:
     """Returns how many rows were rejected, and the most frequent reasons with their numbers.
-
-    Args:
-        rejected: The number of rejected rows.
-        reasons: The number of rows for each reason, or for the most frequent ones alone.
 
     Examples:
         >>> describe_rejections(27, {"text is null": 2, "the row is not valid UTF-8": 25})
@@ -95,10 +80,6 @@ def describe_rejections(rejected: int, reasons: Mapping[str, int]) -> str:
 
 def describe_place(entry: Rejection, names: Sequence[str]) -> dict[str, str | int]:
     """Returns the file of a rejection, and the rows and the line if they are known.
-
-    Args:
-        entry: The rejection.
-        names: The names of the files of the corpus.
 
     Examples:
         >>> describe_place(Rejection(0, 30, "the record batch is damaged", rows=10), ["a.arrow"])
@@ -120,9 +101,6 @@ def count_reasons(path: Path) -> Counter[str]:
     """Returns the number of rejected rows for each reason.
 
     Details that differ from row to row, which follow a colon, are left out of the reason.
-
-    Args:
-        path: The path of the quarantine.
     """
     counts: Counter[str] = Counter()
     with path.open("rb") as file:

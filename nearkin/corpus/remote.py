@@ -61,10 +61,6 @@ def parse_protocol(url: str) -> str:
 def make_url(listed: str, name: str) -> str:
     """Returns the URL of a file that the listing of another URL found.
 
-    Args:
-        listed: The URL that was listed.
-        name: The path of the file in its file system.
-
     Examples:
         >>> make_url("s3://bucket/a/", "bucket/a/b.csv")
         's3://bucket/a/b.csv'
@@ -86,10 +82,6 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
     pyarrow has the drivers for S3, Google Cloud Storage and Azure Blob Storage, and fsspec those
     for other protocols and for chained URLs.
-
-    Raises:
-        MissingExtraError: If the driver is not installed.
-        UsageError: If the protocol is unknown.
     """
     for name, value in SHORT_WAITS.items():
         os.environ.setdefault(name, value)
@@ -135,12 +127,7 @@ def _make_opening_error(url: str, error: BaseException) -> UsageError | MissingE
 
 @contextmanager
 def translate_driver_errors(url: str) -> Iterator[None]:
-    """Raises the exceptions of drivers that are no OSError as errors of nearkin.
-
-    Raises:
-        OSError: If the storage cannot be reached.
-        UsageError: If there are no credentials.
-    """
+    """Raises the exceptions of drivers that are no OSError as errors of nearkin."""
 
     def translate(error: BaseException) -> BaseException:
         return error if isinstance(error, OSError) else make_storage_error(url, error)
@@ -151,25 +138,13 @@ def translate_driver_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def translate_listing_errors(url: str) -> Iterator[None]:
-    """Raises the exceptions of drivers while the files of a URL are listed as errors of nearkin.
-
-    Raises:
-        UsageError: If the URL cannot be listed.
-    """
+    """Raises the exceptions of drivers while the files of a URL are listed as errors of nearkin."""
     with translate_foreign_errors(lambda error: make_listing_error(url, error)):
         yield
 
 
 def read_file_info(url: str) -> dict[str, Any]:
-    """Returns the size and the time of modification of a file, and its ETag if there is one.
-
-    Args:
-        url: The URL of the file.
-
-    Raises:
-        OSError: If the storage cannot be reached.
-        UsageError: If there are no credentials.
-    """
+    """Returns the size and the time of modification of a file, and its ETag if there is one."""
     with translate_driver_errors(url):
         filesystem, path = open_filesystem(url)
         if not PINNED.match(url):
@@ -181,12 +156,7 @@ def read_file_info(url: str) -> dict[str, Any]:
 
 
 def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
-    """Returns the error to raise for an exception of a driver or file system.
-
-    Args:
-        url: The URL that was accessed.
-        error: The exception.
-    """
+    """Returns the error to raise for an exception of a driver or file system."""
     lacks_token = any(text in str(error) for text in NO_ACCESS_TOKEN)
     if lacks_token or type(error).__name__ in WITHOUT_CREDENTIALS:
         way = CREDENTIALS.get(parse_protocol(url), "configure them for this protocol")
@@ -196,12 +166,7 @@ def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
 
 
 def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
-    """Returns the error to raise if the files of a URL cannot be listed.
-
-    Args:
-        url: The URL that was listed.
-        error: The exception.
-    """
+    """Returns the error to raise if the files of a URL cannot be listed."""
     known = make_storage_error(url, error)
     if isinstance(known, UsageError):
         return known
@@ -218,11 +183,7 @@ def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
 
 
 def is_denied(error: BaseException) -> bool:
-    """Returns True if a storage refused the credentials, for which gcsfs has errors of its own.
-
-    Args:
-        error: The exception of the driver or file system.
-    """
+    """Returns True if a storage refused the credentials, for which gcsfs has errors of its own."""
     if isinstance(error, PermissionError) or str(getattr(error, "code", "")) in ("401", "403"):
         return True
     return any(text in str(error) for text in DENIALS)
@@ -237,14 +198,7 @@ FAILURES: dict[str, RunError] = {}
 
 
 def raise_hidden_failure(url: str) -> None:
-    """Raises the failure of a storage that a decoder took for damage of a file, if there was one.
-
-    Args:
-        url: The URL of the file.
-
-    Raises:
-        RunError: If the file could not be read.
-    """
+    """Raises the failure of a storage that a decoder took for damage of a file, if any."""
     failure = FAILURES.pop(url, None)
     if failure is not None:
         raise failure
@@ -255,10 +209,6 @@ class RemoteStream:
 
     A failure of the network or the storage is an error of the run. It is not treated as damage
     of the file.
-
-    Args:
-        url: The URL of the file, for messages.
-        file: The open file of fsspec.
     """
 
     def __init__(self, url: str, file: Any) -> None:
@@ -267,11 +217,7 @@ class RemoteStream:
         FAILURES.pop(url, None)
 
     def read(self, size: int = -1) -> bytes:
-        """Returns the next bytes.
-
-        Raises:
-            RunError: If they cannot be read.
-        """
+        """Returns the next bytes."""
         with translate_foreign_errors(self._make_error):
             data: bytes = self._file.read(size)
         return data

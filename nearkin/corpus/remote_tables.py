@@ -17,12 +17,7 @@ from nearkin.corpus.table_versions import TableVersion, make_missing_file_error
 
 
 class RemoteTables:
-    """The versions of the tables to which the files of one listing belong.
-
-    Args:
-        given: The URL that was listed.
-        versions: The newest versions of the tables.
-    """
+    """The versions of the tables to which the files of one listing belong."""
 
     def __init__(self, given: str, versions: Sequence[TableVersion] = ()) -> None:
         self._given = given
@@ -30,32 +25,16 @@ class RemoteTables:
         self._versions = {file: version for version in versions for file in version.files}
 
     def find_version(self, name: str) -> TableVersion | None:
-        """Returns the version that a file is a data file of, or None.
-
-        Args:
-            name: The path of the file in its file system.
-        """
+        """Returns the version that a file is a data file of, or None."""
         return self._versions.get(make_url(self._given, name))
 
     def is_left_out(self, name: str) -> bool:
-        """Returns whether a file is in the folder of a table, and not in its newest version.
-
-        Args:
-            name: The path of the file in its file system.
-        """
+        """Returns whether a file is in the folder of a table, and not in its newest version."""
         url = make_url(self._given, name)
         return url.startswith(self._folders) and url not in self._versions
 
     def require_files(self, folder: str, names: Sequence[str]) -> None:
-        """Requires that the data files below a folder exist.
-
-        Args:
-            folder: The path of the folder in its file system.
-            names: The paths of all files below it.
-
-        Raises:
-            UsageError: If one is missing.
-        """
+        """Requires that the data files below a folder exist."""
         listed = {make_url(self._given, name) for name in names}
         start = make_url(self._given, folder.rstrip("/")) + "/"
         for file, version in self._versions.items():
@@ -71,11 +50,6 @@ def find_enclosing_table(given: str, filesystem: Any, folder: str) -> TableFolde
     """Returns the Delta table that a folder in object storage is, or is inside of, or None.
 
     Folders above it that may not be listed count as folders without a table.
-
-    Args:
-        given: The URL that is listed.
-        filesystem: The file system of the URL.
-        folder: The path of the folder in the file system.
     """
     protocol = parse_protocol(given)
     # A listing over HTTP is a page, which servers need not have.

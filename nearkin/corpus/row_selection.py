@@ -53,12 +53,7 @@ class ReadRows:
 
     @classmethod
     def of(cls, corpus: Corpus, id: str | None) -> "ReadRows":
-        """Returns the rows of a corpus.
-
-        Args:
-            corpus: The documents that were read.
-            id: Column of ids, or None.
-        """
+        """Returns the rows of a corpus."""
         if not isinstance(corpus, TableCorpus) or corpus.source is None:
             return cls(id)
         return cls(id, type_name(corpus.source), corpus.source, corpus.table)
@@ -78,13 +73,7 @@ class ReadRows:
         the object and the data must be in memory, and have the same rows in the same order.
 
         Args:
-            data: A table or a column, as `to_table` accepts it.
             rows: Whether each row that was read is selected, bool (n,).
-            ids: The ids of the documents, large_string (m,).
-            documents: Whether each document is selected, bool (m,).
-
-        Raises:
-            UsageError: If the rows of the data cannot be matched, or their number differs.
         """
         if self.table is not None and data is self.source:
             return cast(T, _like(data, select_kept_rows(self.table, rows)))
@@ -172,11 +161,7 @@ def _find_column(table: Any, name: str) -> Any:
 def _match(
     row_ids: pa.ChunkedArray, ids: pa.ChunkedArray, documents: np.ndarray, name: str
 ) -> np.ndarray:
-    """Returns which rows are those of selected documents, bool (n,).
-
-    Raises:
-        UsageError: If a document is not among the rows.
-    """
+    """Returns which rows are those of selected documents, bool (n,)."""
     places = pc.index_in(row_ids, value_set=ids.combine_chunks())
     is_document = places.is_valid().to_numpy()
     if np.count_nonzero(is_document) < len(ids):
@@ -197,11 +182,7 @@ def select_kept_rows(data: T, kept: np.ndarray) -> T:
     A table of another library with the Arrow interface becomes an Arrow table.
 
     Args:
-        data: A table or a column, as `to_table` accepts it.
         kept: Whether each row is kept, bool (n,).
-
-    Raises:
-        UsageError: If the number of rows differs.
 
     Examples:
         >>> select_kept_rows(("one", "two", "three"), np.array([True, False, True]))

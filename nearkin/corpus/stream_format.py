@@ -45,14 +45,6 @@ def detect_suffix(file: InputFile, columns: Columns) -> str:
 
     Text is JSON if a line begins with a bracket. It is CSV if its first line has a column of the
     documents, or if most rows have as many values as it has.
-
-    Args:
-        file: The file, whose name has no suffix.
-        columns: The columns that are read.
-
-    Raises:
-        UsageError: If the content has a format that nearkin does not read, or is text without a
-            column of the documents.
     """
     try:
         with decoding(), file.open_decompressed() as stream:

@@ -73,9 +73,6 @@ class TableFolder:
 def is_iceberg_metadata(path: str) -> bool:
     """Returns whether a path is that of a file with the metadata of an Iceberg table.
 
-    Args:
-        path: The absolute path of a file.
-
     Examples:
         >>> is_iceberg_metadata("/t/metadata/v3.metadata.json"), is_iceberg_metadata("/t/a.json")
         (True, False)
@@ -85,11 +82,7 @@ def is_iceberg_metadata(path: str) -> bool:
 
 
 def detect_table(folder: str) -> TableFolder | None:
-    """Returns the table that a local folder is, or None.
-
-    Args:
-        folder: The path of the folder.
-    """
+    """Returns the table that a local folder is, or None."""
     if os.path.isdir(f"{folder}/_delta_log"):  # noqa: PTH112
         return TableFolder(folder, TableFormat.DELTA)
     if os.path.isdir(f"{folder}/.hoodie"):  # noqa: PTH112
@@ -103,11 +96,7 @@ def detect_table(folder: str) -> TableFolder | None:
 
 
 def find_table(folder: str) -> TableFolder | None:
-    """Returns the table that a local folder belongs to: that of the folder or of one above it.
-
-    Args:
-        folder: The absolute path of the folder, without links.
-    """
+    """Returns the table that a local folder belongs to: that of the folder or of one above it."""
     while folder != "/":
         table = detect_table(folder)
         if table is not None:
@@ -120,10 +109,6 @@ def find_remote_tables(folder: str, names: Iterable[str]) -> list[TableFolder]:
     """Returns the tables among listed paths, with their paths in the file system.
 
     A table inside the folder of another one is left out.
-
-    Args:
-        folder: The path of the folder that was listed.
-        names: The paths of all files below it.
 
     Examples:
         >>> find_remote_tables("box", ["box/a.csv", "box/t/_delta_log/0.json", "box/t/1.parquet"])
@@ -143,11 +128,7 @@ def find_remote_tables(folder: str, names: Iterable[str]) -> list[TableFolder]:
 
 
 def list_names(folder: str) -> list[str]:
-    """Returns the names in a folder, or none if it does not exist or cannot be listed.
-
-    Args:
-        folder: The path of the folder.
-    """
+    """Returns the names in a folder, or none if it does not exist or cannot be listed."""
     try:
         return os.listdir(folder)  # noqa: PTH208
     except OSError:

@@ -60,15 +60,7 @@ class TableVersion:
 
 @contextmanager
 def table_library_errors(table: TableFolder) -> Iterator[None]:
-    """Translates errors of the library of a table.
-
-    Args:
-        table: The table that is read.
-
-    Raises:
-        UsageError: If the library cannot read the table.
-        MissingExtraError: If the library is not installed.
-    """
+    """Translates errors of the library of a table."""
 
     def translate(error: BaseException) -> Exception:
         if isinstance(error, ImportError):
@@ -86,15 +78,7 @@ def table_library_errors(table: TableFolder) -> Iterator[None]:
 
 
 def locate_file(table: TableFolder, name: str) -> str:
-    """Returns the path of a data file of a table, or its URL.
-
-    Args:
-        table: The table.
-        name: The path of the file relative to the folder of the table.
-
-    Raises:
-        UsageError: If the file is not below the folder of the table, or a local one is missing.
-    """
+    """Returns the path of a data file of a table, or its URL."""
     if "://" in name or name.startswith(("/", "file:")) or ".." in name.split("/"):
         remedy = REMEDIES[table.format].format(path=hide_password(table.path))
         raise UsageError(
@@ -108,12 +92,7 @@ def locate_file(table: TableFolder, name: str) -> str:
 
 
 def make_missing_file_error(table: TableFolder, path: str) -> UsageError:
-    """Returns the error for a data file that does not exist.
-
-    Args:
-        table: The table.
-        path: The path or the URL of the file.
-    """
+    """Returns the error for a data file that does not exist."""
     return UsageError(
         f"{format_path(hide_password(path))} is missing, which is a data file of "
         f"{table.description}; repair or restore the table"

@@ -18,16 +18,7 @@ LOG_FOLDERS = {
 
 
 def open_newest_version(table: TableFolder) -> TableVersion:
-    """Returns the newest version of a table, which is local or a Delta table.
-
-    Args:
-        table: The table.
-
-    Raises:
-        UsageError: If the format has no reader, the table cannot be read, a data file is missing,
-            or the data files do not hold the rows as they are.
-        MissingExtraError: If the library of the format is not installed.
-    """
+    """Returns the newest version of a table, which is local or a Delta table."""
     if table.format is TableFormat.DELTA:
         return open_delta_table(table)
     if table.is_remote:
@@ -40,16 +31,7 @@ def open_newest_version(table: TableFolder) -> TableVersion:
 
 
 def open_named_version(path: str) -> TableVersion | None:
-    """Returns the version of a table that a file of its log stands for, or None.
-
-    Args:
-        path: The absolute path of a file: the metadata of an Iceberg table, the manifest of a Lance
-            table, or any other.
-
-    Raises:
-        UsageError: If the version cannot be read.
-        MissingExtraError: If the library of the format is not installed.
-    """
+    """Returns the version of a table that a file of its log stands for, or None."""
     folder = os.path.realpath(os.path.dirname(os.path.dirname(path)))  # noqa: PTH120
     if is_iceberg_metadata(path):
         return open_iceberg_table(TableFolder(folder, TableFormat.ICEBERG), path)
@@ -63,9 +45,6 @@ class TableWatch:
 
     The library of the table is asked by the first check, because the table may have changed since
     it was opened. Later it is asked only if a file was added to the log, or deleted from it.
-
-    Args:
-        version: The version that is read.
     """
 
     def __init__(self, version: TableVersion) -> None:
@@ -74,11 +53,7 @@ class TableWatch:
         self._log_state: int | list[str] | None = None
 
     def find_change(self) -> str | None:
-        """Returns a sentence about the change of the table since the last call, or None.
-
-        Raises:
-            UsageError: If the table cannot be read any more.
-        """
+        """Returns a sentence about the change of the table since the last call, or None."""
         if not self.version.is_newest:
             return None
         log_state = self._read_log_state()

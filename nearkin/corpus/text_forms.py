@@ -84,9 +84,6 @@ def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
     """Returns text or bytes as large_string, and the positions of values that are not valid UTF-8.
 
     Those values are null in the result.
-
-    Raises:
-        pa.ArrowInvalid: If the column is damaged.
     """
     raw = view_as_binary(values)
     text = raw.view(TEXT)
@@ -239,7 +236,6 @@ def format_content(content: Any, most_items: int) -> str:
     Args:
         content: A text, tokens or a vector as a list, a fingerprint as bytes, or a dictionary of
             these by the names of their columns. Nulls of a dictionary are left out.
-        most_items: Largest number of tokens or numbers of a list.
 
     Examples:
         >>> format_content([1.5, 2.5, 3.5], 2), format_content(bytes([255]), 2)

@@ -42,11 +42,7 @@ class Examination(NamedTuple):
 
 
 def examine_batch(batch: pa.RecordBatch) -> Examination:
-    """Returns the faults of a batch.
-
-    Args:
-        batch: The rows, with all columns that are read or copied.
-    """
+    """Returns the faults of a batch."""
     size = batch.get_total_buffer_size()
     for count in _count_values(batch):
         if count > BATCH_ROWS + VALUES_OF_BYTE * size:
@@ -58,9 +54,6 @@ def find_damage(batch: pa.RecordBatch) -> str | None:
     """Returns why the values of a batch in memory must not be looked at, or None.
 
     Unlike in a file, rows may be any number, because the memory of the caller holds them already.
-
-    Args:
-        batch: The rows.
     """
     return _validate(batch).damage
 
@@ -79,13 +72,6 @@ def find_invalid_text(batch: pa.RecordBatch, names: Collection[str]) -> dict[int
     """Returns the rows with text that is not valid UTF-8 in a column that is only copied.
 
     Few readers open a copy of such a row.
-
-    Args:
-        batch: Rows that are not damaged.
-        names: The names of the columns that are read, whose texts are checked elsewhere.
-
-    Returns:
-        The reason for each position.
     """
     reasons: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -107,12 +93,7 @@ def _is_valid(values: pa.Array, *, keeps_text: bool) -> bool:
 
 
 def _widen_type(kind: pa.DataType, *, keeps_text: bool) -> pa.DataType:
-    """Returns a type of the same layout that allows all values: bytes in place of text, and so on.
-
-    Args:
-        kind: The type.
-        keeps_text: Whether text stays text.
-    """
+    """Returns a type of the same layout that allows all values, such as bytes in place of text."""
 
     def widen(inner: pa.DataType) -> pa.DataType:
         return _widen_type(inner, keeps_text=keeps_text)

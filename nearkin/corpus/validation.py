@@ -52,19 +52,7 @@ class CheckedRows(NamedTuple):
 def check_rows(
     rows: pa.RecordBatch, columns: Columns, faults: Mapping[int, str] = NO_FAULTS
 ) -> CheckedRows:
-    """Divides rows into documents and rejected rows.
-
-    Args:
-        rows: The rows, with at least the stored columns that the run needs.
-        columns: The columns that are read.
-        faults: Why rows are rejected in any case, by their position.
-
-    Returns:
-        The documents, and the rejected rows with the reasons.
-
-    Raises:
-        UsageError: If a column has a type that cannot hold documents.
-    """
+    """Divides rows into documents and rejected rows."""
     rows, too_long = derive_columns(rows, columns)
     content = rows[columns.source]
     if columns.fields:
@@ -105,18 +93,7 @@ def _check_value(values: pa.Array, name: str, limit: int) -> CheckedColumn:
 
 
 def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
-    """Checks the column of documents.
-
-    Args:
-        values: The column.
-        columns: The columns that are read, which say what a document is.
-
-    Returns:
-        The values, and the reasons for the rejection of some of them.
-
-    Raises:
-        UsageError: If the column has a type that cannot hold documents.
-    """
+    """Checks the column of documents."""
     if columns.vector:
         return check_vectors(values, columns.vector, columns.dimensions)
     if columns.fingerprint:
@@ -133,16 +110,6 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
 
     A null is a field that the document lacks, and so is an empty text in place of a fingerprint. A
     row is rejected if another value is not of the kind of the field.
-
-    Args:
-        rows: The rows.
-        columns: The columns that are read.
-
-    Returns:
-        The documents, struct, and the reasons for rejections.
-
-    Raises:
-        UsageError: If a column has a type that cannot hold values of this kind.
     """
     parts: list[pa.Array] = []
     reasons: dict[int, str] = {}
@@ -156,16 +123,7 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
 
 
 def _check_field(values: pa.Array, field: ContentField, columns: Columns) -> CheckedColumn:
-    """Checks the column of one field. The values of fields that documents lack are null.
-
-    Args:
-        values: The column.
-        field: The field.
-        columns: The columns that are read.
-
-    Raises:
-        UsageError: If the column has a type that cannot hold values of this kind.
-    """
+    """Checks the column of one field. The values of fields that documents lack are null."""
     name = field.name
     limit = columns.document_limit
     if field.kind == FieldKind.VALUE:
@@ -211,13 +169,6 @@ def check_joined_texts(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
 
     A row is rejected if a value is not valid UTF-8, the joined text is too long, or every value is
     null.
-
-    Args:
-        rows: The rows.
-        columns: The columns that are read.
-
-    Raises:
-        UsageError: If a column is not text.
     """
     parts: list[pa.Array] = []
     reasons: dict[int, str] = {}
@@ -299,7 +250,6 @@ def too_long_reason(name: str, limit: int) -> str:
     """Returns the reason for the rejection of a value that is too long.
 
     Args:
-        name: The name of the value.
         limit: The maximum size in bytes.
     """
     return (
@@ -312,15 +262,7 @@ def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Check
     """Checks a column of texts. Bytes are taken as UTF-8.
 
     Args:
-        values: The column.
-        name: The name of the column, for reasons.
         limit: The maximum size of a text in bytes.
-
-    Returns:
-        The texts, large_string, and the reasons for rejections.
-
-    Raises:
-        UsageError: If the column is not text.
     """
     values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
@@ -363,15 +305,7 @@ def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Chec
     Token ids are integers. An id is the same token as its decimal text, for example 42 and "42".
 
     Args:
-        values: The column.
-        name: The name of the column, for reasons.
         limit: The maximum size of all tokens of a list, in bytes.
-
-    Returns:
-        The lists, large_list of large_string, and the reasons for rejections.
-
-    Raises:
-        UsageError: If the column does not hold lists of text or of integers.
     """
     values, large = remove_encoding_within(values, limit)
     if not _is_list_of(
@@ -436,17 +370,8 @@ def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
 def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> CheckedColumn:
     """Checks a column of vectors. A vector must be finite and not zero.
 
-    Args:
-        values: The column.
-        name: The name of the column, for reasons.
-        dimensions: The number of dimensions of a vector. By default, the number that most
-            vectors have.
-
     Returns:
         The vectors, fixed_size_list of float32, and the reasons for rejections.
-
-    Raises:
-        UsageError: If the column does not hold lists of numbers.
     """
     values = remove_encoding(values)
     if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal):
@@ -489,13 +414,7 @@ def most_common_length(lengths: "np.ndarray | list[int]") -> int:
 
 
 def find_vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
-    """Returns the reason why a parsed JSON value is not a vector, or None.
-
-    Args:
-        value: The value.
-        name: The name of the field.
-        dimensions: The number of dimensions of a vector, or None if any number is valid.
-    """
+    """Returns the reason why a parsed JSON value is not a vector, or None."""
     if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
         return f"{name} is not a list of numbers"
     with np.errstate(over="ignore"):
@@ -523,12 +442,7 @@ def check_ids(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Checked
     """Checks a column of ids of any type, and converts them with `format_as_text`.
 
     Args:
-        values: The column.
-        name: The name of the column, for reasons.
         limit: The maximum size of an id in bytes.
-
-    Returns:
-        The ids, large_string, and the reasons for rejections.
     """
     values, large = remove_encoding_within(values, limit)
     text, broken = validate_text(format_as_text(values))

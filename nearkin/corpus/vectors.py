@@ -13,13 +13,6 @@ def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
 
     Of several fields, those that are lists become lists of tokens, and the number of dimensions of
     each field of vectors is detected.
-
-    Args:
-        corpus: The corpus, whose rows are read only if the columns name vectors of unknown length.
-        columns: The columns.
-
-    Raises:
-        UsageError: If the corpus holds no vector, or a column is missing.
     """
     if columns.fields:
         return _detect_field_kinds(corpus, columns)

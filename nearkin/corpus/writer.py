@@ -55,11 +55,7 @@ class KnownDocuments(NamedTuple):
     """The ordinals of the documents that the observer needs, ascending, int64 (m,)."""
 
     def rows_of(self, number: int) -> np.ndarray:
-        """Returns the rows of the documents of a file, ascending, int64.
-
-        Args:
-            number: Number of the file.
-        """
+        """Returns the rows of the documents of a file, ascending, int64."""
         first, end = np.searchsorted(self.files, [number, number + 1])
         return np.asarray(self.rows[first:end])
 
@@ -80,20 +76,7 @@ def write_kept(
     Lines of JSON that are known to be documents are copied without parsing them.
 
     Args:
-        corpus: The inputs.
-        columns: The columns that the run read, so that the same rows are documents.
         kept: True for each document that is kept, bool (n,).
-        folder: The folder of the copies. Each has the relative name of its input. Inputs whose
-            names differ only by case or Unicode normalization are numbered.
-        rows: Returns the columns to add for a range of ordinals.
-        observe: Receives the first ordinal and the documents of each slice.
-        advance: Receives the number of documents that were processed.
-        rewrite: Returns the new texts of documents, or None if no text changes.
-        known: The documents of the inputs, if they are known. By default, each row is parsed to
-            know if it is a document, and to rewrite its text.
-
-    Raises:
-        RunError: If the inputs have changed, or a row cannot be copied.
     """
     first = 0
     corpus.set_scratch_folder(folder)
@@ -134,12 +117,7 @@ def write_kept(
 
 
 def _make_count_error(found: int, expected: int) -> RunError:
-    """Returns the error for inputs that have another number of documents than before.
-
-    Args:
-        found: Number of documents that were read.
-        expected: Number of documents that a run has found.
-    """
+    """Returns the error for inputs that have another number of documents than before."""
     number = f"at least {found}" if found > expected else str(found)
     return RunError(
         f"the inputs have {number} documents now, but had {expected} before; "
@@ -148,12 +126,7 @@ def _make_count_error(found: int, expected: int) -> RunError:
 
 
 def list_kept(folder: Path, root: Path) -> list[InputFile]:
-    """Returns the copies in a folder that `write_kept` wrote, sorted by name (bytes).
-
-    Args:
-        folder: The folder of the copies.
-        root: The folder to which the names are relative.
-    """
+    """Returns the copies in a folder that `write_kept` wrote, sorted by name (bytes)."""
     names: set[str] = set()
     for path in folder.rglob("*"):
         if path.is_file():
@@ -177,9 +150,7 @@ class _LineObserver:
     """Passes on the observed ones among lines that were not parsed.
 
     Args:
-        columns: The fields of a document.
         observed: Ordinals of the documents that the observer needs, ascending, int64 (m,).
-        observe: Receives the documents of a slice. Those that it does not need are null.
     """
 
     def __init__(self, columns: Columns, observed: np.ndarray, observe: Observer) -> None:
@@ -189,12 +160,7 @@ class _LineObserver:
         self._observe = observe
 
     def observe(self, first: int, lines: FileSlice) -> None:
-        """Passes on the documents of a slice.
-
-        Args:
-            first: Ordinal of the first document.
-            lines: The lines, each of which is a document.
-        """
+        """Passes on the documents of a slice."""
         count = len(lines.rows)
         low, high = np.searchsorted(self._observed, [first, first + count])
         places = self._observed[low:high] - first
@@ -275,11 +241,7 @@ def _written(
 
 @contextmanager
 def _writer_errors(file: InputFile) -> Iterator[None]:
-    """Raises the exceptions of a writer as a RunError, apart from those of a full disk.
-
-    Args:
-        file: The file whose rows are written.
-    """
+    """Raises the exceptions of a writer as a RunError, apart from those of a full disk."""
 
     def translate(error: BaseException) -> BaseException:
         if isinstance(error, OSError):

@@ -220,15 +220,7 @@ def describe_time(at: datetime | None) -> str:
 
 
 def _find_valid(about: Sequence[Decision], source: str) -> Decision:
-    """Returns the decision about a pair that counts.
-
-    Args:
-        about: Decisions about one pair, at least one.
-        source: Name of their origin, for messages.
-
-    Raises:
-        UsageError: If none is later than all with another verdict.
-    """
+    """Returns the decision about a pair that counts."""
     latest = about[0]
     for decision in about:
         if latest.at is None or _is_later(decision, latest):

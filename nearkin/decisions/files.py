@@ -33,27 +33,13 @@ MAX_LINE_BYTES = 1 << 24
 
 
 def read_decisions(path: str | Path) -> Decisions:
-    """Reads a file of decisions. Of two decisions about one pair, the later one counts.
-
-    Args:
-        path: File of JSON lines, CSV or parquet, by its name. It has the columns `id_a`, `id_b` and
-            `decision` (`same` or `different`), and optionally `by` and `at` (a time as in RFC 3339,
-            for example `2026-05-01T10:30:00Z`). Other columns are ignored.
-
-    Raises:
-        UsageError: If the file does not exist or cannot be read, a row is not valid (the message
-            names it), or decisions contradict each other.
-    """
+    """Reads a file of decisions. Of two decisions about one pair, the later one counts."""
     path = Path(path)
     return Decisions.resolve(map(_parse_row, _read_rows(path)), str(path))
 
 
 def holds_decisions(names: Sequence[str]) -> bool:
-    """Returns whether a file with some columns is one of decisions.
-
-    Args:
-        names: Names of the columns.
-    """
+    """Returns whether a file with some columns is one of decisions."""
     return set(names) >= REQUIRED
 
 
@@ -73,15 +59,7 @@ class DecisionFile:
 
     @classmethod
     def open(cls, path: Path) -> "DecisionFile":
-        """Opens a file of decisions, or names one that the first decision creates.
-
-        Args:
-            path: File of JSON lines or CSV, by its name, or a free path.
-
-        Raises:
-            UsageError: If the file exists and is something else, nothing can be appended to its
-                format, or its folder does not exist.
-        """
+        """Opens a file of decisions, or names one that the first decision creates."""
         suffix = path.suffix.lower()
         if suffix not in (*JSON_LINES, CSV):
             raise UsageError(
@@ -99,14 +77,6 @@ class DecisionFile:
         """Appends a decision, and waits until it is on the disk. It replaces an earlier one.
 
         Decisions that another process has appended meanwhile are read first.
-
-        Args:
-            decision: Decision. If it has no time, it gets the current one.
-
-        Raises:
-            UsageError: If decisions `same` would join two documents that are decided to be
-                different, or the file cannot be read any more. Nothing is written in these cases.
-            OSError: If the file cannot be written.
         """
         with self.path.open("ab") as lock:
             # closing it releases the lock
@@ -154,11 +124,7 @@ def _format_values(decision: Decision) -> dict[str, str]:
 
 
 def _require_appendable(path: Path) -> None:
-    """Requires that a CSV file has the columns of decisions in their order.
-
-    Raises:
-        UsageError: If it has others.
-    """
+    """Requires that a CSV file has the columns of decisions in their order."""
     with path.open("rb") as file:
         header = file.readline().decode("utf-8", "replace")
     if tuple(next(csv.reader([header]), [])) != COLUMNS:
@@ -177,11 +143,7 @@ class _Row(NamedTuple):
 
 
 def _read_rows(path: Path) -> Iterator[_Row]:
-    """Yields the rows of a file.
-
-    Raises:
-        UsageError: If the file does not exist, cannot be read, or has not the columns.
-    """
+    """Yields the rows of a file."""
     suffix = path.suffix.lower()
     try:
         if suffix in JSON_LINES:
@@ -277,11 +239,7 @@ def _read_parquet(path: Path) -> Iterator[_Row]:
 
 
 def _require_few_bytes(metadata: "FileMetaData", path: Path) -> None:
-    """Requires that a file of parquet has no more decoded bytes than decisions have.
-
-    Raises:
-        UsageError: If it has more.
-    """
+    """Requires that a file of parquet has no more decoded bytes than decisions have."""
     groups = range(metadata.num_row_groups)
     size = sum(metadata.row_group(group).total_byte_size for group in groups)
     if size > MAX_TABLE_BYTES:
@@ -292,11 +250,7 @@ def _require_few_bytes(metadata: "FileMetaData", path: Path) -> None:
 
 
 def _require_columns(names: Sequence[str], path: Path) -> None:
-    """Requires the columns of decisions, each once.
-
-    Raises:
-        UsageError: If one is missing or repeated.
-    """
+    """Requires the columns of decisions, each once."""
     for name in COLUMNS:
         if names.count(name) > 1:
             raise UsageError(f"{path} has two columns {name!r}; delete or rename one of them")
@@ -308,11 +262,7 @@ def _require_columns(names: Sequence[str], path: Path) -> None:
 
 
 def _parse_row(row: _Row) -> Decision:
-    """Returns the decision of a row.
-
-    Raises:
-        UsageError: If a value is missing or not valid.
-    """
+    """Returns the decision of a row."""
     verdict = _require_text(row, "decision")
     if verdict not in list(Verdict):
         raise UsageError(
@@ -337,11 +287,7 @@ def _parse_row(row: _Row) -> Decision:
 
 
 def _require_text(row: _Row, name: str) -> str:
-    """Returns a value as text. A whole number is the id that a column of numbers has.
-
-    Raises:
-        UsageError: If it is missing, or neither a text nor a whole number.
-    """
+    """Returns a value as text. A whole number is the id that a column of numbers has."""
     value = row.values.get(name)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -359,11 +305,7 @@ def _require_text(row: _Row, name: str) -> str:
 
 
 def _parse_time(row: _Row) -> datetime | None:
-    """Returns the time of a row, or None without one.
-
-    Raises:
-        UsageError: If it is not a time.
-    """
+    """Returns the time of a row, or None without one."""
     value = row.values.get("at")
     if value is None or value == "":
         return None

@@ -20,7 +20,6 @@ class CandidateTextWriter:
     the first batch that does not fit are left out.
 
     Args:
-        path: The file.
         limit: Largest size of all texts, in bytes.
     """
 
@@ -41,7 +40,6 @@ class CandidateTextWriter:
 
         Args:
             texts: Texts of all documents of the batch, large_string (n,).
-            first: Number of the first document of the batch.
             numbers: Numbers of the candidates in the batch, ascending, int64 (m,).
         """
         if not self._room or not len(numbers):
@@ -59,7 +57,6 @@ def read_candidate_texts(path: Path, numbers: np.ndarray) -> Iterator[pa.Array]:
     """Yields the texts of those documents that are in a file, large_string (n,), in batches.
 
     Args:
-        path: File that `CandidateTextWriter` wrote.
         numbers: Numbers of the documents, ascending, int64 (m,).
     """
     with pa.memory_map(str(path)) as source:

@@ -44,10 +44,6 @@ class SuiteIndex:
     """The index of suites for passages of a smallest number of words.
 
     Equal texts of several items are one text.
-
-    Args:
-        suites: The suites.
-        least: Smallest number of words of a passage.
     """
 
     def __init__(self, suites: Suites, least: int) -> None:
@@ -164,11 +160,7 @@ class SuiteIndex:
         return number_words(self.suites.tokens, self.words)
 
     def tokens_of(self, part: int) -> np.ndarray:
-        """Returns the hashes of the words of a part, uint64.
-
-        Args:
-            part: Number of the part.
-        """
+        """Returns the hashes of the words of a part, uint64."""
         bounds = self.suites.offsets
         return self.suites.tokens[bounds[part] : bounds[part + 1]]
 

@@ -44,9 +44,7 @@ class Weights:
     contain it. Where only fingerprints of a suite are known, it weighs its rarity.
 
     Args:
-        index: Index of the suites.
         frequencies: Number of documents with each word of the index, int64 (words,).
-        documents: Number of documents.
     """
 
     def __init__(self, index: SuiteIndex, frequencies: np.ndarray, documents: int) -> None:
@@ -66,13 +64,7 @@ class Weights:
 
 
 class Matcher:
-    """Finds the items that documents hold. Each thread needs its own.
-
-    Args:
-        index: Index of the suites.
-        request: What counts as found.
-        weights: Weights of the words of the suites.
-    """
+    """Finds the items that documents hold. Each thread needs its own."""
 
     def __init__(
         self, index: SuiteIndex, request: DecontaminationRequest, weights: Weights
@@ -96,11 +88,7 @@ class Matcher:
         self._longest_reached = np.empty(index.texts, np.int64)
 
     def find(self, piece: TokenPiece) -> list[Hit]:
-        """Returns the fields that documents hold, ordered by document, item and field.
-
-        Args:
-            piece: All tokens of some documents.
-        """
+        """Returns the fields that documents hold, ordered by document, item and field."""
         hits: dict[tuple[int, int, int], list[Hit]] = {}
         for hit in (*self._find_long(piece), *self._find_short(piece)):
             hits.setdefault((hit.document, hit.item, hit.field), []).append(hit)
@@ -131,8 +119,6 @@ class Matcher:
         """Yields the hits of the chains of one document and one text.
 
         Args:
-            piece: Tokens of documents.
-            passages: Result of `_find_passages`.
             chains: Result of `find_chains` for the document and the text, int64 (m, 4).
         """
         first = passages[chains[:, 0]]
@@ -235,11 +221,7 @@ class Matcher:
         must be rare.
 
         Args:
-            piece: Tokens of documents.
-            position: Position of the document in the piece.
             starts: First token of each place in the document, int64 (k,), ascending.
-            length: Number of tokens of the part.
-            item: The item.
         """
         index = self._index
         first, end = int(piece.offsets[position]), int(piece.offsets[position + 1])
@@ -307,7 +289,6 @@ def _join_words(piece: TokenPiece, words: np.ndarray) -> list[tuple[int, int]]:
     """Returns the bytes of runs of tokens of a document, those that overlap or touch as one span.
 
     Args:
-        piece: Tokens of the document.
         words: Position of the first token of each run, and after its last one, int64 (n, 2).
     """
     rows = np.unique(words, axis=0)
@@ -339,9 +320,6 @@ def find_places(window: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 
 def join_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns spans in order, those that overlap or touch as one.
-
-    Args:
-        spans: First byte, and byte after the last one, of each span.
 
     Examples:
         >>> join_spans([(5, 9), (0, 2), (1, 3)])

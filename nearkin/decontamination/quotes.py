@@ -31,12 +31,7 @@ class QuotedHit(NamedTuple):
 
 
 def quote_contaminations(run: FoundItems, tables: ContaminationTables) -> list[QuotedHit]:
-    """Returns excerpts of contaminated documents, ordered by suite and score.
-
-    Args:
-        run: What a finished run found.
-        tables: Its tables.
-    """
+    """Returns excerpts of contaminated documents, ordered by suite and score."""
     chosen = _choose_hits(run, tables)
     hits = run.hits.take(chosen)
     suites = run.index.suites

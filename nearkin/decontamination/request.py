@@ -76,15 +76,6 @@ class DecontaminationRequest:
     ) -> "DecontaminationRequest":
         """Returns the request that options make.
 
-        Args:
-            operating_point: `exact` or `longest`.
-            field_thresholds: Smallest score of fields, by their names.
-            action: `annotate`, `cut`, `drop`, or None.
-            cut_unit: What is cut with a passage, or None for the default, `passage`.
-
-        Raises:
-            UsageError: If an option is not valid, or has no effect.
-
         Examples:
             >>> DecontaminationRequest.parse("exact", {"answer": 0.9}).threshold_of("question")
             0.7
@@ -139,23 +130,12 @@ class DecontaminationRequest:
                 return ()
 
     def threshold_of(self, name: str) -> float:
-        """Returns the smallest score at which a field counts as found.
-
-        Args:
-            name: Name of the field.
-        """
+        """Returns the smallest score at which a field counts as found."""
         default = DEFAULT_THRESHOLDS.get(name, DEFAULT_THRESHOLD)
         return float(self.thresholds.get(name, default))
 
     def require_fields(self, names: tuple[str, ...]) -> None:
-        """Requires that every field with a threshold is one of the suites.
-
-        Args:
-            names: Names of the fields.
-
-        Raises:
-            UsageError: If one is not.
-        """
+        """Requires that every field with a threshold is one of the suites."""
         for name in self.thresholds:
             if name not in names:
                 raise UsageError(

@@ -64,11 +64,7 @@ BYTES_PER_WORD = 64
 
 
 class WordCounter:
-    """The counts of one thread: how many documents contain each word of the suites.
-
-    Args:
-        index: Index of the suites.
-    """
+    """The counts of one thread: how many documents contain each word of the suites."""
 
     def __init__(self, index: SuiteIndex) -> None:
         self._index = index
@@ -85,9 +81,6 @@ class WordCounter:
 
     def scan(self, piece: TokenPiece) -> np.ndarray:
         """Counts the words of documents.
-
-        Args:
-            piece: Tokens of documents.
 
         Returns:
             The numbers of the documents that may hold an item, int64 (m,).
@@ -125,18 +118,7 @@ class MatchTool(NamedTuple):
 
 
 class DecontaminationRun(DocumentRun):
-    """A run that finds the items of suites in one corpus.
-
-    Args:
-        corpus: Documents.
-        columns: Columns of the corpus that are read.
-        index: Index of the suites.
-        request: What counts as found, and what is cut.
-        options: Options of the run. The Spec is that of the suites.
-        work: Folder of the stage results.
-        progress: Receives progress updates.
-        key: Hash key, if the Spec is keyed.
-    """
+    """A run that finds the items of suites in one corpus."""
 
     READING_STAGE = "scan"
 
@@ -156,11 +138,7 @@ class DecontaminationRun(DocumentRun):
         self.request = request
 
     def find(self) -> None:
-        """Runs the stages that are not finished yet.
-
-        Raises:
-            UsageError: If a column does not exist, or the corpus has no texts.
-        """
+        """Runs the stages that are not finished yet."""
         self.check_corpus()
         self._require_format()
         for name, stage in (
@@ -173,11 +151,7 @@ class DecontaminationRun(DocumentRun):
                     record.update(stage())
 
     def _require_format(self) -> None:
-        """Requires that the stage results of an interrupted run have the current format.
-
-        Raises:
-            UsageError: If another version of nearkin wrote them in another format.
-        """
+        """Requires that the stage results of an interrupted run have the current format."""
         scan = self.work.done("scan")
         if scan is not None and scan.get("format") != SCAN_FORMAT:
             raise UsageError(
@@ -211,12 +185,7 @@ class DecontaminationRun(DocumentRun):
     def _find_candidates(
         self, pieces: PieceMapper[WordCounter], texts: CandidateTextWriter
     ) -> Iterator[tuple[Batch, np.ndarray]]:
-        """Yields the batches of the corpus with the numbers of their candidates, int64, ascending.
-
-        Args:
-            pieces: Reader of the corpus.
-            texts: Receives the texts of the candidates.
-        """
+        """Yields the batches of the corpus with the numbers of their candidates, ascending."""
         for batch, found in pieces.map(lambda piece, counter: counter.scan(piece)):
             numbers = sorted_unique(np.concatenate([np.empty(0, np.int64), *found]))
             texts.add(self.texts_of(batch), batch.first, numbers)
@@ -339,15 +308,7 @@ def cut_document(
     request: CutRequest,
     reader: TokenReader,
 ) -> DocumentCuts:
-    """Returns the parts of a document that are cut.
-
-    Args:
-        number: Number of the document.
-        text: Its text.
-        planned: First byte, and byte after the last one, of each part that it shares with an item.
-        request: What is cut with such a part.
-        reader: Reader of words.
-    """
+    """Returns the parts of a document that are cut."""
     content = text.encode()
     (piece,) = reader.read_documents(pa.array([text], pa.large_string()), 0)
     is_cut = are_inside(piece.starts, rows_of(join_spans(planned)))
@@ -375,11 +336,7 @@ def require_memory(words: int, memory: int) -> None:
     """Requires that the index of suites leaves memory for the documents.
 
     Args:
-        words: Number of words of the suites.
         memory: Memory bound of the run, in bytes.
-
-    Raises:
-        UsageError: If the index would take too much.
     """
     needed = words * BYTES_PER_WORD * MEMORY_SHARE
     if needed > memory:

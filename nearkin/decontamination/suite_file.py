@@ -52,12 +52,7 @@ UNREADABLE = (
 
 
 def write_suites(path: Path, suites: Suites) -> None:
-    """Writes suites into a file.
-
-    Args:
-        path: The file.
-        suites: The suites.
-    """
+    """Writes suites into a file."""
     facts = {
         "version": VERSION,
         "spec": json.loads(suites.spec.to_json()),
@@ -111,14 +106,7 @@ def is_suites_file(path: Path) -> bool:
 
 
 def read_suites(path: Path) -> Suites:
-    """Reads and checks a file of suites.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UsageError: If the file cannot be read, is damaged, or was written by a newer version.
-    """
+    """Reads and checks a file of suites."""
     try:
         table = _read_table(path)
         table.validate(full=True)
@@ -144,12 +132,7 @@ def read_suites(path: Path) -> Suites:
 
 
 def _read_table(path: Path) -> pa.Table:
-    """Reads the table of an Arrow file, which is a stream between a magic word and a footer.
-
-    Raises:
-        ValueError: If its columns are not those of suites, or its buffers are larger than the file.
-        ArrowException: If it is not an Arrow file.
-    """
+    """Reads the table of an Arrow file, which is a stream between a magic word and a footer."""
     with pa.OSFile(str(path)) as source:
         content = source.read_buffer()
     batches = pa.ipc.open_file(content).num_record_batches
@@ -167,11 +150,7 @@ def _damaged(path: Path, reason: str) -> UsageError:
 
 
 def _parse(table: pa.Table, facts: dict[str, Any]) -> Suites:
-    """Returns the suites of a table.
-
-    Raises:
-        ValueError: If its columns do not fit together.
-    """
+    """Returns the suites of a table."""
     columns = [_only_chunk(table[name]) for name in PARTS.names]
     lists = columns[-3:]
     if any(column.null_count for column in (*columns, *(part.flatten() for part in lists))):
@@ -242,11 +221,7 @@ def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _positions_in(names: Any, values: pa.Array) -> np.ndarray:
-    """Returns the position of each value among names, int64.
-
-    Raises:
-        ValueError: If one is not among them.
-    """
+    """Returns the position of each value among names, int64."""
     found = pa.compute.index_in(values, pa.array(names, pa.large_string()))
     if found.null_count:
         raise ValueError("a row names an unknown suite or field")

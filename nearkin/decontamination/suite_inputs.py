@@ -52,9 +52,6 @@ class SuiteColumns:
 def parse_suite_fields(text: str) -> tuple[str, ...]:
     """Returns the names of the fields of suites.
 
-    Args:
-        text: Names, separated by commas.
-
     Examples:
         >>> parse_suite_fields("question, answer")
         ('question', 'answer')
@@ -65,20 +62,7 @@ def parse_suite_fields(text: str) -> tuple[str, ...]:
 def open_suites(
     paths: Sequence[str], columns: SuiteColumns, key: HashKey | None, memory: int
 ) -> Suites:
-    """Reads suites from files: tables with the fields of items, and saved suites.
-
-    Args:
-        paths: Files, globs, folders or URLs.
-        columns: Columns of the tables.
-        key: Hash key of the words, or None.
-        memory: Memory bound of the run, which limits the size of a field.
-
-    Raises:
-        UsageError: If a file does not exist, has none of the fields, or has the name of another.
-        IncompatibleError: If saved suites have other hashes than the others.
-        KeyRequiredError: If saved suites have the hashes of another key.
-        RunError: If a file cannot be read.
-    """
+    """Reads suites from files: tables with the fields of items, and saved suites."""
     if not paths:
         raise UsageError(f"{name_setting('against')} names no suite; give at least one")
     named = name_suites(FileCorpus.open(paths).files)
@@ -95,11 +79,7 @@ def open_suites(
 
 
 def _require_size(file: InputFile, memory: int) -> None:
-    """Requires that saved suites fit into the memory of a run.
-
-    Raises:
-        UsageError: If the file is larger.
-    """
+    """Requires that saved suites fit into the memory of a run."""
     size = file.status().size
     if size > memory:
         raise UsageError(
@@ -110,11 +90,7 @@ def _require_size(file: InputFile, memory: int) -> None:
 
 
 def _require_key(file: InputFile, saved: Suites, key: HashKey | None) -> None:
-    """Requires the key under which saved suites were built, if they were.
-
-    Raises:
-        KeyRequiredError: If no key or another one was given.
-    """
+    """Requires the key under which saved suites were built, if they were."""
     expected = saved.spec.key_id
     if expected is None or (key is not None and key.id == expected):
         return
@@ -129,9 +105,6 @@ def name_suites(files: Sequence[InputFile]) -> list[tuple[str, InputFile]]:
     """Returns the name of the suite of each file: that of the file, without its suffix.
 
     Files of one name in several folders are named with their folders.
-
-    Args:
-        files: The files.
 
     Examples:
         >>> paths = ["gsm8k/test.jsonl.gz", "mmlu/test.jsonl", "mmlu/dev.v2.jsonl"]
@@ -173,18 +146,7 @@ def read_suites_of(
     key: HashKey | None,
     memory: int,
 ) -> Suites:
-    """Returns the suites of an argument of a function: files, or tables in memory by their names.
-
-    Args:
-        against: Paths, globs, folders or URLs, or one of them; or tables, by the names of suites.
-        columns: Columns of the tables.
-        key: Hash key of the words, or None.
-        memory: Memory bound of the run, which limits the size of a field.
-
-    Raises:
-        UsageError: If no suite is named, or a suite has no column of the fields.
-        RunError: If a file cannot be read.
-    """
+    """Returns the suites of an argument: files, or tables in memory by their names."""
     if isinstance(against, Mapping):
         tables = {name: to_table(table) for name, table in against.items()}
         return suites_of_data(tables, columns, key, memory)
@@ -195,17 +157,7 @@ def read_suites_of(
 def suites_of_data(
     data: Mapping[str, Any], columns: SuiteColumns, key: HashKey | None, memory: int
 ) -> Suites:
-    """Returns the suites of tables in memory.
-
-    Args:
-        data: Tables, by the names of the suites.
-        columns: Columns of the tables.
-        key: Hash key of the words, or None.
-        memory: Memory bound of the run, which limits the size of a field.
-
-    Raises:
-        UsageError: If there is no table, or one has no items or none of the fields.
-    """
+    """Returns the suites of tables in memory."""
     if not data:
         raise UsageError(f"{name_setting('against')} names no suite; give at least one")
     suites = []
@@ -226,20 +178,7 @@ def read_suite(
     key: HashKey | None,
     memory: int,
 ) -> Suites:
-    """Reads one suite.
-
-    Args:
-        name: Name of the suite.
-        corpus: Its items.
-        names: Names of the columns of the corpus.
-        columns: Columns that are read, if they exist.
-        key: Hash key of the words, or None.
-        memory: Memory bound of the run, which limits the size of a field.
-
-    Raises:
-        UsageError: If the corpus has no columns and so no items, none of the fields, or not the
-            column of ids.
-    """
+    """Reads one suite."""
     fields = [field for field in columns.fields if field in names]
     if not names:
         raise UsageError(

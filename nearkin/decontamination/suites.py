@@ -97,14 +97,7 @@ class Suites:
         return digest.hexdigest()[:16]
 
     def fingerprints_of(self, width: int) -> np.ndarray:
-        """Returns the hashes of the runs of words of the parts that have enough, uint64.
-
-        Args:
-            width: Number of words of a run.
-
-        Raises:
-            IncompatibleError: If only fingerprints of another width are known.
-        """
+        """Returns the hashes of the runs of words of the parts that have enough, uint64."""
         if self.fingerprints is not None:
             if width != self.width:
                 raise IncompatibleError(
@@ -119,16 +112,7 @@ class Suites:
         return out
 
     def without_words(self, width: int) -> "Suites":
-        """Returns the suites with fingerprints in place of words. Shorter parts are left out.
-
-        Args:
-            width: Number of words of a fingerprint.
-
-        Raises:
-            IncompatibleError: If only fingerprints of another width are known.
-            KeyRequiredError: If the words were hashed without a key. Anybody could test words
-                against such fingerprints.
-        """
+        """Returns the suites with fingerprints in place of words. Shorter parts are left out."""
         if self.spec.key_id is None:
             raise KeyRequiredError(
                 "the words of the suites were hashed without a key, so that fingerprints would not "
@@ -160,7 +144,6 @@ def run_counts(offsets: np.ndarray, width: int) -> np.ndarray:
 
     Args:
         offsets: First word of each part, and the end, int64 (p + 1,).
-        width: Number of words of a run.
     """
     return np.maximum(np.diff(offsets) - width + 1, 0)
 
@@ -180,13 +163,6 @@ def merge_suites(parts: Sequence[Suites]) -> Suites:
     """Returns several suites as one object.
 
     If some have fingerprints in place of words, so does the result.
-
-    Args:
-        parts: Suites, at least one.
-
-    Raises:
-        UsageError: If two suites have one name.
-        IncompatibleError: If they have different Specs, or fingerprints of different widths.
     """
     first = parts[0]
     for part in parts[1:]:
@@ -243,11 +219,7 @@ class ItemTexts(NamedTuple):
 
 
 def spec_of_words(key_id: str | None) -> Spec:
-    """Returns the Spec of the words of suites and documents.
-
-    Args:
-        key_id: The id of the hash key, or None.
-    """
+    """Returns the Spec of the words of suites and documents."""
     if key_id is None:
         return Spec(n=1)
     return Spec(n=1, base_hash=KEYED, hash_seed=0, key_id=key_id)
@@ -257,12 +229,6 @@ def build_suite(
     name: str, fields: Sequence[str], texts: Iterable[ItemTexts], key: HashKey | None
 ) -> Suites:
     """Returns one suite.
-
-    Args:
-        name: Name of the suite.
-        fields: Names of the fields.
-        texts: Its items.
-        key: Hash key of the words, or None.
 
     Examples:
         >>> texts = ItemTexts(["1", "2"], {"question": ["Who wrote 'Faust'?", "who wrote Faust"]})
@@ -326,7 +292,6 @@ def _rarity_of(words: np.ndarray, items: np.ndarray, count: int) -> np.ndarray:
     Args:
         words: Hashes of words, uint64 (n,).
         items: Number of the item of each word, int64 (n,), ascending.
-        count: Number of items.
     """
     if not len(words):
         return np.empty(0, np.float32)
@@ -398,9 +363,6 @@ def _read_words(texts: list[str], reader: TokenReader) -> list[np.ndarray]:
 def flatten_value(text: str | None) -> str:
     r"""Returns a value of a field as one text. The texts of a list or object are joined by lines.
 
-    Args:
-        text: Text, or JSON of a list or object.
-
     Examples:
         >>> flatten_value('["red", "blue"]'), flatten_value("red"), flatten_value(None)
         ('red\nblue', 'red', '')
@@ -433,14 +395,7 @@ def _flatten(value: object) -> Iterator[str]:
 
 
 def require_keyed(key: HashKey | None) -> HashKey:
-    """Requires a hash key for suites without words.
-
-    Args:
-        key: The hash key, or None.
-
-    Raises:
-        UsageError: If there is none.
-    """
+    """Requires a hash key for suites without words."""
     if key is None:
         raise UsageError(
             f"{name_flag('keyed')} needs a hash key, without which anybody can test words; give "

@@ -117,11 +117,7 @@ class FoundItems(Protocol):
 
 
 class ContaminationTables:
-    """The tables of a finished run.
-
-    Args:
-        run: What the run found.
-    """
+    """The tables of a finished run."""
 
     def __init__(self, run: FoundItems) -> None:
         self._run = run
@@ -247,12 +243,7 @@ class ContaminationTables:
         ]
 
     def annotation_column(self, first: int, end: int) -> pa.RecordBatch:
-        """Returns the column of the items that documents hold.
-
-        Args:
-            first: Number of the first document.
-            end: Number after the last document.
-        """
+        """Returns the column of the items that documents hold."""
         hits = self._run.hits
         bounds = np.searchsorted(hits["document"].to_numpy(), np.arange(first, end + 1))
         held = hits.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))

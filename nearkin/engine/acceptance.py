@@ -38,22 +38,12 @@ Below it, pairs are also found by containment, if the expression bounds it."""
 
 
 def measured_number(measure: str) -> Number:
-    """Returns the number of a pair that the scored pairs of a measure contain.
-
-    Args:
-        measure: Name of a measure: `jaccard` or `idf-jaccard`.
-    """
+    """Returns the number of a pair that the scored pairs of a measure contain."""
     return Number.IDF_JACCARD if measure == IDF_JACCARD else Number.JACCARD
 
 
 def columns_of_acceptance(accept: str) -> tuple[str, ...]:
     """Returns the columns that an acceptance reads, each once.
-
-    Args:
-        accept: Expression, the name of one, or `similar`.
-
-    Raises:
-        UsageError: If the expression is not valid.
 
     Examples:
         >>> columns_of_acceptance("jaccard >= 0.8 and same(lang)")
@@ -66,16 +56,6 @@ def combine_acceptance(
     accept: str, max_lost: float | None, threshold: float, measure: str
 ) -> Expression | None:
     """Returns the expression that decides which documents are removed.
-
-    Args:
-        accept: Expression, the name of one, or `similar`.
-        max_lost: Largest share of the shingles of a removed document that the kept one lacks, or
-            None.
-        threshold: Smallest similarity, which decides for `similar`.
-        measure: Name of the measure.
-
-    Returns:
-        The expression, or None if the threshold alone decides.
 
     Examples:
         >>> print(combine_acceptance("similar", 0.05, 0.8, "jaccard"))
@@ -100,19 +80,7 @@ def combine_acceptance(
 
 
 def require_acceptable(expression: Expression, measure: str) -> Bounds:
-    """Requires that a measure has the numbers of an expression, and that candidates can be found.
-
-    Args:
-        expression: The expression.
-        measure: Name of the measure: `jaccard` or `idf-jaccard`.
-
-    Returns:
-        The lower bounds of the pairs for which the expression holds.
-
-    Raises:
-        UsageError: If a number cannot be computed, or the expression can hold for documents that
-            share nothing.
-    """
+    """Requires that a measure has the numbers of an expression and can find candidates."""
     numbers = collect_numbers(expression)
     bounds = compute_bounds(expression)
     shown = name_setting("accept", str(expression))
@@ -171,9 +139,6 @@ def accepts_all_copies(expression: Expression | None) -> bool:
 
     Otherwise further facts decide, such as the lengths of the texts.
 
-    Args:
-        expression: The acceptance, or None if the threshold alone decides.
-
     Examples:
         >>> accepts_all_copies(parse_expression("jaccard >= 0.8 and same(lang)"))
         True
@@ -188,11 +153,7 @@ def accepts_all_copies(expression: Expression | None) -> bool:
 
 
 class DirectedPairs(ABC):
-    """The values of a batch of scored pairs, of each of which one document would be removed.
-
-    Args:
-        measured: Number that the scored pairs contain.
-    """
+    """The values of a batch of scored pairs, of each of which one document would be removed."""
 
     def __init__(self, measured: Number) -> None:
         self._measured = measured
@@ -222,7 +183,6 @@ class DirectedPairs(ABC):
         """Returns for which of some pairs a condition holds that compares no number, bool (m,).
 
         Args:
-            predicate: The condition.
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
 
@@ -231,7 +191,6 @@ class DirectedPairs(ABC):
         """Returns a number of some pairs, float64 or int64 (m,).
 
         Args:
-            number: The number.
             rows: Positions of the pairs in the batch, int64 (m,), ascending.
         """
         if number == self._measured:
@@ -252,10 +211,5 @@ class DirectedPairs(ABC):
 
     @final
     def accept(self, expression: Expression, pairs: int) -> np.ndarray:
-        """Returns the positions of the pairs for which an expression holds, int64, ascending.
-
-        Args:
-            expression: The expression.
-            pairs: Number of pairs of the batch.
-        """
+        """Returns the positions of the pairs for which an expression holds, int64, ascending."""
         return accept_pairs(expression, self, pairs)

@@ -25,13 +25,7 @@ class AgreementLimits(NamedTuple):
 
     @classmethod
     def create(cls, measure: Measure, banding: Banding, options: RunOptions) -> "AgreementLimits":
-        """Returns the limits of a run.
-
-        Args:
-            measure: Measure of the run.
-            banding: Bands and rows, with the margin of the prefilter.
-            options: Options of the run.
-        """
+        """Returns the limits of a run."""
         margin = 0 if options.verify == Verify.NONE else banding.margin
         expected = measure.estimator.expected_agreements(options.joining_threshold)
         return cls(margin, max(margin, ceil(expected - ROUNDING)))
@@ -52,8 +46,6 @@ def build_band_keys(
     """Returns the band keys of n documents, uint64 (bands, n, 1 + probes).
 
     Args:
-        band_layout: Layout of the signatures' bands.
-        banding: Bands and probes.
         signatures: Signatures, (n, width).
         sketched_keys: Keys that were built while sketching, without a block, uint64
             (n, bands × (1 + probes)); None if keys are computed from signatures.

@@ -60,11 +60,7 @@ brackets."""
 
 
 def load_url_parser() -> "Callable[[str], yarl.URL]":
-    """Returns the class that parses URLs.
-
-    Raises:
-        MissingExtraError: If the package yarl is not installed.
-    """
+    """Returns the class that parses URLs."""
     try:
         from yarl import URL
     except ImportError as error:

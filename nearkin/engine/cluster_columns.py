@@ -53,15 +53,7 @@ class DocumentWeights:
 
     @classmethod
     def parse(cls, text: str) -> "DocumentWeights | None":
-        """Returns the weights that an option names, or None for `none`.
-
-        Args:
-            text: `none`, `one`, `sqrt`, `log`, or the path of a CSV file with the columns `size`
-                and `weight`.
-
-        Raises:
-            UsageError: If it is neither, or the file is not such a table.
-        """
+        """Returns the weights that an option names, or None for `none`."""
         if text == "none":
             return None
         if text in list(WeightFunction):
@@ -77,11 +69,7 @@ class DocumentWeights:
 
     @classmethod
     def _read_table(cls, path: Path) -> "DocumentWeights":
-        """Reads a table of weights.
-
-        Raises:
-            UsageError: If the file is not a table of ascending sizes and weights.
-        """
+        """Reads a table of weights."""
         advice = (
             "write a header size,weight, then a row for size 1 and further ascending sizes, with "
             "weights of 0 or more"
@@ -148,12 +136,7 @@ class ClusterColumns:
         return [name for name, added in is_added.items() if added]
 
     def build_from_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the columns of documents whose sizes and sources are in a table.
-
-        Args:
-            rows: Rows with `cluster_size`, and with `cluster_sources` as lists of a source and its
-                number of documents, as far as they are needed.
-        """
+        """Returns the columns of documents whose sizes and sources are in a table."""
         if not self.names:
             return pa.record_batch([], [])
         sources = None
@@ -171,8 +154,6 @@ class ClusterColumns:
 
         Args:
             sizes: Size of each document's cluster, int64 (n,).
-            sources: Number of documents of each source in each document's cluster, if sources are
-                added.
         """
         columns: dict[str, pa.Array] = {}
         if self.sizes:

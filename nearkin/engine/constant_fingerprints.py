@@ -10,15 +10,7 @@ NOTABLE_DOCUMENTS = 2
 
 
 def constant_fingerprints(options: RunOptions) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields the constant fingerprints that find candidate pairs in a run.
-
-    Args:
-        options: Options of the run.
-
-    Yields:
-        The number of the signatures, in the order of `RunOptions.candidate_options`, and the two
-        fingerprints, as bytes.
-    """
+    """Yields the constant fingerprints that find candidate pairs in a run."""
     for number, candidates in enumerate(options.candidate_options):
         if candidates.spec.unit == FINGERPRINT:
             width = candidates.spec.k // 8
@@ -26,11 +18,7 @@ def constant_fingerprints(options: RunOptions) -> Iterator[tuple[int, list[bytes
 
 
 def select_notable(counts: Mapping[bytes, int]) -> dict[str, int] | None:
-    """Returns the numbers of documents by fingerprint, as hexadecimal digits, or None without any.
-
-    Args:
-        counts: Number of documents of each constant fingerprint.
-    """
+    """Returns the numbers of documents by hexadecimal fingerprint, or None without any."""
     notable = {
         fingerprint.hex(): int(count)
         for fingerprint, count in counts.items()

@@ -17,11 +17,6 @@ def containment_margins(threshold: float, recall: float, most: int) -> np.ndarra
     """Returns the number of hits that a candidate pair needs, int64 (most + 1,).
 
     It is given by the number of hashes that are looked up, and cannot be reached without any.
-
-    Args:
-        threshold: Smallest containment of one document of a pair in the other, in (0, 1].
-        recall: Required recall at the threshold, in (0, 1).
-        most: Largest number of hashes that are looked up.
     """
     pass_rate = min(recall, MAX_PASS_RATE)
     margin_of = [largest_margin(hashes, threshold, pass_rate) for hashes in range(most + 1)]

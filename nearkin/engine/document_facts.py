@@ -29,12 +29,7 @@ class TextFact(StrEnum):
 
 
 def text_lengths(documents: pa.Array) -> np.ndarray:
-    """Returns the size of each document's text, or of all its tokens, in bytes, int64 (n,).
-
-    Args:
-        documents: Texts (large_string), lists of tokens (large_list), or vectors or fingerprints,
-            whose size is 0. Of several fields (struct), the texts count.
-    """
+    """Returns the size of each document's text, or of all its tokens, in bytes, int64 (n,)."""
     if pa.types.is_struct(documents.type):
         fields = (documents.field(position) for position in range(documents.type.num_fields))
         texts = [field for field in fields if pa.types.is_large_string(field.type)]
@@ -82,7 +77,6 @@ def block_hashes(values: pa.Array, missing: np.uint64) -> np.ndarray:
 
     Args:
         values: Values of the column of blocks, (n,). Nulls and empty texts are no values.
-        missing: Block of documents without a value.
     """
     text = values.cast(pa.large_string())
     blocks = value_hashes(text)
@@ -104,12 +98,7 @@ def compared_value_hashes(values: pa.Array) -> np.ndarray:
 
 
 def hash_text_facts(documents: pa.Array, facts: Sequence[TextFact]) -> dict[TextFact, np.ndarray]:
-    """Returns 128-bit hashes of what is compared of the wordings of documents, uint64 (n, 2) each.
-
-    Args:
-        documents: Texts (large_string) or lists of tokens (large_list).
-        facts: What is compared.
-    """
+    """Returns 128-bit hashes of what is compared of wordings, uint64 (n, 2) each."""
     if not facts:
         return {}
     hashes = hash_wordings(documents)

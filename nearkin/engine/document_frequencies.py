@@ -39,7 +39,6 @@ def count_repeated(hashes: np.ndarray, times: float = 1) -> tuple[np.ndarray, np
 
     Args:
         hashes: Values, uint64 (n,).
-        times: Number of occurrences that a value must exceed.
 
     Returns:
         The values, sorted, uint64 (m,), and their counts, uint32 (m,).

@@ -64,15 +64,7 @@ class ExactGroups(NamedTuple):
     def cross_members(
         self, a: np.ndarray, b: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields the pairs of every member of one group with every member of another.
-
-        Args:
-            a: Representatives of the first groups, (m,).
-            b: Representatives of the second groups, (m,).
-
-        Yields:
-            Packed pairs, and the position of the representatives of each pair in `a` and `b`.
-        """
+        """Yields the pairs of every member of one group with every member of another."""
         sizes = np.append(self.sizes, 1)
         sizes_of_b = sizes[self.of[b]]
         counts = sizes[self.of[a]] * sizes_of_b

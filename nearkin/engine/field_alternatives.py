@@ -29,18 +29,9 @@ Alternatives = frozenset[frozenset[int]]
 def parse_alternatives(accept: str, columns: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """Parses a condition over fields.
 
-    Args:
-        accept: Columns of fields that are joined by `and` and `or`, with parentheses, or `similar`
-            for all fields. A column with other characters is in double quotation marks.
-        columns: Columns of the fields, at least one.
-
     Returns:
         The alternatives: the positions of the fields of each, ascending. No alternative contains
         another one.
-
-    Raises:
-        UsageError: If the condition is not valid, names an unknown field or does not name all
-            fields.
 
     Examples:
         >>> parse_alternatives("title and (body or image)", ["title", "body", "image"])
@@ -67,12 +58,7 @@ def parse_alternatives(accept: str, columns: Sequence[str]) -> tuple[tuple[int, 
 
 
 class _Parser:
-    """A recursive-descent parser of one condition.
-
-    Args:
-        text: The condition.
-        columns: Columns of the fields.
-    """
+    """A recursive-descent parser of one condition."""
 
     def __init__(self, text: str, columns: Sequence[str]) -> None:
         self._text = text

@@ -68,13 +68,6 @@ class FieldRule(NamedTuple):
     def parse(cls, text: str) -> "FieldRule":
         """Parses a field.
 
-        Args:
-            text: The field, for example `title:jaccard>=0.9`, `tags:jaccard/tokens>=0.8`,
-                `image:hamming/64<=4` or `embedding:cosine/384>=0.95`.
-
-        Raises:
-            UsageError: If the text has another form, or a number is out of range.
-
         Examples:
             >>> rule = FieldRule.parse("image:hamming<=4")
             >>> rule.column, rule.measure, rule.limit, rule.size
@@ -102,11 +95,7 @@ class FieldRule(NamedTuple):
         return rule
 
     def _require_limit(self, asked: str) -> None:
-        """Requires that the limit and the size are in range.
-
-        Raises:
-            UsageError: If one is not.
-        """
+        """Requires that the limit and the size are in range."""
         if self.kind != FieldKind.FINGERPRINT:
             if not 0 < self.limit <= 1:
                 raise UsageError(
@@ -171,14 +160,7 @@ class FieldRule(NamedTuple):
         return self if self.kind != FieldKind.VECTOR or self.size else self._replace(size=2)
 
     def to_spec(self, run_spec: Spec) -> Spec:
-        """Returns the Spec of the field.
-
-        Args:
-            run_spec: The Spec of the run, which is that of texts if there are any.
-
-        Raises:
-            UsageError: If the number of numbers of a vector is not known.
-        """
+        """Returns the Spec of the field."""
         if self.kind == FieldKind.TEXT:
             return run_spec
         if self.kind == FieldKind.TOKENS:
@@ -213,16 +195,7 @@ def _key_of(spec: Spec) -> dict[str, Any]:
 
 
 def _parse_kind(measure: str, size: str | None, asked: str) -> tuple[FieldKind, int]:
-    """Returns the kind of the values of a field and their size.
-
-    Args:
-        measure: The measure of the field.
-        size: What follows the measure after a slash, or None.
-        asked: The field, for a message.
-
-    Raises:
-        UsageError: If values of the measure have no such size.
-    """
+    """Returns the kind of the values of a field and their size."""
     if measure == JACCARD:
         if size is None:
             return FieldKind.TEXT, 0
@@ -240,14 +213,7 @@ def _parse_kind(measure: str, size: str | None, asked: str) -> tuple[FieldKind, 
 
 
 def parse_fields(texts: Sequence[str]) -> tuple[FieldRule, ...]:
-    """Parses the fields of a run.
-
-    Args:
-        texts: The fields, as `FieldRule.parse` takes them.
-
-    Raises:
-        UsageError: If one is not valid, a column has two fields, or there are too many.
-    """
+    """Parses the fields of a run."""
     if len(texts) > MAX_FIELDS:
         raise UsageError(
             f"{name_setting('fields')} has {len(texts):,} fields; a run compares at most "
@@ -264,12 +230,7 @@ def parse_fields(texts: Sequence[str]) -> tuple[FieldRule, ...]:
 def with_sizes(
     rules: Sequence[FieldRule], contents: Sequence[ContentField]
 ) -> tuple[FieldRule, ...]:
-    """Returns fields with the kinds and the sizes that the columns of the inputs have.
-
-    Args:
-        rules: The fields.
-        contents: The columns of these fields, in the same order.
-    """
+    """Returns fields with the kinds and the sizes that the columns of the inputs have."""
     return tuple(
         rule._replace(kind=content.kind, size=content.size)
         for rule, content in zip(rules, contents, strict=True)
@@ -278,10 +239,6 @@ def with_sizes(
 
 def name_contents(texts: Sequence[str], contents: Sequence[ContentField]) -> tuple[str, ...]:
     """Returns fields whose texts name the kinds and the sizes of the columns of the inputs.
-
-    Args:
-        texts: The fields, as `FieldRule.parse` takes them.
-        contents: The columns of these fields, in the same order.
 
     Examples:
         >>> name_contents(["v:cosine>=0.9"], [ContentField("v", FieldKind.VECTOR, 3)])
@@ -296,16 +253,6 @@ def name_contents(texts: Sequence[str], contents: Sequence[ContentField]) -> tup
 
 def parse_condition(accept: str, rules: Sequence[FieldRule]) -> tuple[tuple[int, ...], ...]:
     """Parses the condition that decides which fields must be similar.
-
-    Args:
-        accept: The condition, as `parse_alternatives` takes it.
-        rules: The fields.
-
-    Returns:
-        The positions of the fields of each alternative.
-
-    Raises:
-        UsageError: If the condition is not valid, or a field never decides.
 
     Examples:
         >>> rules = parse_fields(["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"])
@@ -336,13 +283,6 @@ def choose_candidate_fields(
     They are as few as possible, so that each alternative has one of them: a text if it has a text,
     otherwise tokens, a fingerprint or a vector, in this order. Among sets of equal size, the one
     with the highest thresholds is chosen, and the first of equal ones.
-
-    Args:
-        rules: The fields.
-        alternatives: The positions of the fields of each alternative, from `parse_condition`.
-
-    Returns:
-        The positions. The preferred kinds come first, then the highest thresholds.
 
     Examples:
         >>> rules = parse_fields(["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"])
@@ -381,17 +321,7 @@ def _choose_candidate_fields(
 
 
 def make_spec_of_fields(rules: Sequence[FieldRule], accept: str, given: Mapping[str, Any]) -> Spec:
-    """Returns the Spec of the first field whose signatures find candidate pairs.
-
-    Args:
-        rules: The fields.
-        accept: The condition that decides which fields must be similar.
-        given: Fields of the Spec of texts that were given.
-
-    Raises:
-        UsageError: If the condition is not valid, or a field of the Spec has no meaning for the
-            fields.
-    """
+    """Returns the Spec of the first field whose signatures find candidate pairs."""
     candidate = rules[choose_candidate_fields(rules, parse_condition(accept, rules))[0]]
     if candidate.kind == FieldKind.TEXT:
         return Spec(**{**given, "measure": JACCARD})
@@ -418,14 +348,7 @@ def measure_of_fields(
     spec: Spec,
     resources: SpecResources,
 ) -> FieldsMeasure:
-    """Returns the measure of documents with several fields.
-
-    Args:
-        rules: The fields.
-        alternatives: The positions of the fields of each alternative, from `parse_condition`.
-        spec: Spec of the run, which is that of all texts if there are any.
-        resources: The key of the Spec, if it has one.
-    """
+    """Returns the measure of documents with several fields."""
     fields = [
         ComparedField(
             measure_of(

@@ -61,12 +61,7 @@ class MissingCounts(NamedTuple):
     """The number of documents from which the sample was drawn."""
 
     def estimate(self, *, truncated: int, listed: int) -> MissingPairsStats:
-        """Returns the estimate of all missing pairs that follows from the sample.
-
-        Args:
-            truncated: Number of buckets that were not compared completely.
-            listed: Number of pairs that the run found.
-        """
+        """Returns the estimate of all missing pairs that follows from the sample."""
         # A pair is counted for each of its documents.
         halves = self.counts / 2
         low, high = total_interval(halves, self.documents)
@@ -89,11 +84,7 @@ class HotBucketLoop(ABC):
 
     @abstractmethod
     def compare_selected(self, round_number: int) -> HotBucketRound:
-        """Bands and compares the selected documents again.
-
-        Args:
-            round_number: Number of the round, from 1.
-        """
+        """Bands and compares the selected documents again."""
 
     @abstractmethod
     def count_missing(self) -> MissingCounts:
@@ -120,7 +111,6 @@ def shuffle_keys(signatures: np.ndarray, round_number: int) -> np.ndarray:
 
     Args:
         signatures: Signatures, (n, width).
-        round_number: Number of the round.
     """
     data = np.ascontiguousarray(signatures).view(np.uint8).reshape(len(signatures), -1)
     words = np.zeros((len(data), -(-data.shape[1] // 8)), np.uint64)

@@ -11,7 +11,6 @@ def find_leader_similarities(scored: ScoredPairs, leader: np.ndarray) -> np.ndar
     """Finds the similarity of each document to its leader among the scored pairs.
 
     Args:
-        scored: Scored pairs, sorted. They contain each document with its leader.
         leader: Number of each document's leader, uint32 (n,).
 
     Returns:

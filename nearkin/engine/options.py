@@ -95,21 +95,13 @@ RECORD_KEYS = {"hot_bucket_size": "max_bucket", "second_measure": "then"}
 
 
 def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
-    """Returns the columns that are read beside documents and ids, each once.
-
-    Args:
-        policy: Keep policy, whose columns come first.
-        *others: Further column names. None is skipped.
-    """
+    """Returns the columns that are read beside documents and ids, each once."""
     names = (*policy.columns, *others)
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def split_column_names(text: str | None) -> tuple[str, ...]:
     """Returns the names of columns that an option lists.
-
-    Args:
-        text: Names, separated by commas, or None for no columns.
 
     Examples:
         >>> split_column_names("isbn, doi")
@@ -128,9 +120,6 @@ class SecondMeasure(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "SecondMeasure":
         """Parses the form `cosine:COLUMN:THRESHOLD`.
-
-        Raises:
-            UsageError: If the text does not have this form.
 
         Examples:
             >>> SecondMeasure.parse("cosine:embedding:0.95")
@@ -356,11 +345,7 @@ class RunOptions:
             options._check_banding()
 
     def can_compare_all(self, shingles: int) -> bool:
-        """Returns False if the documents have fields that are too long to compare all pairs.
-
-        Args:
-            shingles: Number of shingles of the documents.
-        """
+        """Returns False if the documents have fields that are too long to compare all pairs."""
         return not self.fields or shingles <= MOST_FIELD_SHINGLES
 
     def _check_banding(self) -> None:
@@ -614,11 +599,7 @@ class RunOptions:
             load_url_parser()
 
     def create_measure(self, resources: SpecResources) -> Measure:
-        """Returns the measure of a run: that of its Spec, or of several fields.
-
-        Args:
-            resources: Data that the Spec refers to but does not contain.
-        """
+        """Returns the measure of a run: that of its Spec, or of several fields."""
         if self.fields:
             return measure_of_fields(
                 self.parsed_fields, self.field_alternatives, self.spec, resources
@@ -636,12 +617,7 @@ class RunOptions:
         return int((1 - self.related) * self.spec.k + 1e-9)
 
     def banding(self, measure: Measure, documents: int) -> Banding:
-        """Returns the given bands and rows, or those that reach the recall at the threshold.
-
-        Args:
-            measure: Measure of the run.
-            documents: Number of documents. It matters for signatures of signs only.
-        """
+        """Returns the given bands and rows, or those that reach the recall at the threshold."""
         request = BandingRequest(
             threshold=self.banding_threshold,
             recall=self.recall,
@@ -657,13 +633,6 @@ class RunOptions:
         """Returns the banding, or None if no bands of signs reach the recall at the threshold.
 
         A run over few documents compares all pairs in this case. Bands of slots always reach it.
-
-        Args:
-            measure: Measure of the run.
-            documents: Number of documents.
-
-        Raises:
-            UsageError: If the given bands and rows are not possible.
         """
         if self.bands is not None or self.spec.signature_type is not np.uint64:
             return self.banding(measure, documents)
@@ -978,14 +947,7 @@ class RunOptions:
     def from_parameters(
         cls, parameters: Mapping[str, Any], spec: Spec, **others: Any
     ) -> "RunOptions":
-        """Returns the options of a recorded run.
-
-        Args:
-            parameters: Dictionary that `parameters` returned.
-            spec: Spec of the run.
-            **others: Options that are not recorded (memory, workers), or that replace a recorded
-                one.
-        """
+        """Returns the options of a recorded run."""
         names = {key: name for name, key in RECORD_KEYS.items()}
         recorded = {names.get(key, key): value for key, value in parameters.items()}
         return cls(spec=spec, **{**recorded, **others})

@@ -33,8 +33,6 @@ def divide_blocks(blocks: np.ndarray, expression: Expression, read_fact: FactRea
 
     Args:
         blocks: Hash of each document's block, uint64 (n,).
-        expression: The acceptance.
-        read_fact: Returns what a condition compares.
     """
     return _mix_facts(blocks, map(read_fact, required_equalities(expression)))
 
@@ -46,8 +44,6 @@ def group_keys(
 
     Args:
         blocks: Hash of each document's block, uint64 (n,).
-        expression: The acceptance.
-        read_fact: Returns what a condition compares.
         lengths: Size of each document's text in bytes, int64 (n,).
     """
     keys = _mix_facts(blocks, map(read_fact, collect_predicates(expression)))
@@ -87,29 +83,16 @@ class PairAcceptance:
     runs: Mapping[TokenKind, TokenRuns] = field(default_factory=dict)
 
     def select(self, scored: ScoredPairs) -> ScoredPairs:
-        """Returns the scored pairs that are accepted.
-
-        Args:
-            scored: Scored pairs. The later document in keep order would be removed.
-        """
+        """Returns the scored pairs that are accepted."""
         return scored.select(self.find_accepted(scored))
 
     def find_accepted(self, scored: ScoredPairs) -> np.ndarray:
-        """Returns the positions of the scored pairs that are accepted, int64, ascending.
-
-        Args:
-            scored: Scored pairs. The later document in keep order would be removed.
-        """
+        """Returns the positions of the scored pairs that are accepted, int64, ascending."""
         return _StoredPairs(self, scored).accept(self.expression, len(scored.pairs))
 
 
 class _StoredPairs(DirectedPairs):
-    """The values of scored pairs of stored documents.
-
-    Args:
-        acceptance: Acceptance of the run.
-        scored: Scored pairs.
-    """
+    """The values of scored pairs of stored documents."""
 
     def __init__(self, acceptance: PairAcceptance, scored: ScoredPairs) -> None:
         super().__init__(measured_number(acceptance.measure))

@@ -62,28 +62,13 @@ class ColumnLimit(NamedTuple):
     share: float
 
     def is_exceeded(self, removed: int, documents: int) -> bool:
-        """Returns whether more documents of a value are removed than the limit allows.
-
-        Args:
-            removed: Number of removed documents of the value.
-            documents: Number of documents of the value, at least 1.
-        """
+        """Returns whether more documents of a value are removed than the limit allows."""
         return removed / documents > self.share
 
     def refuse(
         self, excess: RemovedShare, blamed: Sequence[BlamedDocument], *, can_resume: bool
     ) -> None:
-        """Raises the error of a run that removes too much.
-
-        Args:
-            excess: Value that loses too many of its documents.
-            blamed: Documents because of which most of them are removed. A message names those that
-                remove most. There are none if all are empty, or repeat blocked documents.
-            can_resume: Whether the engine can resume the run.
-
-        Raises:
-            RunError: If it is called. The message names the value and these documents.
-        """
+        """Raises the error of a run that removes too much."""
         value = WITHOUT_VALUE if excess.value is None else _quote(excess.value)
         named = sorted(blamed, key=lambda document: -document.removed)[:MOST_BLAMED]
         cause = "".join(
@@ -119,9 +104,6 @@ class RemovalLimits(NamedTuple):
     @classmethod
     def parse(cls, limits: float | str | None) -> "RemovalLimits":
         """Parses a share, `COLUMN:SHARE`, or both with a comma between them.
-
-        Raises:
-            UsageError: If the text does not have this form, or a share is not from 0 to 1.
 
         Examples:
             >>> RemovalLimits.parse("source:0.8")
@@ -173,13 +155,7 @@ class Doubt(NamedTuple):
     def describe(
         self, pairs: Sequence[QuotedPair], ending: str, *, is_refused: bool = False
     ) -> str:
-        """Returns the message of a doubted run.
-
-        Args:
-            pairs: Removed documents that are least similar to the kept ones.
-            ending: Last sentence, for example what can be done.
-            is_refused: Whether the run stops.
-        """
+        """Returns the message of a doubted run."""
         outcome = "; nothing was written" if is_refused else ""
         lines = [f"{self.reason}{outcome}. The least similar of them:"]
         for pair in pairs:
@@ -194,11 +170,7 @@ class Doubt(NamedTuple):
         return "\n".join([*lines, ending])
 
     def advise(self, *, can_resume: bool = False) -> str:
-        """Returns what a user can do about a doubted run.
-
-        Args:
-            can_resume: Whether a command can be resumed.
-        """
+        """Returns what a user can do about a doubted run."""
         limit = name_setting("max_removed", self.advised_share)
         repetition = f"set {limit}"
         if current_form() is SettingForm.OPTION:
@@ -210,13 +182,7 @@ class Doubt(NamedTuple):
 
 
 def doubt_removals(stats: RunStats, limits: RemovalLimits) -> Doubt | None:
-    """Returns why the result of a run is doubted, or None if it is not.
-
-    Args:
-        stats: Statistics of the run, up to its clusters.
-        limits: Limits of the run. A share above the default says that many near-duplicates are
-            expected, so that nothing else is examined.
-    """
+    """Returns why the result of a run is doubted, or None if it is not."""
     clusters = stats.cluster
     if clusters is None or clusters.contents is None:
         return None
@@ -255,17 +221,7 @@ def examine_removals(
     *,
     strict: bool = False,
 ) -> str | None:
-    """Returns the warning of a result of the library that is doubted, or None.
-
-    Args:
-        stats: Statistics of the run.
-        limits: Limits of the run.
-        quote: Returns the removed documents that are least similar to the kept ones.
-        strict: Whether a doubted result is an error. It always is if the user chose the limit.
-
-    Raises:
-        RunError: If the result is doubted, and this is an error.
-    """
+    """Returns the warning of a result of the library that is doubted, or None."""
     doubt = doubt_removals(stats, limits)
     if doubt is None:
         return None

@@ -107,11 +107,7 @@ class Run(ABC):
         return False
 
     def match_reference(self) -> ReferenceStats:
-        """Finds the documents that repeat a document of the reference.
-
-        Raises:
-            RunError: If the engine has no references.
-        """
+        """Finds the documents that repeat a document of the reference."""
         raise RunError("this engine cannot compare with a reference; use the local engine")
 
     @property
@@ -136,9 +132,6 @@ class Run(ABC):
 
         All documents are compared if groups can have different contents, and otherwise the first
         ones of the groups.
-
-        Raises:
-            RunError: If the engine has no blocklists.
         """
         raise RunError("this engine cannot compare with a blocklist; use the local engine")
 
@@ -213,11 +206,7 @@ class Run(ABC):
     @property
     @final
     def sketch_stats(self) -> SketchStats:
-        """The statistics of the sketch stage.
-
-        Raises:
-            RunError: If this stage has not finished.
-        """
+        """The statistics of the sketch stage."""
         record = self.stages.get(Stage.SKETCH)
         if record is None:
             raise RunError("the documents are not sketched yet; run the stage sketch first")

@@ -31,11 +31,7 @@ class ShortDocumentCounts(NamedTuple):
     documents with one shingle are included."""
 
     def is_notable(self, documents: int) -> bool:
-        """Returns True if so many documents are short that a run warns of them.
-
-        Args:
-            documents: Number of documents with shingles.
-        """
+        """Returns True if so many documents are short that a run warns of them."""
         is_notable_single = self.single >= NOTABLE_SINGLE_SHARE * documents
         is_notable_fragile = self.fragile >= NOTABLE_FRAGILE_SHARE * documents
         return documents > 0 and (is_notable_single or is_notable_fragile)
@@ -53,10 +49,6 @@ def fewest_robust_shingles(spec: Spec, threshold: float) -> int:
 
     A word in the middle of a document is in n shingles. If it is replaced, m − n of m shingles
     remain, so that the Jaccard similarity is (m − n)/(m + n) and the cosine is (m − n)/m.
-
-    Args:
-        spec: Spec of the shingles.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
 
     Examples:
         >>> fewest_robust_shingles(Spec(), 0.8), fewest_robust_shingles(Spec(n=1), 0.5)
@@ -78,8 +70,6 @@ def count_short_documents(
 
     Args:
         shingles: Number of shingles of each document, integers (n,).
-        spec: Spec of the shingles. Vectors and fingerprints are never short.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
 
     Examples:
         >>> count_short_documents(np.array([0, 1, 5, 27]), Spec(), 0.8)
@@ -97,9 +87,6 @@ def propose_short_text_settings(characters: float) -> ShortTextSettings:
     """Returns the shingle and the threshold that find copies of short texts with one changed word.
 
     A changed word is in as many shingles of 3 characters as it has characters, and 2 more.
-
-    Args:
-        characters: Number of characters of a typical text, at least 1.
 
     Examples:
         >>> propose_short_text_settings(60), propose_short_text_settings(30).threshold

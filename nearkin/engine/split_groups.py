@@ -31,11 +31,6 @@ class SplitGroups:
             between them for three, and `group-1`, `group-2` and so on for more.
         seed: Seed of the hashes that select groups.
 
-    Raises:
-        UsageError: If there are fewer than two groups, a share is not above 0, the shares do not
-            add up to 1, the names are not different, not valid or not as many, or the seed is not
-            an unsigned 64-bit number.
-
     Examples:
         >>> SplitGroups((0.9, 0.1)).names
         ('train', 'test')
@@ -79,14 +74,6 @@ class SplitGroups:
     @classmethod
     def parse(cls, shares: str, names: str | None, seed: int) -> "SplitGroups":
         """Returns the groups that texts describe.
-
-        Args:
-            shares: Shares, separated by commas.
-            names: Names, separated by commas, or None for the default.
-            seed: Seed of the hashes that select groups.
-
-        Raises:
-            UsageError: If a share is not a number, or the groups are not valid.
 
         Examples:
             >>> SplitGroups.parse("0.8,0.1,0.1", None, 0).shares
@@ -135,11 +122,7 @@ class SplitFacts(TypedDict):
 
 
 def require_splittable(options: RunOptions) -> None:
-    """Requires that a run compares all documents with each other.
-
-    Raises:
-        UsageError: If it compares only some of them, so that near-duplicates would be separated.
-    """
+    """Requires that a run compares all documents with each other."""
     for name, value in (("block_by", options.block_by), ("across", options.across)):
         if value is not None:
             raise UsageError(
@@ -172,15 +155,7 @@ def describe_split(
     pairs: int,
     largest: ClusterFacts | None,
 ) -> SplitFacts:
-    """Returns the numbers of a split.
-
-    Args:
-        groups: The groups.
-        documents: Number of documents of each group.
-        clusters: Number of clusters of each group.
-        pairs: Number of pairs of near-duplicates, exact duplicates included.
-        largest: The largest cluster, or None without documents.
-    """
+    """Returns the numbers of a split."""
     return {
         "documents": sum(documents),
         "clusters": sum(clusters),
@@ -199,24 +174,12 @@ def describe_split(
 
 
 def describe_group_sizes(facts: SplitFacts) -> str:
-    """Returns the names of the groups with their numbers of documents.
-
-    Args:
-        facts: Numbers of a split.
-    """
+    """Returns the names of the groups with their numbers of documents."""
     return ", ".join(f"{group['name']} {group['documents']:,}" for group in facts["groups"])
 
 
 def require_group(name: str, names: Sequence[str]) -> None:
-    """Requires that a split has a group.
-
-    Args:
-        name: Name of the group.
-        names: Names of all groups.
-
-    Raises:
-        UsageError: If there is no such group.
-    """
+    """Requires that a split has a group."""
     if name not in names:
         raise UsageError(
             f"there is no group {name!r}; the groups are {', '.join(names)}"

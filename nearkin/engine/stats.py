@@ -207,14 +207,7 @@ class CandidateStats(StageStats):
 
         Args:
             histogram: Candidate pairs by the number of agreeing slots, int64 (k + 1,).
-            bucket_sizes: Number of buckets by their size.
-            hot: The hot buckets, at least the HOTTEST_LISTED largest of them.
-            hot_buckets: Number of hot buckets.
-            hot_members: Number of documents in hot buckets.
-            survivors: Number of candidate pairs that passed the prefilter.
             key_bytes: Size of the band keys, in bytes.
-            hot_shingles: Number of shingle hashes that too many documents share, or None.
-            further_candidates: Number of candidate pairs that further fields find.
         """
         hottest = sorted(hot, key=lambda bucket: (-bucket.members, bucket.band, bucket.first))
         return cls(
@@ -230,11 +223,7 @@ class CandidateStats(StageStats):
         )
 
     def with_further_field(self, other: "CandidateStats") -> "CandidateStats":
-        """Returns the statistics of the candidate pairs of two fields. The histogram is the first.
-
-        Args:
-            other: Statistics of a further field.
-        """
+        """Returns the statistics of the candidate pairs of two fields, with the first histogram."""
         sizes = Counter({int(size): count for size, count in self.bucket_sizes})
         sizes.update({int(size): count for size, count in other.bucket_sizes})
         hottest = [*self.hottest, *other.hottest]
@@ -249,11 +238,7 @@ class CandidateStats(StageStats):
         )
 
     def count_hot_pairs(self, complete_bucket_size: int) -> int:
-        """Returns the number of pairs in hot buckets. A pair counts once for each bucket.
-
-        Args:
-            complete_bucket_size: Largest number of documents of a bucket that is not hot.
-        """
+        """Returns the number of pairs in hot buckets. A pair counts once for each bucket."""
         return sum(
             size * (size - 1) // 2 * buckets
             for size, buckets in self.bucket_sizes
@@ -261,11 +246,7 @@ class CandidateStats(StageStats):
         )
 
     def share_of_hot_pairs(self, complete_bucket_size: int) -> float:
-        """Returns the share of hot buckets in the pairs with a common bucket, in [0, 1].
-
-        Args:
-            complete_bucket_size: Largest number of documents of a bucket that is not hot.
-        """
+        """Returns the share of hot buckets in the pairs with a common bucket, in [0, 1]."""
         return self.count_hot_pairs(complete_bucket_size) / max(self.count_hot_pairs(1), 1)
 
 
@@ -460,16 +441,7 @@ class MissingPairsStats(StageStats):
     def from_estimate(
         cls, *, truncated: int, sampled: int, pairs: float, low: float, high: float, listed: int
     ) -> "MissingPairsStats":
-        """Returns the estimate with its shares.
-
-        Args:
-            truncated: Number of buckets or hashes that exceed the pair budget.
-            sampled: Size of the sample.
-            pairs: Estimated number of missing pairs.
-            low: Lower end of its 95 % interval.
-            high: Upper end of its 95 % interval.
-            listed: Number of pairs that the run lists.
-        """
+        """Returns the estimate with its shares."""
 
         def share_of(missing: float) -> float:
             return round(missing / max(missing + listed, 1), 6)
@@ -528,12 +500,6 @@ class RunStats:
 
 def latency_percentiles(batches: Sequence[tuple[float, int]]) -> list[float] | None:
     """Returns the median and the 99th percentile of the seconds to sketch a document.
-
-    Args:
-        batches: Seconds and number of documents of each batch.
-
-    Returns:
-        The two values, or None if there are no documents.
 
     Examples:
         >>> latency_percentiles([(1.0, 10), (2.0, 10), (9.0, 1)])

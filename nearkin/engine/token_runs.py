@@ -32,13 +32,7 @@ class TokenKind(StrEnum):
 
 
 def create_token_reader(kind: TokenKind, spec: Spec, resources: SpecResources) -> TokenReader:
-    """Returns a function that reads tokens. Each thread needs its own.
-
-    Args:
-        kind: Kind of the tokens.
-        spec: Spec of the run.
-        resources: Data that the Spec refers to.
-    """
+    """Returns a function that reads tokens. Each thread needs its own."""
     if kind == TokenKind.WORDING:
         return read_wordings
     shingler = token_shingler(spec, resources)
@@ -46,12 +40,7 @@ def create_token_reader(kind: TokenKind, spec: Spec, resources: SpecResources) -
 
 
 def token_shingler(spec: Spec, resources: SpecResources) -> Shingler:
-    """Returns a shingler of single tokens: words or characters, as the shingles have them.
-
-    Args:
-        spec: Spec of the run.
-        resources: Data that the Spec refers to.
-    """
+    """Returns a shingler of single tokens: words or characters, as the shingles have them."""
     single = Spec(
         unit=spec.unit,
         n=1,
@@ -67,10 +56,6 @@ def token_shingler(spec: Spec, resources: SpecResources) -> Shingler:
 
 def hash_tokens(shingler: Shingler, content: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Returns the tokens of documents.
-
-    Args:
-        shingler: Shingler that `token_shingler` returned.
-        content: Contents of the documents.
 
     Returns:
         The hashes of all tokens, uint64, and the number of tokens of each document, int64 (n,).

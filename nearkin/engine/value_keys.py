@@ -61,9 +61,6 @@ class ValueColumn:
 def value_columns_of(options: RunOptions) -> tuple[ValueColumn, ...]:
     """Returns the columns whose equal values make documents of a run duplicates.
 
-    Args:
-        options: Options of the run.
-
     Examples:
         >>> [column.name for column in value_columns_of(RunOptions(same="isbn, doi"))]
         ['isbn', 'doi']

@@ -14,11 +14,6 @@ def wilson_interval(share: float, count: float) -> tuple[float, float]:
     For the mean of values in [0, 1] that are not all 0 or 1, the interval is too wide rather than
     too narrow, because their variance is at most share · (1 − share).
 
-    Args:
-        share: Mean of the sample, in [0, 1].
-        count: Size of the sample, or its effective size. The interval of an empty sample
-            is [0, 1].
-
     Examples:
         >>> [round(end, 3) for end in wilson_interval(0.95, 100)]
         [0.888, 0.978]
@@ -42,10 +37,6 @@ def total_interval(counts: np.ndarray, documents: int) -> tuple[float, float]:
     It is the normal interval of a sample without replacement. Its upper end is raised to that of
     the share of the documents with a count above 0 (Wilson), because a sample of zeros has no
     variance.
-
-    Args:
-        counts: Counts of the sampled documents, (s,).
-        documents: Number of documents from which they were drawn.
     """
     sampled = len(counts)
     total = float(counts.mean()) * documents

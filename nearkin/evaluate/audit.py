@@ -83,15 +83,7 @@ class Audit:
 
 
 def require_auditable(options: RunOptions) -> None:
-    """Requires that the result of a run can be audited.
-
-    Args:
-        options: Options of the run.
-
-    Raises:
-        UsageError: If the run has a second measure or an acceptance, or keeps several documents of
-            a cluster.
-    """
+    """Requires that the result of a run can be audited."""
     if options.second_measure is not None:
         raise UsageError(
             f"cannot audit a run with the second measure {options.second_measure!r}; run it "
@@ -120,20 +112,7 @@ def measure_run(
     deadline: Deadline | None = None,
     seed: int = 1,
 ) -> Audit:
-    """Measures the precision and the recall of a finished run.
-
-    Args:
-        run: The finished run.
-        progress: Receives stage and document-count updates.
-        sample: Number of documents to compare with the whole corpus.
-        removed: Largest number of removed documents to compare with the kept one.
-        deadline: Time at which the audit ends with what it has reached: fewer sampled documents,
-            or a part of the corpus. Unlimited by default.
-        seed: Random seed for sampling.
-
-    Raises:
-        UsageError: If the run cannot be audited (see `require_auditable`), or a number is negative.
-    """
+    """Measures the precision and the recall of a finished run."""
     require_auditable(run.settings)
     for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
         if value < least:
@@ -204,14 +183,7 @@ def _compare_parts(
     """Compares sampled documents with the corpus, part by part, as long as there is time.
 
     Args:
-        counter: Counts the pairs.
         drawn: Numbers of the sampled documents in the order in which they were drawn, int64 (m,).
-        read: The sampled documents.
-        deadline: Time at which the last scan ends.
-        part_size: Number of documents that are compared in one scan.
-
-    Returns:
-        The number of documents whose pairs were counted, or that the first scan did not reach.
     """
     compared = 0
     for start in range(0, len(drawn), part_size):
@@ -226,14 +198,7 @@ def _compare_parts(
 
 
 def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun, more: str) -> str:
-    """Returns what the measured intervals mean for the settings of the run.
-
-    Args:
-        precision: Measured precision.
-        recall: Measured recall.
-        run: The finished run.
-        more: What narrows the intervals, in words.
-    """
+    """Returns what the measured intervals mean for the settings of the run."""
     settings = run.settings
     requested = settings.recall
     has_errors = precision.value < 1
@@ -274,12 +239,7 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun, mor
 
 
 def solve_run_bandings(settings: RunOptions, documents: int) -> tuple[Banding, ...]:
-    """Returns the bands and rows of a finished run, for each kind of signatures that finds pairs.
-
-    Args:
-        settings: RunOptions of the run.
-        documents: Number of documents of the run.
-    """
+    """Returns bands and rows of a finished run for each kind of signatures that finds pairs."""
     return tuple(
         options.banding(measure_of(options.spec, distance=options.compared_distance), documents)
         for options in settings.candidate_options

@@ -102,7 +102,6 @@ class TextSample:
         Args:
             ordinals: Numbers of the documents to draw from in ascending order, int64 (n,).
             mean_bytes: Mean size of a document in bytes.
-            seed: Random seed for sampling.
         """
         size = sample_size(mean_bytes)
         if len(ordinals) > size:
@@ -112,12 +111,7 @@ class TextSample:
         self._parts: list[pa.Array] = []
 
     def observe(self, first: int, documents: pa.Array) -> None:
-        """Takes the sampled documents of a batch.
-
-        Args:
-            first: Number of the first document of the batch in the corpus.
-            documents: Texts or lists of tokens of the batch.
-        """
+        """Takes the sampled documents of a batch."""
         low, high = np.searchsorted(self.ordinals, [first, first + len(documents)])
         if high <= low:
             return
@@ -143,9 +137,6 @@ def find_boilerplate(
     """Finds the phrases that many documents of a sample contain.
 
     Args:
-        sample: Sample that has observed the whole corpus.
-        spec: Spec with the shingles of texts or tokens.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
         sources: Source of each document of the corpus, large_string (n,).
     """
     documents = sample.documents

@@ -96,12 +96,7 @@ def explain(
 
 
 def _as_compared(pair: Explanation, reason: str) -> Explanation:
-    """Returns the explanation of a pair that was compared although its signatures differ.
-
-    Args:
-        pair: Explanation of the pair, as if bands decided.
-        reason: Why the pair was compared.
-    """
+    """Returns the explanation of a pair that was compared although its signatures differ."""
     if pair.verdict not in MISSED:
         return pair
     is_near = pair.similarity >= pair.threshold
@@ -134,17 +129,7 @@ class RunDocument:
 def find_documents(
     corpus: Corpus, columns: Columns, clusters: Path, ids: tuple[str, str]
 ) -> tuple[RunDocument, RunDocument]:
-    """Finds two documents of a finished run by their ids.
-
-    Args:
-        corpus: Corpus of the run.
-        columns: Columns of the corpus that the run read.
-        clusters: File of the clusters table.
-        ids: Ids of the two documents.
-
-    Raises:
-        UsageError: If the run has no document with such an id, or the corpus has become shorter.
-    """
+    """Finds two documents of a finished run by their ids."""
     table = pq.read_table(clusters)
     first, second = (_find_document(corpus, columns, table, clusters, name) for name in ids)
     return first, second
@@ -204,14 +189,7 @@ def compare_vectors(
     second_measure: SecondMeasure,
     documents: tuple[RunDocument, RunDocument],
 ) -> VectorComparison:
-    """Compares two documents of a run by its second measure.
-
-    Args:
-        corpus: Corpus of the run.
-        columns: Columns of the corpus that the run read.
-        second_measure: Second measure of the run.
-        documents: The two documents.
-    """
+    """Compares two documents of a run by its second measure."""
     of_vectors = detect_dimensions(corpus, vector_columns(columns, second_measure.column))
     wanted = [document.place for document in documents]
     vectors: dict[tuple[int, int], pa.Array] = {}
@@ -238,15 +216,7 @@ def add_run_outcome(
     compared_all: bool,
     conditions: "PairConditions | None" = None,
 ) -> Explanation:
-    """Adds to an explanation what a run did with the two documents.
-
-    Args:
-        pair: Explanation of the two texts.
-        documents: The two documents.
-        settings: Options of the run.
-        compared_all: True if the run compared every pair, without banding.
-        conditions: Condition of the run for the two documents, or None if it has none.
-    """
+    """Adds to an explanation what a run did with the two documents."""
     rows = (documents[0].row, documents[1].row)
     reason = find_shared_value(documents, settings)
     reason = reason or find_reason_not_to_compare(documents, settings)
@@ -266,12 +236,7 @@ def add_run_outcome(
 
 
 def _judge_conditions(pair: Explanation, conditions: "PairConditions") -> Explanation:
-    """Returns the explanation of a pair of a run that removes documents under a condition.
-
-    Args:
-        pair: Explanation of the pair, as if the threshold decided.
-        conditions: Condition of the run for the two documents.
-    """
+    """Returns the explanation of a pair of a run that removes documents under a condition."""
     pair = replace(pair, condition=conditions.condition)
     if pair.verdict in (PairVerdict.EMPTY, PairVerdict.NOT_COMPARED):
         return pair
@@ -284,12 +249,7 @@ def _judge_conditions(pair: Explanation, conditions: "PairConditions") -> Explan
 
 
 def format_outcome(rows: tuple[Mapping[str, Any], Mapping[str, Any]], *, is_match: bool) -> str:
-    """Returns what a run did with two documents, as the end of a sentence.
-
-    Args:
-        rows: Rows of the two documents in the clusters table.
-        is_match: True if they are near-duplicates.
-    """
+    """Returns what a run did with two documents, as the end of a sentence."""
     first, second = rows
     if first["cluster"] == second["cluster"]:
         return f"; both are in the cluster of {first['cluster']}"
@@ -310,12 +270,7 @@ def format_outcome(rows: tuple[Mapping[str, Any], Mapping[str, Any]], *, is_matc
 def find_shared_value(
     documents: tuple[RunDocument, RunDocument], settings: RunOptions
 ) -> str | None:
-    """Returns why a run joins two documents without comparing them: an equal value, or None.
-
-    Args:
-        documents: The two documents.
-        settings: Options of the run.
-    """
+    """Returns why a run joins two documents without comparing them: an equal value, or None."""
     first, second = documents
     if not _share_block(documents, settings):
         return None
@@ -344,12 +299,7 @@ def _share_block(documents: tuple[RunDocument, RunDocument], settings: RunOption
 def find_reason_not_to_compare(
     documents: tuple[RunDocument, RunDocument], settings: RunOptions
 ) -> str | None:
-    """Returns why a run does not compare two documents: their block or their source, or None.
-
-    Args:
-        documents: The two documents.
-        settings: Options of the run.
-    """
+    """Returns why a run does not compare two documents: their block or their source, or None."""
     first, second = documents
     block_by = settings.block_by
     if block_by is not None and not _share_block(documents, settings):

@@ -73,17 +73,7 @@ def explain_acceptance(
     settings: RunOptions,
     resources: SpecResources,
 ) -> PairConditions | None:
-    """Evaluates the condition of a run for two of its documents, in both directions.
-
-    Args:
-        documents: The two documents.
-        columns: Columns that the run read.
-        settings: Options of the run.
-        resources: Data that the Spec refers to.
-
-    Returns:
-        The result, or None if the run has no condition.
-    """
+    """Evaluates the condition of a run for two of its documents, in both directions."""
     expression = settings.acceptance
     if expression is None:
         return None

@@ -84,14 +84,7 @@ def explain_fields(
     settings: RunOptions,
     resources: SpecResources,
 ) -> FieldsExplanation:
-    """Explains why two documents of a run over several fields were matched or not.
-
-    Args:
-        documents: The two documents.
-        columns: Columns that the run read.
-        settings: Options of the run.
-        resources: The key of the Spec, if it has one.
-    """
+    """Explains why two documents of a run over several fields were matched or not."""
     rules = settings.parsed_fields
     measure = measure_of_fields(rules, settings.field_alternatives, settings.spec, resources)
     contents = pa.array([document.content for document in documents], content_arrow_type(columns))

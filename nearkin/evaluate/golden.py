@@ -135,15 +135,6 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
 
     The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and
     `cluster`. Decisions (see `nearkin.decisions.read_decisions`) are labels of pairs.
-
-    Args:
-        path: File to read.
-        closure: If True, labelled pairs are closed transitively (see `golden_set_from_pairs`).
-
-    Raises:
-        UsageError: If the file does not exist, cannot be read, has other columns or no rows, or
-            contains a missing value, an unknown label, contradictory labels, a document in two
-            clusters or a pair of a document with itself.
     """
     if path.suffix.lower() in JSON_LINES:
         return _golden_set_of_decisions(path, closure=closure)
@@ -188,11 +179,7 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
 
 
 def _golden_set_of_decisions(path: Path, *, closure: bool) -> GoldenSet:
-    """Returns the golden set of a file of decisions.
-
-    Raises:
-        UsageError: If there are no decisions.
-    """
+    """Returns the golden set of a file of decisions."""
     decisions = read_decisions(path)
     if not len(decisions):
         raise UsageError(f"{path} has no decisions, so that nothing is labelled; decide some pairs")
@@ -200,23 +187,14 @@ def _golden_set_of_decisions(path: Path, *, closure: bool) -> GoldenSet:
 
 
 def golden_set_from_decisions(decisions: Decisions, *, closure: bool = False) -> GoldenSet:
-    """Returns the golden set that people's decisions are.
-
-    Args:
-        decisions: Decisions about pairs. The same ones are duplicates.
-        closure: If True, duplicates of duplicates are taken to be duplicates.
-    """
+    """Returns the golden set that people's decisions are."""
     labels = [decision.verdict == Verdict.SAME for decision in decisions]
     pairs = [decision.pair for decision in decisions]
     return golden_set_from_pairs(pairs, labels, closure=closure)
 
 
 def _read_texts(table: pa.Table, name: str, path: Path) -> list[str]:
-    """Returns the values of a column of a golden set as texts.
-
-    Raises:
-        UsageError: If there are two such columns, or a value is missing or not valid UTF-8.
-    """
+    """Returns the values of a column of a golden set as texts."""
     if table.column_names.count(name) > 1:
         raise UsageError(f"{path} has two columns {name!r}; delete or rename one of them")
     column = decode_column(table[name])
@@ -267,11 +245,7 @@ def _parse_label(text: str, path: Path) -> bool:
 
 @check_arguments
 def golden_set_from_clusters(clusters: Mapping[str, str]) -> GoldenSet:
-    """Returns a golden set of documents whose clusters are all known.
-
-    Args:
-        clusters: Name of the true cluster of each document, by id.
-    """
+    """Returns a golden set of documents whose clusters are all known."""
     ids = tuple(sorted(clusters))
     numbers = {name: i for i, name in enumerate(sorted(set(clusters.values())))}
     true = np.array([numbers[clusters[i]] for i in ids], np.int64)
@@ -283,17 +257,6 @@ def golden_set_from_pairs(
     pairs: list[tuple[str, str]], labels: list[bool] | None, *, closure: bool = False
 ) -> GoldenSet:
     """Returns a golden set of labelled pairs. A pair that is listed again counts once.
-
-    Args:
-        pairs: Ids of the two documents of each pair.
-        labels: True for each pair of duplicates, False for each pair of distinct documents. None if
-            all pairs are duplicates.
-        closure: If True, duplicates of duplicates are taken to be duplicates, and without labels,
-            all other pairs of the documents are taken to be distinct.
-
-    Raises:
-        UsageError: If a pair has both labels, is of one document, or is labelled as distinct but
-            becomes a pair of duplicates by the closure.
 
     Examples:
         >>> pairs = [("a", "b"), ("b", "c"), ("c", "d")]
@@ -356,14 +319,7 @@ def close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
 
 
 def parse_labelled(labelled: str) -> Labelled:
-    """Returns what was chosen for labelling, by its name.
-
-    Args:
-        labelled: `clusters` or `documents`.
-
-    Raises:
-        UsageError: If it has another value.
-    """
+    """Returns what was chosen for labelling, by its name."""
     if labelled not in list(Labelled):
         raise UsageError(
             f"{name_setting('labelled', labelled)} is not valid; choose one of "
@@ -382,15 +338,6 @@ def score_clusters(
     """Scores a result against a golden set.
 
     Labelled documents that the result does not have, such as rejected ones, are clusters of one.
-
-    Args:
-        golden: Golden set.
-        clusters: Name of the predicted cluster of each document of the result, by id.
-        labelled: What was chosen for labelling: `clusters` or `documents`. Has no effect if pairs
-            are labelled.
-
-    Raises:
-        UsageError: If `labelled` has another value.
 
     Examples:
         >>> golden = golden_set_from_clusters({"a": "x", "b": "x", "c": "y"})
@@ -438,9 +385,7 @@ def _score_pairs(golden: GoldenSet, predicted: np.ndarray, outside: int) -> Scor
     """Scores labelled pairs.
 
     Args:
-        golden: Golden set of labelled pairs.
         predicted: Number of the predicted cluster of each document, int64 (n,).
-        outside: Number of documents without a label in these clusters.
     """
     assert golden.duplicates is not None
     assert golden.distinct is not None
@@ -458,13 +403,7 @@ def _score_pairs(golden: GoldenSet, predicted: np.ndarray, outside: int) -> Scor
 
 
 def _score_pair_totals(golden: GoldenSet, totals: LabelledTotals, judged: int) -> Scores:
-    """Computes precision, recall and F1.
-
-    Args:
-        golden: Golden set.
-        totals: Totals of the labelled pairs.
-        judged: Number of pairs in one predicted cluster of which it is known what they are.
-    """
+    """Computes precision, recall and F1."""
     duplicates = int(totals.all.duplicates)
     together = int(totals.all.together)
     precision = None
@@ -488,13 +427,7 @@ def _score_pair_totals(golden: GoldenSet, totals: LabelledTotals, judged: int) -
 def _count_outside(
     found: np.ndarray, ids: tuple[str, ...], clusters: Mapping[str, str]
 ) -> np.ndarray:
-    """Returns the number of documents without a label in each predicted cluster, int64 (p,).
-
-    Args:
-        found: Names of the predicted clusters of labelled documents.
-        ids: Ids of the labelled documents.
-        clusters: Name of the predicted cluster of each document of the result, by id.
-    """
+    """Returns the number of documents without a label in each predicted cluster, int64 (p,)."""
     labelled = set(ids)
     counts = Counter(name for id, name in clusters.items() if id not in labelled)
     return np.array([counts[name] for name in found.tolist()], np.int64)
@@ -507,14 +440,7 @@ def _count_pairs(sizes: np.ndarray) -> np.ndarray:
 
 
 def read_clusters(path: Path) -> dict[str, str]:
-    """Reads the cluster of each document of a run.
-
-    Args:
-        path: File `clusters.parquet` of the output.
-
-    Raises:
-        UsageError: If the file does not exist.
-    """
+    """Reads the cluster of each document of a run."""
     try:
         table = pq.read_table(path, columns=["id", "cluster"])
     except FileNotFoundError as error:

@@ -48,11 +48,7 @@ class LostInformation(NamedTuple):
 
 
 class LostInformationCounter:
-    """A counter of the information that removed documents lost, batch by batch.
-
-    Args:
-        sources: Names of the sources, or an empty sequence.
-    """
+    """A counter of the information that removed documents lost, batch by batch."""
 
     def __init__(self, sources: Sequence[str] = ()) -> None:
         self._sources = sources
@@ -75,13 +71,7 @@ class LostInformationCounter:
         """Counts removed documents.
 
         Args:
-            kept: Number of the kept document of each removed one, integers (m,), or None if they
-                are documents of a reference. These are listed only if their ids are given.
-            removed: Numbers of the removed documents, integers (m,).
-            shared: Number of shingles that both have, (m,).
             sizes: Number of shingles of each removed document, at least 1, int64 (m,).
-            groups: Position of the source of each removed document, integers (m,).
-            reference_ids: Ids of the kept documents if they are those of a reference, (m,).
         """
         missing = sizes - shared.astype(np.int64)
         lost = missing / sizes
@@ -107,11 +97,7 @@ class LostInformationCounter:
         del self._worst[LISTED_REMOVALS:]
 
     def finish(self, unmeasured: int) -> LostInformation:
-        """Returns the information that all counted documents lost.
-
-        Args:
-            unmeasured: Number of removed documents that were not counted.
-        """
+        """Returns the information that all counted documents lost."""
         removed = int(self._removed.sum())
         mean = float(self._shares.sum()) / removed if removed else 0.0
         worst = float(self._largest.max())
@@ -132,15 +118,7 @@ class LostInformationCounter:
 
 
 def measure_lost_information(run: LocalRun, result: Clustering) -> LostInformation | None:
-    """Returns the information that a run lost, from the numbers of its verification.
-
-    Args:
-        run: The finished run.
-        result: Its clusters.
-
-    Returns:
-        The lost information, or None if the run did not compare sets of shingles exactly.
-    """
+    """Returns the information that a run lost, from the numbers of its verification."""
     compares_texts = compares_sets(run.options.spec.measure) and not run.options.fields
     if not run.is_exact or not compares_texts:
         return None
@@ -190,11 +168,7 @@ def _groups_of(codes: np.ndarray | None, documents: np.ndarray) -> np.ndarray:
 
 
 class _LeaderComparison:
-    """The shingles that removed documents share with the kept ones.
-
-    Args:
-        run: The finished run.
-    """
+    """The shingles that removed documents share with the kept ones."""
 
     def __init__(self, run: LocalRun) -> None:
         self._scored = run.scored()

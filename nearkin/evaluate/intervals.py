@@ -38,11 +38,7 @@ class Interval(NamedTuple):
     high: float
 
     def around(self, value: float) -> Estimate:
-        """Returns a score with this interval, which is widened to contain the score.
-
-        Args:
-            value: The score.
-        """
+        """Returns a score with this interval, which is widened to contain the score."""
         return Estimate(value, min(value, self.low), max(value, self.high))
 
 
@@ -75,10 +71,6 @@ class Proportion:
         """Computes a proportion of items that were drawn one by one, with its Wilson interval.
 
         The interval is [0, 1] if nothing was counted.
-
-        Args:
-            hits: Number of counted items with a property.
-            total: Number of counted items.
         """
         if total == 0:
             return cls(1.0, 0, 0, 0.0, 1.0)
@@ -87,13 +79,7 @@ class Proportion:
 
     @classmethod
     def from_estimate(cls, estimate: Estimate, hits: int, total: int) -> "Proportion":
-        """Returns an estimated proportion with the counts of its sample.
-
-        Args:
-            estimate: Estimated proportion.
-            hits: Number of counted items with a property.
-            total: Number of counted items.
-        """
+        """Returns an estimated proportion with the counts of its sample."""
         return cls(estimate.value, hits, total, estimate.low, estimate.high)
 
 
@@ -110,10 +96,6 @@ def estimate_ratio(
         numerators: Numerator of each sampled unit, float64 (m,), between 0 and its denominator.
         denominators: Denominator of each sampled unit, float64 (m,).
         inclusion: Probability with which each unit was drawn, float64 (m,), in (0, 1].
-
-    Returns:
-        The ratio and its interval. If every unit was drawn, the interval is the ratio. If all
-        denominators are 0, the ratio is 1 and the interval [0, 1].
 
     Examples:
         >>> every_unit = np.ones(2)
@@ -141,13 +123,7 @@ def estimate_ratio(
 
 
 def _interval_of_share(value: float, variance: float, unseen: float) -> Interval:
-    """Returns the interval of a share, from that of its rarer side.
-
-    Args:
-        value: The share, in [0, 1].
-        variance: Variance of the share.
-        unseen: What one more unit that deviates may add.
-    """
+    """Returns the interval of a share, from that of its rarer side."""
     rare = gamma_interval(min(value, 1 - value), variance, unseen)
     if value <= 0.5:
         return Interval(rare.low, min(1.0, rare.high))
@@ -159,11 +135,6 @@ def gamma_interval(rate: float, variance: float, unseen: float) -> Interval:
 
     The upper end allows for one more event that was not seen (Fay, Feuer, *Confidence intervals for
     directly standardized rates: a method based on the gamma distribution*, 1997).
-
-    Args:
-        rate: Sum of the weights of the events, at least 0.
-        variance: Variance of the rate, at least 0.
-        unseen: Weight of an event that was not seen, above 0.
 
     Examples:
         >>> low, high = gamma_interval(0.0, 0.0, 0.01)  # no event: 3.69 events or fewer
@@ -181,12 +152,7 @@ def gamma_interval(rate: float, variance: float, unseen: float) -> Interval:
 
 
 def _chi_square_quantile(degrees: float, normal_quantile: float) -> float:
-    """Returns a quantile of the χ² distribution (Wilson, Hilferty 1931).
-
-    Args:
-        degrees: Degrees of freedom.
-        normal_quantile: The same quantile of the normal distribution.
-    """
+    """Returns a quantile of the χ² distribution (Wilson, Hilferty 1931)."""
     step = 2 / (9 * degrees)
     return degrees * max(0.0, 1 - step + normal_quantile * math.sqrt(step)) ** 3
 
@@ -200,12 +166,8 @@ def estimate_score(value: float, without_each: np.ndarray, sizes: np.ndarray) ->
     of their errors.
 
     Args:
-        value: Score of all units.
         without_each: Score without each of the units, float64 (m,).
         sizes: Number of items of each unit on which the score rests, float64 (m,).
-
-    Returns:
-        The score and its interval. The interval is [0, 1] if no unit has an item.
     """
     units = len(without_each)
     total = float(sizes.sum())

@@ -38,7 +38,6 @@ def most_frequent_labels(values: pa.ChunkedArray, limit: int) -> Labels:
 
     Args:
         values: Value of each document, large_string (n,). Null counts as NONE_LABEL.
-        limit: Largest number of labels, OTHERS_LABEL included.
 
     Examples:
         >>> labels = most_frequent_labels(pa.chunked_array([["b", "a", None, "b"]]), 2)
@@ -68,10 +67,8 @@ def _rank_values(
     Only values that may be among them are read.
 
     Args:
-        values: Value of each document.
         firsts: First document of each distinct value, int64 (m,).
         counts: Number of documents of each distinct value, int64 (m,).
-        limit: Largest number of values to return.
     """
     if not limit:
         return []
@@ -98,9 +95,5 @@ def _text_portions(values: pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def shorten_label(name: str) -> str:
-    """Returns the first characters of the name of a value.
-
-    Args:
-        name: Name.
-    """
+    """Returns the first characters of the name of a value."""
     return name if len(name) <= MAX_LABEL_CHARACTERS else name[:MAX_LABEL_CHARACTERS] + "…"

@@ -32,12 +32,7 @@ class Overlap:
     exact: tuple[tuple[int, ...], ...]
 
     def share(self, a: int, b: int) -> float:
-        """Returns the share of the documents of one label that have a duplicate of another label.
-
-        Args:
-            a: Position of the label whose documents are counted.
-            b: Position of the label of their duplicates.
-        """
+        """Returns the share of the documents of a label that have a duplicate of another one."""
         return self.similar[a][b] / self.documents[a] if self.documents[a] else 0.0
 
     @property
@@ -70,7 +65,6 @@ def compute_overlap(
     """Counts documents by their label and the labels of their duplicates.
 
     Args:
-        column: Name of the column.
         values: Label of each document, large_string (n,).
         representative: Representative of the exact group of each document, uint32 (n,).
         pairs: Verified packed pairs of representatives, uint64 (m,).

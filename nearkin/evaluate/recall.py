@@ -67,11 +67,7 @@ class PairCounts:
     inclusion: np.ndarray
 
     def recall(self, bins: slice) -> Proportion:
-        """Estimates the recall of the pairs in some bins.
-
-        Args:
-            bins: Positions of the bins.
-        """
+        """Estimates the recall of the pairs in some bins."""
         found = self.found[:, bins].sum(axis=1)
         true = self.true[:, bins].sum(axis=1)
         estimate = estimate_ratio(found, true, self.inclusion)
@@ -79,11 +75,7 @@ class PairCounts:
         return Proportion.from_estimate(estimate, hits, int(self.distinct_true[bins].sum()))
 
     def predicted_recall(self, position: int) -> float:
-        """Returns the predicted recall of the pairs in a bin, or NaN if there are none.
-
-        Args:
-            position: Position of the bin.
-        """
+        """Returns the predicted recall of the pairs in a bin, or NaN if there are none."""
         weights = 1 / self.inclusion
         true = float(weights @ self.true[:, position])
         return float(weights @ self.predicted[:, position]) / true if true else math.nan
@@ -108,8 +100,6 @@ class PairCounter:
         """Creates a counter.
 
         Args:
-            scan: Compares documents with the whole corpus.
-            ids: Ids of all documents in the order of the corpus.
             kept: Which documents are kept, bool (n,).
             has_equal_value: Which documents the run joined with another one because of an equal
                 value, and did not compare, bool (n,). Their pairs do not count.
@@ -141,11 +131,6 @@ class PairCounter:
 
         Args:
             part: Numbers of the documents in the order in which they were drawn, int64 (m,).
-            read: Sampled documents. Those that were not read are left out.
-            deadline: Time at which the scan ends.
-
-        Returns:
-            True if the pairs were counted. False if a further scan ended early.
         """
         scan = self._scan
         part = part[part < read.end]
@@ -188,9 +173,7 @@ class PairCounter:
 
         Args:
             sample: Numbers of the documents, int64 (m,), ascending.
-            pairs: True pairs, of which at least one document was sampled.
             bins: Bin of each pair, int64 (p,).
-            is_found: Which pairs the run found, bool (p,).
 
         Returns:
             The numbers of true, found and predicted pairs, float64 (3, m, n).
@@ -257,9 +240,6 @@ def _unique_pairs(pairs: SimilarPairs) -> SimilarPairs:
 def bin_edges(threshold: float) -> list[float]:
     """Returns the lower ends of the bins of similarity, and the upper end of the last one.
 
-    Args:
-        threshold: Smallest similarity of a pair.
-
     Examples:
         >>> bin_edges(0.87)
         [0.87, 0.9, 0.95, 1.0]
@@ -272,12 +252,7 @@ def bin_edges(threshold: float) -> list[float]:
 
 
 def recall_by_similarity(counts: PairCounts, run: ReopenedRun) -> Iterator[RecallBin]:
-    """Yields the recall in bins of the similarity, from the threshold to 1.
-
-    Args:
-        counts: Counted pairs.
-        run: The finished run.
-    """
+    """Yields the recall in bins of the similarity, from the threshold to 1."""
     for position, (low, high) in enumerate(itertools.pairwise(counts.edges)):
         predicted = counts.predicted_recall(position)
         if math.isnan(predicted):
@@ -290,10 +265,6 @@ def predict_recall(similarity: float, run: ReopenedRun) -> float:
     """Returns the probability that a run finds a pair: P(candidate) · P(its estimate passes).
 
     If several fields find candidate pairs, it is the lowest one of those that can find the pair.
-
-    Args:
-        similarity: Similarity of the pair, in [0, 1].
-        run: The finished run. It finds every pair if it compared all of them.
     """
     if not run.bandings:
         return 1.0
@@ -316,14 +287,7 @@ def predict_recall(similarity: float, run: ReopenedRun) -> float:
 def _predict_candidates(
     similarity: float, measure: Measure, banding: Banding, options: RunOptions
 ) -> float:
-    """Returns the probability that signatures make a pair a candidate that passes.
-
-    Args:
-        similarity: Similarity of the pair, in [0, 1].
-        measure: Measure of the signatures.
-        banding: Bands and rows of the signatures.
-        options: Options of the run, or of a run over the field with the signatures.
-    """
+    """Returns the probability that signatures make a pair a candidate that passes."""
     slot_probability = float(measure.estimator.slot_collision_probability(np.array(similarity)))
     limits = AgreementLimits.create(measure, banding, options)
     margin = limits.margin if options.verify != Verify.ESTIMATE else limits.join

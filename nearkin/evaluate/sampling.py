@@ -40,12 +40,7 @@ class SamplingFrame:
 
     @classmethod
     def create(cls, clusters: pa.Table, pairs: pa.Table) -> "SamplingFrame":
-        """Returns the documents of a run.
-
-        Args:
-            clusters: Clusters table of the run.
-            pairs: Ids of the found pairs, columns id_a and id_b.
-        """
+        """Returns the documents of a run."""
         kinds = clusters["kind"]
         is_sampled = pc.is_in(kinds, value_set=pa.array(SAMPLED_KINDS, kinds.type)).to_numpy()
         ordinals = np.flatnonzero(is_sampled)
@@ -62,10 +57,6 @@ class SamplingFrame:
     def draw(self, size: int, seed: int) -> np.ndarray:
         """Draws documents.
 
-        Args:
-            size: Number of documents to draw. All are drawn if there are fewer.
-            seed: Random seed.
-
         Returns:
             Positions of the documents in the frame, in the order in which they were drawn, int64
             (m,).
@@ -76,9 +67,6 @@ class SamplingFrame:
 
     def inclusion(self, drawn: np.ndarray) -> np.ndarray:
         """Returns the probabilities with which the documents of a sample were drawn.
-
-        Args:
-            drawn: Positions of the documents in the frame: a beginning of what `draw` returned.
 
         Returns:
             The probability of each document, float64 (m,), in (0, 1].

@@ -106,11 +106,7 @@ class SimilarPairs(NamedTuple):
     """The exact similarities, float64 (m,)."""
 
     def up_to(self, end: int) -> "SimilarPairs":
-        """Returns the pairs of the first documents.
-
-        Args:
-            end: Number of documents.
-        """
+        """Returns the pairs of the first documents."""
         return SimilarPairs._make(column[self.b < end] for column in self)
 
 
@@ -128,11 +124,7 @@ It returns whether the run verified each pair, bool (m,).
 
 
 def concatenate_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
-    """Returns the pairs of all parts, one part after the other.
-
-    Args:
-        parts: Parts to join. The list may be empty.
-    """
+    """Returns the pairs of all parts, one part after the other."""
     parts = [NO_PAIRS, *parts]
     return SimilarPairs(
         a=np.concatenate([part.a for part in parts]),
@@ -177,13 +169,7 @@ class Removals(NamedTuple):
 
     @classmethod
     def draw(cls, clusters: pa.Table, limit: int, seed: int) -> "Removals":
-        """Draws removed documents at random.
-
-        Args:
-            clusters: Clusters table of the run.
-            limit: Largest number of documents.
-            seed: Random seed for sampling.
-        """
+        """Draws removed documents at random."""
         kinds = clusters["kind"].to_numpy(zero_copy_only=False)
         removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
         ranks = splitmix64((seed + 1) % 2**64, len(kinds))
@@ -210,13 +196,7 @@ class PrecisionCounts(NamedTuple):
 
 
 def create_scan(run: ReopenedRun, documents: int, progress: Progress) -> "CorpusScan":
-    """Returns the scan that fits the measure of a run.
-
-    Args:
-        run: The finished run.
-        documents: Number of documents of the corpus.
-        progress: Receives stage and document-count updates.
-    """
+    """Returns the scan that fits the measure of a run."""
     if run.settings.spec.measure == "jaccard" and not run.settings.fields:
         return PrefixScan(run, documents, progress)
     return AllPairsScan(run, documents, progress)
@@ -235,13 +215,7 @@ class CorpusScan(ABC):
     """The number of sampled documents that are compared in one scan of the corpus."""
 
     def __init__(self, run: ReopenedRun, documents: int, progress: Progress) -> None:
-        """Creates a scan.
-
-        Args:
-            run: The finished run.
-            documents: Number of documents of the corpus.
-            progress: Receives stage and document-count updates.
-        """
+        """Creates a scan."""
         self.run = run
         self.documents = documents
         self.progress = progress
@@ -251,11 +225,7 @@ class CorpusScan(ABC):
         self._builders = ObjectPool(lambda: payload_builder_for_run(self.measure))
 
     def build_payload(self, documents: pa.Array) -> Payload:
-        """Returns what the exact comparison of some documents needs.
-
-        Args:
-            documents: Documents of a batch.
-        """
+        """Returns what the exact comparison of some documents needs."""
         return self._builders.use(lambda builder: builder.build(documents))
 
     def read_documents(self, ordinals: np.ndarray, deadline: Deadline) -> ReadDocuments:
@@ -263,7 +233,6 @@ class CorpusScan(ABC):
 
         Args:
             ordinals: Numbers of the documents in ascending order, int64 (m,).
-            deadline: Time at which reading ends.
         """
         no_rows = tuple(
             np.empty((0,) if width is None else (0, width), kind)
@@ -287,16 +256,7 @@ class CorpusScan(ABC):
         return ReadDocuments(ordinals[ordinals < end], concatenate_payloads(parts), end)
 
     def measure_precision(self, removals: Removals, read: ReadDocuments) -> PrecisionCounts:
-        """Compares removed documents with the kept document of their cluster.
-
-        Args:
-            removals: Removed documents.
-            read: The documents. Removed ones whose pair was not read are left out.
-
-        Returns:
-            The number of removed documents that reach the threshold, and the number of compared
-            ones.
-        """
+        """Compares removed documents with the kept document of their cluster."""
         is_read = np.maximum(removals.removed, removals.kept) < read.end
         removed = np.searchsorted(read.ordinals, removals.removed[is_read])
         kept = np.searchsorted(read.ordinals, removals.kept[is_read])
@@ -312,9 +272,6 @@ class CorpusScan(ABC):
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
-            payload: What the exact comparison of them needs.
-            deadline: Time at which the scan ends. The first scan decides how many documents have a
-                group and a scope.
         """
         compare = self.create_comparison(sample, payload)
         is_first_scan = not len(self.groups)
@@ -362,16 +319,11 @@ class CorpusScan(ABC):
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
-            payload: What the exact comparison of them needs.
         """
 
     @abstractmethod
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns fingerprints that are equal for exact duplicates, uint64 (n, 2).
-
-        Args:
-            documents: Documents of a batch.
-        """
+        """Returns fingerprints that are equal for exact duplicates, uint64 (n, 2)."""
 
     def _read_scope(self, batch: Batch) -> PairScope:
         scope = PairScope.of_all_pairs(len(batch.rows))
@@ -389,12 +341,6 @@ class CorpusScan(ABC):
         """Returns a function that says whether the run verified pairs of documents.
 
         A pair counts as verified if the run verified any pair of documents of the two exact groups.
-
-        Args:
-            ids: Ids of all documents in the order of the corpus.
-
-        Returns:
-            A function of the numbers of the first and of the second documents.
         """
         pairs = pq.read_table(self.run.folder / "pairs.parquet", columns=["id_a", "id_b"])
         first = pc.index_in(pairs["id_a"], ids).to_numpy().astype(np.int64)
@@ -427,7 +373,6 @@ class PrefixScan(CorpusScan):
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
-            payload: What the exact comparison of them needs.
         """
         threshold = self.run.settings.threshold
         content = self.run.columns.content
@@ -465,11 +410,7 @@ class PrefixScan(CorpusScan):
         return compare
 
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns content hashes, uint64 (n, 2).
-
-        Args:
-            documents: Documents of a batch.
-        """
+        """Returns content hashes, uint64 (n, 2)."""
         out = np.empty((len(documents), 2), np.uint64)
         shingler = self.run.resources.shingler(self.run.settings.spec)
         for start, stream in iterate_streams(shingler, documents):
@@ -490,7 +431,6 @@ class AllPairsScan(CorpusScan):
 
         Args:
             sample: Numbers of the sampled documents in ascending order, int64 (m,).
-            payload: What the exact comparison of them needs.
         """
         threshold = self.run.settings.threshold
         content = self.run.columns.content
@@ -514,11 +454,7 @@ class AllPairsScan(CorpusScan):
         return compare
 
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns the fingerprints of the sketcher, uint64 (n, 2).
-
-        Args:
-            documents: Documents of a batch.
-        """
+        """Returns the fingerprints of the sketcher, uint64 (n, 2)."""
         return self.measure.sketcher().sketch(documents).fingerprints
 
 
@@ -537,10 +473,6 @@ def min_shared_shingles(size: int, threshold: float) -> int:
     """Returns ⌈t·|A|⌉, the number of shingles of A that a similar document contains at least.
 
     It is not increased by a rounding error of the product.
-
-    Args:
-        size: Number of shingles |A|.
-        threshold: Smallest Jaccard similarity t of a pair, in (0, 1].
 
     Examples:
         >>> min_shared_shingles(5, 0.8), min_shared_shingles(100, 0.29)

@@ -114,13 +114,6 @@ class ShadowComparison:
 def parse_shadow_settings(text: str) -> dict[str, object]:
     """Parses settings in the form of the command line.
 
-    Args:
-        text: Names and values, for example `b=16,r=8,threshold=0.8`.
-
-    Raises:
-        UsageError: If a name is unknown, cannot differ or is given twice, or a value is not a
-            number.
-
     Examples:
         >>> parse_shadow_settings("b=16,r=8,threshold=0.8")
         {'bands': 16, 'rows': 8, 'threshold': 0.8}
@@ -149,14 +142,7 @@ def parse_shadow_settings(text: str) -> dict[str, object]:
 def compare_runs(
     live: LocalRun, shadow: LocalRun, golden: GoldenSet | None, limit: int
 ) -> ShadowComparison:
-    """Compares two finished runs over the same signatures.
-
-    Args:
-        live: Run with the settings in use.
-        shadow: Run with the settings to compare with.
-        golden: Golden set to score both runs with, if there is one.
-        limit: Largest number of disagreements to list.
-    """
+    """Compares two finished runs over the same signatures."""
     live_pairs = live.scored()
     shadow_pairs = shadow.scored()
     only_live = _pairs_without(live_pairs, shadow_pairs)

@@ -24,14 +24,6 @@ def measure_lost_information(run: SparkRun) -> LostInformation | None:
 
     The shared shingles are those of the verification. Pairs of components that were not verified
     are compared here.
-
-    Args:
-        run: The run after its last stage.
-
-    Returns:
-        The lost information, or None if the run did not compare sets of shingles exactly, compared
-        several fields, or merged documents from several rows, whose numbers of shingles are not
-        known.
     """
     compares_texts = compares_sets(run.options.spec.measure) and not run.options.fields
     if not run.is_exact or not compares_texts or run.request.merge_parts:
@@ -125,11 +117,7 @@ def _of_known(of_copies: Column, of_compared: Column, is_compared: Column) -> Co
 
 
 def _sum_losses(losses: DataFrame) -> list[LostShare]:
-    """Returns the information that the removed documents of each source lost.
-
-    Args:
-        losses: (source, missing, lost) of each removed document.
-    """
+    """Returns the information that the removed documents of each source lost."""
     totals = losses.groupBy("source").agg(
         f.count("*"), f.avg("lost"), f.max("lost"), f.sum("missing")
     )

@@ -79,11 +79,7 @@ def find_template_families(documents: pa.Array, clusters: np.ndarray) -> Templat
     `ip`, `date`, `path`, `hex` and `number`. The skeleton has a letter beside the values.
 
     Args:
-        documents: Texts or lists of tokens.
         clusters: Number of the cluster of each document, integers (n,).
-
-    Returns:
-        The families, or None without one.
     """
     if not pa.types.is_string(documents.type) and not pa.types.is_large_string(documents.type):
         return None

@@ -44,11 +44,7 @@ class LabelledTotals:
     removed: Totals
 
     def with_wrong(self, other: "LabelledTotals") -> "LabelledTotals":
-        """Returns these totals with the distinct pairs of others.
-
-        Args:
-            other: Totals of the same clusters.
-        """
+        """Returns these totals with the distinct pairs of others."""
         return LabelledTotals(
             self.all._replace(wrong=other.all.wrong),
             self.removed._replace(wrong=other.removed.wrong),
@@ -59,9 +55,6 @@ class LabelledTotals:
 
         If a share of the documents was compared, each of them met that share of the distinct
         documents, but all documents of its own cluster.
-
-        Args:
-            factor: Number of documents by which the number of compared ones is multiplied.
         """
         return LabelledTotals(
             self.all._replace(wrong=self.all.wrong * factor),
@@ -70,11 +63,7 @@ class LabelledTotals:
 
     @staticmethod
     def combine(parts: "Sequence[LabelledTotals]") -> "LabelledTotals":
-        """Returns the totals of several sets of clusters, between which no pairs are counted.
-
-        Args:
-            parts: Totals of different clusters, at least one.
-        """
+        """Returns the totals of several sets of clusters, between which no pairs are counted."""
         total = Totals._make(
             np.asarray(sum(columns)) for columns in zip(*(part.all for part in parts), strict=True)
         )
@@ -88,7 +77,6 @@ class LabelledTotals:
         """Computes a score and its interval.
 
         Args:
-            score: The score.
             sizes: Number of items of each cluster on which the score rests, float64 (m,).
         """
         without = Totals._make(
@@ -120,11 +108,7 @@ class LabelledTotals:
         )
 
     def adjusted_rand(self, documents: int) -> Estimate:
-        """Computes the adjusted Rand index.
-
-        Args:
-            documents: Number of documents for which the labelled ones stand.
-        """
+        """Computes the adjusted Rand index."""
         pairs = documents * (documents - 1) / 2
 
         def score(totals: Totals) -> np.ndarray:
@@ -228,7 +212,6 @@ def count_judged_pairs(
         clusters: Number of the connected component of each document in the graph of the
             duplicates, from 0, int64 (n,).
         duplicates: Positions of the documents of each pair of duplicates, int64 (p, 2).
-        is_together: Whether a pair of duplicates is found, bool (p,).
         wrong: Positions of the documents of each distinct pair that is found, int64 (q, 2).
     """
     units = int(clusters.max(initial=-1)) + 1

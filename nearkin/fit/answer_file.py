@@ -48,14 +48,7 @@ class AnswerFile:
 
     @classmethod
     def open(cls, path: Path) -> "AnswerFile":
-        """Opens a file of labelled pairs, or names one that the first answer creates.
-
-        Args:
-            path: CSV file with the columns `id_a`, `id_b` and `label`, or a free path.
-
-        Raises:
-            UsageError: If the file exists and is something else, or its folder does not exist.
-        """
+        """Opens a file of labelled pairs, or names one that the first answer creates."""
         require_file_path(path)
         if not path.exists() or path.stat().st_size == 0:
             return cls(path, [])
@@ -80,14 +73,7 @@ class AnswerFile:
         return cls(path, earlier)
 
     def append(self, answer: Answer) -> None:
-        """Appends an answer, and waits until it is on the disk.
-
-        Args:
-            answer: Answer about a pair.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
+        """Appends an answer, and waits until it is on the disk."""
         line = format_row([answer.id_a, answer.id_b, str(int(answer.is_duplicate))])
         with self.path.open("ab") as lock:
             # closing it releases the lock
@@ -95,12 +81,7 @@ class AnswerFile:
             self._rows.append(_Row(append_line(self.path, line, HEADER), line))
 
     def remove_last(self) -> None:
-        """Removes the last answer that was appended since the file was opened.
-
-        Raises:
-            UsageError: If another process has changed the file after this answer.
-            OSError: If the file cannot be written.
-        """
+        """Removes the last answer that was appended since the file was opened."""
         row = self._rows[-1]
         with self.path.open("r+b") as file:
             lock_exclusively(file.fileno())

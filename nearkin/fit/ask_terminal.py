@@ -73,9 +73,6 @@ class Questionnaire:
         """Asks until there are enough answers, the input ends, or the user stops.
 
         After each round of `ROUND` answers, it says which settings the answers suggest.
-
-        Raises:
-            OSError: If the file of answers cannot be written.
         """
         while len(self.session.answers) < self.wanted:
             if not self._queue:
@@ -162,11 +159,7 @@ class Questionnaire:
 
 
 def describe_suggestion(session: AskSession) -> str:
-    """Returns which settings the answers suggest, and how sure that is.
-
-    Args:
-        session: Pairs and answers.
-    """
+    """Returns which settings the answers suggest, and how sure that is."""
     suggestion = session.suggest()
     answers = f"{len(session.answers)} answers"
     if suggestion is None:
@@ -175,11 +168,7 @@ def describe_suggestion(session: AskSession) -> str:
 
 
 def describe_settings(suggestion: Suggestion) -> str:
-    """Returns settings with their expected F1, and how many others may be better.
-
-    Args:
-        suggestion: Settings that answers suggest.
-    """
+    """Returns settings with their expected F1, and how many others may be better."""
     return (
         f"{suggestion.definition} at {suggestion.threshold:g}, F1 {format_bound(suggestion.f1)}; "
         f"{suggestion.alive} of {suggestion.competing} definitions may be the best"
@@ -187,12 +176,7 @@ def describe_settings(suggestion: Suggestion) -> str:
 
 
 def print_asked(asked: AskedSettings, console: Console) -> None:
-    """Prints the settings that answers suggest, with their expected scores.
-
-    Args:
-        asked: Settings that were chosen from answers.
-        console: Console to print to.
-    """
+    """Prints the settings that answers suggest, with their expected scores."""
     suggestion = asked.suggestion
     rows = [
         (name, format_fraction(score.value), format_fraction(score.low))

@@ -102,9 +102,6 @@ class AskSession:
         """Returns the numbers of the pairs about which to ask next, the most similar first.
 
         The first round is spread evenly over the ranks.
-
-        Args:
-            count: Number of pairs, at most.
         """
         is_open = np.ones(len(self.pool), bool)
         is_open[[*self.answers, *self.skipped]] = False
@@ -301,14 +298,7 @@ class AskedSettings:
 
     @classmethod
     def of_session(cls, session: AskSession) -> "AskedSettings":
-        """Returns the settings that the answers of a session suggest.
-
-        Args:
-            session: Pairs and answers.
-
-        Raises:
-            UsageError: If the answers are all alike, or there are none.
-        """
+        """Returns the settings that the answers of a session suggest."""
         suggestion = session.suggest()
         duplicates = sum(session.answers.values())
         distinct = len(session.answers) - duplicates
@@ -328,14 +318,7 @@ class AskedSettings:
         )
 
     def write(self, path: str | Path) -> None:
-        """Writes the settings into a settings file, with a comment that says where they come from.
-
-        Args:
-            path: The file, for example `settings.toml`. An existing file is replaced.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
+        """Writes the settings into a settings file, with a comment on their origin."""
         suggestion = self.suggestion
         remarks = [
             f"{REMARK} {VERSION}, objective {self.objective}, from answers about "
@@ -381,21 +364,7 @@ def open_session(
     workers: int,
     progress: Progress,
 ) -> AskSession:
-    """Reads a sample of a corpus, and returns a session with the answers that exist.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read, with texts.
-        answered: Earlier answers.
-        objective: What is maximized.
-        seed: Random seed of the sample and the questions.
-        workers: Number of threads.
-        progress: Receives progress updates.
-
-    Raises:
-        UsageError: If the corpus has too few documents, two have the id of an earlier answer, or
-            the objective needs labelled clusters.
-    """
+    """Reads a sample of a corpus, and returns a session with the answers that exist."""
     if objective.needs_clusters:
         raise UsageError(
             f"{name_setting('objective', str(objective))} needs labelled clusters, and "

@@ -97,11 +97,7 @@ class CandidatePool:
         return len(self.pairs)
 
     def find_pairs(self, id_pairs: Iterable[tuple[str, str]]) -> list[int | None]:
-        """Returns the number of each pair of ids in the pool, or None if it is not there.
-
-        Args:
-            id_pairs: Pairs of ids, in any order.
-        """
+        """Returns the number of each pair of ids in the pool, or None if it is not there."""
         positions = {id: position for position, id in enumerate(self.documents.ids)}
         numbers = {tuple(sorted(pair)): number for number, pair in enumerate(self.pairs.tolist())}
         return [
@@ -118,20 +114,7 @@ def build_pool(
     workers: int,
     progress: Progress,
 ) -> CandidatePool:
-    """Compares documents by all competing definitions, and lists the pairs to ask about.
-
-    Args:
-        documents: Documents, of which some are sampled if there are many, and those of earlier
-            answers.
-        answered: Ids of the pairs of earlier answers, which the pool contains if it has both
-            documents.
-        seed: Random seed.
-        workers: Number of threads.
-        progress: Receives the number of definitions.
-
-    Raises:
-        UsageError: If the documents have fewer than ten pairs to ask about.
-    """
+    """Compares documents by all competing definitions, and lists the pairs to ask about."""
     progress.stage("compare", None)
     searched = len(documents)
     rng = np.random.default_rng(seed)
@@ -191,10 +174,6 @@ class _SampledPairs(NamedTuple):
         Args:
             used: Position of each document in the corpus, int64 (d,), ascending.
             listed: Packed pairs of the corpus for which other pairs stand, uint64 (l,).
-            searched: Number of documents of the corpus.
-
-        Returns:
-            The unlisted pairs, with positions in the corpus.
         """
         first, second = unpack_pairs(self.pairs)
         pairs = pack_pairs(used[first], used[second])
@@ -215,10 +194,7 @@ def _sample_pairs(
     """Compares sampled documents, and returns the most similar pairs and some of the others.
 
     Args:
-        scorer: Scorer of the documents.
-        rng: Source of random numbers.
         rows: Positions of the sampled documents in random order, int64 (n,).
-        progress: Receives the number of definitions.
     """
     of_definitions = _list_pairs(scorer, rows, progress)
     listed = np.unique(np.concatenate([scored.pairs for scored in of_definitions]))
@@ -242,7 +218,6 @@ def _chances_of_listed(listed: np.ndarray, of_definitions: Sequence[ScoredPairs]
 
     Args:
         listed: Packed pairs that definitions list, uint64 (m,), ascending.
-        of_definitions: The pairs that each definition lists, with their similarities.
     """
     missed = np.ones(len(listed))
     for scored in of_definitions:

@@ -94,18 +94,6 @@ def fit_to_decisions(
 
     The threshold is the one around which F1 is highest, as in `nearkin.fit`. An acceptance
     `jaccard >= J and containment >= C` is proposed if it agrees notably better, for sets only.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read, with ids.
-        decisions: Decisions about pairs of its documents.
-        definition: Definition of similarity.
-        progress: Receives progress updates.
-        workers: Number of threads.
-
-    Raises:
-        UsageError: If decisions of one verdict are missing, or the corpus does not have most of
-            the documents.
     """
     golden = golden_set_from_decisions(decisions)
     objective = Objective.parse("f1")
@@ -139,12 +127,7 @@ def fit_to_decisions(
 
 
 def _judge(is_accepted: np.ndarray, is_same: np.ndarray) -> Agreement:
-    """Returns how far accepted pairs agree with decisions.
-
-    Args:
-        is_accepted: Whether a rule accepts each pair, bool (m,).
-        is_same: Whether each pair is decided to be the same, bool (m,).
-    """
+    """Returns how far accepted pairs agree with decisions."""
     same_joined = int(np.count_nonzero(is_accepted & is_same))
     different_joined = int(np.count_nonzero(is_accepted & ~is_same))
     total = np.array(same_joined + different_joined + np.count_nonzero(is_same))
@@ -161,10 +144,8 @@ def _with_acceptance(
     containment: it accepts the fewest other pairs.
 
     Args:
-        fit: Fit of the threshold.
         similarity: Jaccard similarity of each pair, float64 (m,).
         containment: Containment of the removed document in the kept one, float64 (m,).
-        is_same: Whether each pair is decided to be the same, bool (m,).
     """
     steps = round(1 / STEP)
     limits = np.arange(1, steps + 1) / steps

@@ -108,11 +108,7 @@ class Definition:
         return conditions
 
     def to_acceptance(self, threshold: float) -> Expression:
-        """Returns the acceptance that decides instead of a threshold.
-
-        Args:
-            threshold: Smallest similarity, or containment, of a removed document and the kept one.
-        """
+        """Returns the acceptance that decides instead of a threshold."""
         number = Number.CONTAINMENT
         if self.measure != CONTAINMENT:
             number = measured_number(self.measure)
@@ -140,12 +136,7 @@ class Definition:
         return replace(self, normalise=tuple(name for name in NORMALISATIONS if name in names))
 
     def with_components(self, floor: float | None = None) -> "Definition":
-        """Returns this definition with connected components instead of leaders.
-
-        Args:
-            floor: Smallest similarity of a component's document to the kept one, or None for the
-                floor of a run without options.
-        """
+        """Returns this definition with connected components instead of leaders."""
         return replace(self, cluster=ClusterMethod.COMPONENTS, floor=floor)
 
     @property
@@ -160,11 +151,7 @@ class Definition:
         return Spec(unit=self.unit, n=self.n, measure=self.run_measure, normalise=self.normalise)
 
     def settings(self, threshold: float) -> dict[str, object]:
-        """Returns the values of a settings file for this definition.
-
-        Args:
-            threshold: Threshold.
-        """
+        """Returns the values of a settings file for this definition."""
         settings: dict[str, object] = {}
         if self.columns:
             settings["text"] = list(self.columns)
@@ -187,11 +174,7 @@ DEFAULT_DEFINITION = Definition("words", 3, "jaccard")
 
 
 def base_definitions(*, has_words_only: bool = False) -> list[Definition]:
-    """Returns the definitions that are tried first.
-
-    Args:
-        has_words_only: Whether the documents are lists of tokens, which have no characters.
-    """
+    """Returns the definitions that are tried first."""
     shingles = [("words", n) for n in WORD_LENGTHS]
     if not has_words_only:
         shingles += [("chars", n) for n in CHARACTER_LENGTHS]
@@ -201,12 +184,7 @@ def base_definitions(*, has_words_only: bool = False) -> list[Definition]:
 def containment_definitions(
     definitions: Iterable[Definition], best: Definition
 ) -> list[Definition]:
-    """Returns definitions by containment with the shingles of others.
-
-    Args:
-        definitions: Definitions that are tried first.
-        best: Definition whose normalization and columns are used.
-    """
+    """Returns definitions by containment with the shingles of others."""
     return [
         replace(definition, measure=CONTAINMENT, normalise=best.normalise, columns=best.columns)
         for definition in definitions
@@ -215,11 +193,7 @@ def containment_definitions(
 
 
 def add_conditions(definition: Definition) -> list[Definition]:
-    """Returns a definition with each condition that an acceptance may add to it.
-
-    Args:
-        definition: Definition with leaders.
-    """
+    """Returns a definition with each condition that an acceptance may add to it."""
     extended = []
     if definition.measure != "weighted-jaccard" and not definition.needs_equal_numbers:
         extended.append(replace(definition, needs_equal_numbers=True))

@@ -46,11 +46,7 @@ class ColumnTexts(NamedTuple):
     """(m,): The texts from which document frequencies are counted."""
 
     def share_without_text(self, columns: Collection[str]) -> float:
-        """Returns the share of the documents without a text in some columns. A run rejects them.
-
-        Args:
-            columns: Names of columns.
-        """
+        """Returns the share of the documents without a text in some columns. A run rejects them."""
         joined = _join_fields(self.of_background, columns)
         return joined.null_count / max(1, len(joined))
 
@@ -131,9 +127,6 @@ class FitDocuments:
         """Returns the documents with the texts of some columns, in the same order.
 
         A document without a text in them is empty, so that it has no duplicates.
-
-        Args:
-            columns: Names of columns of `texts`.
         """
         assert self.texts is not None
         return replace(
@@ -185,12 +178,7 @@ class SizeLimit(NamedTuple):
 
 
 def limit_compared(compared: int | None) -> SizeLimit:
-    """Returns the limit of the documents of a fit.
-
-    Args:
-        compared: Number of documents of which all pairs are compared. None if only labelled pairs
-            are.
-    """
+    """Returns the limit of the documents of a fit."""
     if compared is None:
         return SizeLimit(COMPARED_BYTES)
     return SizeLimit(COMPARED_BYTES, compared * compared * BYTES_PER_DOCUMENT)
@@ -210,11 +198,6 @@ class _Reservoir:
     """The documents of lowest rank of all that are offered, within a size.
 
     They do not depend on the order in which documents are offered, nor on the batches.
-
-    Args:
-        count: Number of documents, at most.
-        limit: Limit of their size.
-        carried: Type of the values of carried columns.
     """
 
     def __init__(self, count: int, limit: SizeLimit, carried: pa.StructType) -> None:
@@ -234,7 +217,6 @@ class _Reservoir:
         Args:
             ranks: Distinct ranks of the documents, uint64 (n,).
             ids: Ids of the documents, large_string (n,).
-            contents: Texts or vectors of the documents, in the same order.
             carried: Values of carried columns, (n,).
         """
         if not self.count or not len(ranks):
@@ -274,11 +256,7 @@ class _Reservoir:
 
 
 def content_sizes(contents: pa.Array) -> np.ndarray:
-    """Returns the size of each document in bytes, int64 (n,).
-
-    Args:
-        contents: Texts (large_string), lists of tokens or vectors.
-    """
+    """Returns the size of each document in bytes, int64 (n,)."""
     if pa.types.is_fixed_size_list(contents.type):
         return np.full(len(contents), contents.nbytes // max(1, len(contents)), np.int64)
     return text_lengths(contents)
@@ -300,22 +278,6 @@ def read_documents(
 
     If they are too large together (see `limit_compared`), the last documents are left out: first
     those without a label, then labelled ones.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns to read.
-        labelled: Ids of the labelled documents that take part, one cluster after the other.
-        others: Number of documents without a label that take part. They are drawn at random.
-        seed: Random seed for sampling. What is drawn depends on it and on the ids.
-        progress: Receives progress updates.
-        left_out: Ids of labelled documents that do not take part.
-        compared: Number of documents of which all pairs are compared. None if only labelled pairs
-            are.
-        across: Column of sources, of which only different ones are compared, or None.
-        choosable: Columns of texts whose single texts are read, so that some can be chosen.
-
-    Raises:
-        UsageError: If two documents have the id of a label.
     """
     names = dict.fromkeys([*choosable, *([] if across is None else [across])])
     columns = replace(columns, carried_columns=tuple(names))
@@ -400,7 +362,6 @@ def rank_by_id(ids: pa.Array, seed: int) -> np.ndarray:
 
     Args:
         ids: Ids of the documents, large_string (n,).
-        seed: Random seed.
     """
     shift, factor = splitmix64(seed, 2)
     # the product of an odd factor is a permutation
@@ -409,11 +370,7 @@ def rank_by_id(ids: pa.Array, seed: int) -> np.ndarray:
 
 
 def _require_unique(ids: pa.Array) -> None:
-    """Requires that no id occurs twice.
-
-    Raises:
-        UsageError: If one does.
-    """
+    """Requires that no id occurs twice."""
     counts = ids.value_counts()
     for entry in counts.to_pylist():
         if entry["counts"] > 1:

@@ -102,18 +102,7 @@ def fit_settings(
     request: FitRequest,
     progress: Progress,
 ) -> FitResult:
-    """Chooses settings from labels.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read, with the length of vectors.
-        golden: Labels.
-        request: The objective and the limits of the fit.
-        progress: Receives progress updates.
-
-    Raises:
-        UsageError: If the labels do not suffice, or the corpus does not have most of them.
-    """
+    """Chooses settings from labels."""
     documents, labels, sampled = read_labelled_documents(corpus, columns, golden, request, progress)
     one_source = None
     if documents.sources is not None:
@@ -178,18 +167,7 @@ def read_labelled_documents(
     request: FitRequest,
     progress: Progress,
 ) -> LabelledDocuments:
-    """Reads the labelled documents of a corpus, and others if clusters are labelled.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read, with the length of vectors.
-        golden: Labels.
-        request: The objective and the limits of the fit.
-        progress: Receives progress updates.
-
-    Raises:
-        UsageError: If the labels do not suffice, or the corpus does not have most of them.
-    """
+    """Reads the labelled documents of a corpus, and others if clusters are labelled."""
     _require_both_kinds(golden)
     if golden.clusters is None and request.objective.needs_clusters:
         raise UsageError(
@@ -227,14 +205,7 @@ def _extend_space(
     """Lets the search choose columns and acceptances if that is better by more than noise.
 
     Args:
-        table: Curves of definitions.
         folds: Fold of each document, int64 (n,).
-        objective: What is maximized.
-        space: Definitions of all columns that a threshold decides about.
-
-    Returns:
-        The definitions among which is chosen, and the scores of such choices in cross-validation,
-        or None if nothing can be held out.
     """
     held_out = cross_validate(table, folds, objective, space)
     extensions: list[dict[str, Any]] = []
@@ -253,11 +224,7 @@ def _extend_space(
 
 
 def _require_both_kinds_among(documents: FitDocuments, labels: ClusterLabels | PairLabels) -> None:
-    """Requires that documents of the inputs are labelled as duplicates and as distinct.
-
-    Raises:
-        UsageError: If labels of one kind are missing, or belong to documents that are too large.
-    """
+    """Requires that documents of the inputs are labelled as duplicates and as distinct."""
     if documents.too_large and not (labels.duplicates and labels.has_distinct):
         raise UsageError(
             f"{documents.too_large:,} labelled documents were left out because the texts are too "
@@ -276,14 +243,7 @@ def fit_definition(
     definition: Definition,
     objective: Objective,
 ) -> FittedSettings:
-    """Chooses the threshold of one definition on all labels.
-
-    Args:
-        labels: Labels of the documents.
-        scorer: Scorer of their pairs.
-        definition: Definition of similarity.
-        objective: What is maximized.
-    """
+    """Chooses the threshold of one definition on all labels."""
     scores = labels.score(scorer, definition)
     curve = scores.curve(np.ones(len(labels.groups), bool), FINE_STEP)
     threshold = float(curve.thresholds[objective.choose_stable(curve)])
@@ -293,14 +253,7 @@ def fit_definition(
 def judge_settings(
     scores: LabelScores, definition: Definition, threshold: float, documents: FitDocuments
 ) -> FittedSettings:
-    """Returns a definition and a threshold with their scores on all labels.
-
-    Args:
-        scores: Similarities of the definition, with the labels.
-        definition: Definition of similarity.
-        threshold: Threshold.
-        documents: Documents of the fit.
-    """
+    """Returns a definition and a threshold with their scores on all labels."""
     everyone = np.ones(scores.documents, bool)
     totals = scores.totals(everyone, threshold)
     curve = scores.curve(everyone, FINE_STEP)
@@ -332,11 +285,7 @@ def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list
 
 
 def _require_both_kinds(golden: GoldenSet) -> None:
-    """Requires labels of duplicates and of distinct documents.
-
-    Raises:
-        UsageError: If one of them is missing.
-    """
+    """Requires labels of duplicates and of distinct documents."""
     if golden.is_closed:
         raise UsageError("a fit takes labelled pairs as they are; read them without closure")
     if golden.clusters is not None:
@@ -367,11 +316,7 @@ def _require_both_kinds(golden: GoldenSet) -> None:
 
 
 def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
-    """Requires that the inputs have most of the labelled documents.
-
-    Raises:
-        UsageError: If they do not. The message names some.
-    """
+    """Requires that the inputs have most of the labelled documents."""
     missing = documents.missing
     if len(missing) > MOST_MISSING * len(sampled.chosen):
         examples = ", ".join(map(repr, missing[:3]))
@@ -395,11 +340,7 @@ def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
 def _require_different_sources(
     labels: ClusterLabels | PairLabels, one_source: OneSourceCounts, column: str
 ) -> None:
-    """Requires labelled pairs of different sources, of both kinds.
-
-    Raises:
-        UsageError: If there are none.
-    """
+    """Requires labelled pairs of different sources, of both kinds."""
     for kind, count, of_one_source in (
         ("pairs of duplicates", labels.duplicates, one_source.duplicates),
         ("distinct pairs", labels.distinct, one_source.distinct),

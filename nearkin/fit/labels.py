@@ -54,11 +54,7 @@ class Mistakes(NamedTuple):
     """float64 (q,): Their similarities."""
 
     def without_one_source(self, sources: DocumentSources) -> "Mistakes":
-        """Returns the mistakes that are pairs of different sources.
-
-        Args:
-            sources: Sources of the documents.
-        """
+        """Returns the mistakes that are pairs of different sources."""
         is_false = ~sources.are_equal(self.false_pairs)
         is_missed = ~sources.are_equal(self.missed_pairs)
         return Mistakes(
@@ -101,11 +97,7 @@ class KeptCounts(NamedTuple):
 
     @classmethod
     def combine(cls, parts: Sequence["KeptCounts"]) -> "KeptCounts":
-        """Returns the sums of counts.
-
-        Args:
-            parts: Counts of different clusters.
-        """
+        """Returns the sums of counts."""
         sizes = LabelledSizes(
             sum(part.sizes.clusters for part in parts), sum(part.sizes.redundant for part in parts)
         )
@@ -130,18 +122,13 @@ class LabelScores(Protocol):
         """The number of documents."""
 
     def thresholds(self, step: float) -> np.ndarray:
-        """Returns the thresholds that can be judged, in ascending order, float64 (t,).
-
-        Args:
-            step: Distance between two thresholds.
-        """
+        """Returns the thresholds that can be judged, in ascending order, float64 (t,)."""
 
     def curve(self, members: np.ndarray, step: float) -> Curve:
         """Returns precision and recall at each threshold.
 
         Args:
             members: Whether a document takes part, bool (n,).
-            step: Distance between two thresholds.
         """
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
@@ -149,7 +136,6 @@ class LabelScores(Protocol):
 
         Args:
             members: Whether a document takes part, bool (n,).
-            threshold: Threshold.
         """
 
     def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
@@ -157,7 +143,6 @@ class LabelScores(Protocol):
 
         Args:
             judged: Whether a document is in the fold, bool (n,).
-            threshold: Threshold that was chosen without the fold.
         """
 
     def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
@@ -165,7 +150,6 @@ class LabelScores(Protocol):
 
         Args:
             judged: Whether a document is in the fold, bool (n,).
-            threshold: Threshold that was chosen without the fold.
         """
 
     def mistakes(self, threshold: float) -> Mistakes:
@@ -200,10 +184,6 @@ class FitLabels(Protocol):
 
 def threshold_grid(floor: float, step: float) -> np.ndarray:
     """Returns multiples of a step above a floor, up to 1, float64 (t,).
-
-    Args:
-        floor: Similarity that every threshold exceeds.
-        step: Distance between two thresholds.
 
     Examples:
         >>> threshold_grid(0.93, 0.02).tolist()
@@ -325,11 +305,7 @@ class ClusterLabels:
         return max(1.0, float(met.sum()) / max(1, int(met_by_members.sum())))
 
     def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
-        """Returns how many labelled pairs are of one source.
-
-        Args:
-            sources: Sources of the documents.
-        """
+        """Returns how many labelled pairs are of one source."""
         documents = self.by_cluster
         parts = np.stack([self.clusters[documents].astype(np.uint64), sources.hashes[documents]])
         _, numbers = np.unique(parts, axis=1, return_inverse=True)
@@ -527,7 +503,6 @@ class _ClusterScores:
 
         Args:
             judged: Whether a document is in the fold, bool (n,).
-            threshold: Threshold that was chosen without the fold.
         """
         everyone = np.ones(len(judged), bool)
         totals = self._count_totals(everyone, judged, threshold)
@@ -542,7 +517,6 @@ class _ClusterScores:
 
         Args:
             judged: Whether a document is in the fold, bool (n,).
-            threshold: Threshold that was chosen without the fold.
         """
         labels = self.labels
         everyone = np.ones(len(judged), bool)
@@ -710,11 +684,7 @@ class PairLabels:
         return float(sides.sum()) / 2 / inside if inside else 1.0
 
     def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
-        """Returns how many labelled pairs are of one source.
-
-        Args:
-            sources: Sources of the documents.
-        """
+        """Returns how many labelled pairs are of one source."""
         is_equal = sources.are_equal(self.duplicate_pairs)
         distinct = int(np.count_nonzero(sources.are_equal(self.distinct_pairs)))
         examples = self.duplicate_pairs[is_equal]
@@ -779,7 +749,6 @@ class _PairScores:
 
         Args:
             judged: Whether a document is in the fold, bool (n,).
-            threshold: Threshold that was chosen without the fold.
         """
         labels = self.labels
         everyone = self.totals(np.ones(labels.documents, bool), threshold)
@@ -839,14 +808,7 @@ def _sort_mistakes(
 def place_labels(
     golden: GoldenSet, documents: FitDocuments, labelled: Labelled, sampled: LabelledSample
 ) -> ClusterLabels | PairLabels:
-    """Returns the labels of the documents of a fit.
-
-    Args:
-        golden: Labels by id.
-        documents: Documents, of which some are labelled.
-        labelled: What was chosen for labelling, if clusters are known.
-        sampled: Labelled documents that take part.
-    """
+    """Returns the labels of the documents of a fit."""
     positions = {id: position for position, id in enumerate(golden.ids)}
     numbers = np.array([positions.get(id, -1) for id in documents.ids], np.int64)
     numbers[~documents.is_labelled] = -1

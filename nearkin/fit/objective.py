@@ -78,9 +78,6 @@ class Curve:
         by up to `NEIGHBOURHOOD`. A cluster can be lost at a high threshold, and be retained at a
         lower one by chance, because its documents follow another leader. And a share that is only
         just met on the labels is rarely met on other documents.
-
-        Args:
-            position: A position in the thresholds.
         """
         scores = {
             "precision": float(self.precision[position]),
@@ -95,11 +92,7 @@ class Curve:
         return scores
 
     def plateau(self, position: int) -> tuple[int, int]:
-        """Returns the first and the last position around one at which the same pairs are found.
-
-        Args:
-            position: A position in the thresholds.
-        """
+        """Returns the first and the last position around one at which the same pairs are found."""
         same = np.ones(len(self.thresholds), bool)
         for counts in (self.together, self.wrong, self.lost, self.removed):
             if counts is not None:
@@ -136,12 +129,7 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> "Objective":
-        """Parses an objective: `f1`, `precision>=SHARE`, `recall>=SHARE` or `lost<=SHARE`.
-
-        Raises:
-            UsageError: If the text has another form, or the share is not in (0, 1], or not in
-                [0, 1) for `lost`.
-        """
+        """Parses an objective: `f1`, `precision>=SHARE`, `recall>=SHARE` or `lost<=SHARE`."""
         if text.strip() == "f1":
             return cls("f1")
         match = LIMIT.fullmatch(text.strip())
@@ -175,10 +163,6 @@ class Objective:
         """Returns a key by which settings are compared. The largest one is the best.
 
         Its first element says if the minimum is met. If it is not, the limited score decides.
-
-        Args:
-            curve: Curve of a definition.
-            position: Position of the threshold.
         """
         scores = curve.scores_at(position)
         best = round(scores[self.score], 9)
@@ -193,9 +177,6 @@ class Objective:
         """Returns the position of the best threshold of a curve.
 
         If the same pairs are found in a range of thresholds, it is the middle of the range.
-
-        Args:
-            curve: Curve with at least one threshold.
         """
         # A found pair counts. Where nothing is found, the precision is 1 by definition only.
         positions = np.flatnonzero(curve.together > 0)
@@ -209,9 +190,6 @@ class Objective:
         For F1, it is the threshold around which F1 is highest. A peak of F1 at a single threshold
         depends on few pairs, which other documents do not have. Objectives with a minimum take the
         best threshold, because neighbours do not meet the minimum.
-
-        Args:
-            curve: Curve with at least one threshold.
         """
         positions = np.flatnonzero(curve.together > 0)
         if self.limited is not None or not len(positions):
@@ -237,7 +215,6 @@ def _stable_positions(curve: Curve, positions: np.ndarray) -> np.ndarray:
     """Returns those of some positions around which F1 is highest.
 
     Args:
-        curve: Curve.
         positions: Positions in the thresholds, int64 (p,).
     """
     f1 = curve.f1[positions]

@@ -109,13 +109,7 @@ class WrongKind(NamedTuple):
 
 
 def render_fit(fitted: FitResult, title: str, command: str = "") -> str:
-    """Returns the result of a fit as a self-contained HTML page.
-
-    Args:
-        fitted: Result of a fit.
-        title: Names of the inputs.
-        command: Command that uses the settings, or an empty text.
-    """
+    """Returns the result of a fit as a self-contained HTML page."""
     rows = [
         _settings_row(choice, series, describe_definition(choice.definition))
         for choice, series in zip(fitted.choices, SERIES, strict=False)
@@ -166,10 +160,6 @@ def draw_precision_recall(
     """Returns a chart of the precision-recall curves of the best settings.
 
     A curve has a point for each threshold at which a duplicate is found.
-
-    Args:
-        choices: Best settings, up to three.
-        held_out: Scores in cross-validation, or None.
     """
     return PrecisionRecallChart(
         x_ticks=tuple(Tick(recall_x(level), f"{level:.0%}") for level in LEVELS),
@@ -183,9 +173,6 @@ def draw_precision_recall(
 
 def describe_definition(definition: Definition) -> str:
     """Returns a definition in words, with the way of clustering if it is not the default.
-
-    Args:
-        definition: Definition of similarity.
 
     Examples:
         >>> describe_definition(Definition("words", 1, "jaccard"))

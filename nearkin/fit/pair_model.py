@@ -43,11 +43,7 @@ class PairFeatures:
 
     @classmethod
     def of_pool(cls, pool: CandidatePool) -> "PairFeatures":
-        """Computes the features of all pairs of a pool.
-
-        Args:
-            pool: Pairs with their similarities.
-        """
+        """Computes the features of all pairs of a pool."""
         similarity = pool.similarity
         rank = log_ranks(similarity, pool.weights).mean(axis=1)
         spread = similarity.std(axis=0) + TOLERANCE
@@ -130,8 +126,6 @@ class PairModel:
 
         Args:
             features: Features of pairs, float64 (m, f).
-            draws: Number of draws.
-            rng: Source of random numbers.
 
         Returns:
             float64 (draws, m).

@@ -28,13 +28,7 @@ class LabelledSample(NamedTuple):
 
 
 def sample_labels(golden: GoldenSet, documents: int, seed: int) -> LabelledSample:
-    """Draws whole clusters at random, or whole groups of documents that pairs connect.
-
-    Args:
-        golden: Labels.
-        documents: Number of documents of labelled clusters to draw, approximately.
-        seed: Random seed.
-    """
+    """Draws whole clusters at random, or whole groups of documents that pairs connect."""
     if golden.clusters is None:
         assert golden.duplicates is not None
         groups = close_transitively(golden.duplicates, len(golden.ids))

@@ -55,11 +55,7 @@ class ScoredDocuments(NamedTuple):
     """int64 (n,): The first document of the exact group of each document, by the definition."""
 
     def select(self, rows: np.ndarray) -> "ScoredDocuments":
-        """Returns some of the pairs.
-
-        Args:
-            rows: A mask, bool (m,).
-        """
+        """Returns some of the pairs."""
         return ScoredDocuments(
             self.later[rows],
             self.earlier[rows],
@@ -71,11 +67,7 @@ class ScoredDocuments(NamedTuple):
         )
 
     def keep_most_similar(self, limit: int) -> "ScoredDocuments":
-        """Returns the most similar pairs.
-
-        Args:
-            limit: Number of pairs that is kept, at most.
-        """
+        """Returns the most similar pairs."""
         if len(self.similarity) <= limit:
             return self
         position = len(self.similarity) - limit - 1
@@ -131,7 +123,6 @@ class DocumentScorer:
         """Returns the similarity of packed pairs of documents. It is 0 if they are of one source.
 
         Args:
-            definition: Definition of similarity.
             pairs: Packed pairs of positions of documents, uint64 (m,).
 
         Returns:
@@ -152,11 +143,7 @@ class DocumentScorer:
         return np.where(self.documents.scope.allows_packed(pairs), similarity, 0.0)
 
     def choose_columns(self, definition: Definition) -> "ChosenColumns":
-        """Returns a scorer of the documents with the texts of the columns of a definition.
-
-        Args:
-            definition: Definition of similarity with columns.
-        """
+        """Returns a scorer of the documents with the texts of the columns of a definition."""
         documents = self.documents.with_columns(definition.columns)
         order = documents.find_keep_order()
         scorer = DocumentScorer(documents.select(order), self.workers)
@@ -169,13 +156,7 @@ class DocumentScorer:
         return _PairJudge(definition, payload.sizes, numbers)
 
     def most_similar_pairs(self, definition: Definition, limit: int) -> ScoredDocuments:
-        """Returns the most similar pairs of all documents, without those of one source.
-
-        Args:
-            definition: Definition of similarity.
-            limit: Number of pairs that is kept, approximately. Below the similarity of the last
-                one, no pair is listed.
-        """
+        """Returns the most similar pairs of all documents, without those of one source."""
         measure = self.measure(definition)
         payload = self.payload(measure)
         scope = self.documents.scope
@@ -211,9 +192,6 @@ class DocumentScorer:
 
         The exact groups are those of a run: documents whose normalized contents are equal. A
         document without shingles is in no group.
-
-        Args:
-            definition: Definition of similarity.
         """
         # The fingerprints depend on the unit and the normalization, not on the signature.
         sketches = self.sketch(definition, slots=8)
@@ -226,12 +204,7 @@ class DocumentScorer:
         return np.where(is_filled, firsts[numbers], np.arange(len(groups))).astype(np.int64)
 
     def sketch(self, definition: Definition, slots: int) -> Sketches:
-        """Returns MinHash signatures of the documents, or the signatures of their vectors.
-
-        Args:
-            definition: Definition of similarity, of which the measure does not matter.
-            slots: Number of slots of a signature of texts.
-        """
+        """Returns MinHash signatures of the documents, or the signatures of their vectors."""
         spec = definition.to_spec()
         if spec.unit != "vector":
             spec = Spec(
@@ -315,18 +288,11 @@ class _PairJudge(NamedTuple):
     """uint64 (n, 2): The hashes of the numbers of each document, if they must be equal."""
 
     def select(self, scored: ScoredPairs) -> ScoredPairs:
-        """Returns the pairs that meet the conditions, with what the threshold applies to.
-
-        Args:
-            scored: Compared pairs.
-        """
+        """Returns the pairs that meet the conditions, with what the threshold applies to."""
         return self._to_judged(scored.select(self._meet_conditions(scored)))
 
     def score(self, scored: ScoredPairs) -> np.ndarray:
         """Returns what the threshold applies to, and 0 for pairs that miss a condition.
-
-        Args:
-            scored: Compared pairs.
 
         Returns:
             float64 (m,).
@@ -334,11 +300,7 @@ class _PairJudge(NamedTuple):
         return np.where(self._meet_conditions(scored), self._to_judged(scored).similarity, 0.0)
 
     def preference(self, judged: ScoredPairs) -> np.ndarray:
-        """Returns the similarity of pairs by the measure of a run, float64 (m,).
-
-        Args:
-            judged: Pairs that `select` returned.
-        """
+        """Returns the similarity of pairs by the measure of a run, float64 (m,)."""
         if self.definition.measure != CONTAINMENT:
             return judged.similarity
         first, second = unpack_pairs(judged.pairs)

@@ -104,12 +104,7 @@ class CurveTable:
     curves: dict[Definition, list[Curve]] = field(default_factory=dict)
 
     def curve(self, definition: Definition, subset: int) -> Curve:
-        """Returns the curve of a definition over one of the sets.
-
-        Args:
-            definition: Definition of similarity.
-            subset: Number of the set.
-        """
+        """Returns the curve of a definition over one of the sets."""
         if definition not in self.curves:
             scores = self.labels.score(self.scorer, definition)
             self.curves[definition] = [
@@ -125,14 +120,7 @@ def search_settings(
     objective: Objective,
     space: SearchSpace,
 ) -> list[Choice]:
-    """Returns the definitions that were tried, each with its best threshold, the best one first.
-
-    Args:
-        table: Curves of definitions.
-        subset: Number of the set of documents to which the labels belong that may be used.
-        objective: What is maximized.
-        space: Definitions among which the search chooses.
-    """
+    """Returns the definitions that were tried, each with its best threshold, the best one first."""
     tried: dict[Definition, Choice] = {}
 
     def rank_all(candidates: Iterable[Definition]) -> list[Choice]:
@@ -204,13 +192,6 @@ def _choose_columns(
 
     It starts with all columns, and with the best single one, and leaves out or adds the column with
     the largest gain as long as there is one (Efroymson, "Multiple regression analysis", 1960).
-
-    Args:
-        definition: Definition that uses all columns.
-        columns: All columns.
-        table: Curves of definitions.
-        subset: Number of the set of documents to which the labels belong that may be used.
-        objective: What is maximized.
     """
     texts = table.scorer.documents.texts
     assert texts is not None
@@ -305,12 +286,7 @@ def _is_gain(before: tuple[bool, float, float], after: tuple[bool, float, float]
 
 
 def different_choices(ranked: Sequence[Choice], count: int) -> list[Choice]:
-    """Returns the best choices of different units or measures.
-
-    Args:
-        ranked: Choices, the best one first.
-        count: Number of choices to return, at most.
-    """
+    """Returns the best choices of different units or measures."""
     best_of_family: dict[tuple[str, str], Choice] = {}
     for choice in ranked:
         best_of_family.setdefault(choice.definition.family, choice)

@@ -55,13 +55,7 @@ class SimilarPairs(NamedTuple):
 def find_similar_pairs(
     scorer: DocumentScorer, definitions: Sequence[Definition], rng: np.random.Generator
 ) -> SimilarPairs:
-    """Finds pairs of documents that are probably similar by one of several definitions.
-
-    Args:
-        scorer: Scorer of the documents.
-        definitions: Definitions of similarity with the Jaccard measure.
-        rng: Source of random numbers, which decides which pairs are drawn.
-    """
+    """Finds pairs of documents that are probably similar by one of several definitions."""
     sketches = [scorer.sketch(definition, BANDS * ROWS) for definition in definitions]
     parts = [np.empty(0, np.uint64)]
     for sketch in sketches:

@@ -47,32 +47,20 @@ class DocumentSources(NamedTuple):
 
 
 class SourceCounter:
-    """Counts the documents of each source of a corpus.
-
-    Args:
-        column: Column of sources.
-    """
+    """Counts the documents of each source of a corpus."""
 
     def __init__(self, column: str) -> None:
         self.column = column
         self._counts: dict[int, int] = {}
 
     def add(self, values: pa.Array) -> None:
-        """Counts documents.
-
-        Args:
-            values: Values of the column, as text.
-        """
+        """Counts documents."""
         hashes, counts = np.unique(value_hashes(values), return_counts=True)
         for source, count in zip(hashes.tolist(), counts.tolist(), strict=True):
             self._counts[source] = self._counts.get(source, 0) + count
 
     def sources_of(self, values: pa.Array) -> DocumentSources:
-        """Returns the sources of some documents that were counted.
-
-        Args:
-            values: Values of the column, as text.
-        """
+        """Returns the sources of some documents that were counted."""
         hashes = value_hashes(values)
         sizes = np.array([self._counts[source] for source in hashes.tolist()], np.int64)
         return DocumentSources(self.column, hashes, sizes, self._counts.get(NULL_VALUE, 0))

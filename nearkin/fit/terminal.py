@@ -23,12 +23,7 @@ SHOWN_EXAMPLES = 10
 
 
 def print_fit(fitted: FitResult, console: Console) -> None:
-    """Prints what was labelled, the best settings, what to expect, and wrong pairs with texts.
-
-    Args:
-        fitted: Result of a fit.
-        console: Console to print to.
-    """
+    """Prints what was labelled, the best settings, what to expect, and wrong pairs with texts."""
     console.print(Text(_describe_labels(fitted.labels), style="italic"))
     rows = [_choice_row(choice, "") for choice in fitted.choices]
     if fitted.default is not None:
@@ -139,15 +134,7 @@ def _format_document(id: str, text: str) -> Text:
 def describe_command(
     settings: Mapping[str, object], inputs: Sequence[str], reading: Sequence[str], out: Path | None
 ) -> str:
-    """Returns the command that removes duplicates with the settings of a fit.
-
-    Args:
-        settings: The settings.
-        inputs: Inputs of the fit.
-        reading: Options for reading them, for example `["--id", "id"]`. Chosen columns of texts
-            take the place of those of the fit.
-        out: Settings file that was written, or None to give the settings as options.
-    """
+    """Returns the command that removes duplicates with the settings of a fit."""
     # The column of sources is shown beside a settings file too, because the inputs need it.
     options = [] if out is None else ["--settings", str(out)]
     if "text" in settings and "--text" in reading:

@@ -73,11 +73,7 @@ class HeldOut:
     kept: KeptCounts | None = None
 
     def limited_score(self, objective: Objective) -> float:
-        """Returns the score that an objective limits.
-
-        Args:
-            objective: Objective with a minimum.
-        """
+        """Returns the score that an objective limits."""
         if self.kept is not None and objective.needs_clusters:
             return 1 - self.kept.lost_share
         return (self.precision if objective.limited == "precision" else self.recall).value
@@ -87,10 +83,6 @@ class HeldOut:
 
         The folds are the same, so their differences are compared: their mean must be more than a
         standard error above 0.
-
-        Args:
-            other: Scores of other choices on the same folds.
-            objective: What is maximized.
         """
         compared = "score"
         if objective.limited is not None:
@@ -121,7 +113,6 @@ def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.nd
     Args:
         groups: Group of each document, from 0, int64 (n,).
         duplicates: Number of pairs of duplicates of each group, int64 (g,).
-        seed: Random seed of the order of equal groups.
     """
     folds = max(1, min(FOLDS, int(np.count_nonzero(duplicates))))
     shuffled = np.random.default_rng(seed).permutation(len(duplicates))
@@ -140,10 +131,7 @@ def cross_validate(
     """Returns the held-out scores, or None if there is only one group with duplicates.
 
     Args:
-        table: Curves of definitions. Its set number 1 + f is the documents outside fold f.
         folds: Fold of each document, int64 (n,).
-        objective: What is maximized.
-        space: Definitions among which is chosen.
     """
     count = int(folds.max(initial=0)) + 1
     if count < 2:

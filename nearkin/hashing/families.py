@@ -24,17 +24,7 @@ Key: TypeAlias = Xxh3Key | Murmur3Key | Fnv1aKey | SipKey
 
 
 def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
-    """Returns the key by which kernels select a family, a seed and a secret.
-
-    Args:
-        family: Name of the family, for example `xxh3`.
-        seed: Seed of the hash. `siphash` does not use it.
-        secret: Hash key, for `siphash`.
-
-    Raises:
-        KeyRequiredError: If a keyed family is used without a key.
-        UsageError: If the family is unknown.
-    """
+    """Returns the key by which kernels select a family, a seed and a secret."""
     if family == KEYED:
         if secret is None:
             raise KeyRequiredError(
@@ -63,9 +53,6 @@ def require_hashes(hashes: np.ndarray) -> np.ndarray:
     Args:
         hashes: Whole numbers of 64 bits without sign, (m,), of any type of integers.
 
-    Raises:
-        UsageError: If they are not one row of whole numbers that are 0 or more.
-
     Examples:
         >>> require_hashes(np.array([3, 1])).dtype
         dtype('uint64')
@@ -81,10 +68,6 @@ def require_hashes(hashes: np.ndarray) -> np.ndarray:
 
 def hash_values(values: list[bytes], key: Key) -> np.ndarray:
     """Returns the base hash of each value, uint64 (n,).
-
-    Args:
-        values: Values to hash.
-        key: Key of the family.
 
     Examples:
         >>> [hex(h) for h in hash_values([b"", b"near", b"duplicate"], key_of("xxh3", 0)).tolist()]

@@ -61,33 +61,12 @@ class BackupResult:
 
 
 def backup(url: str, out: Path) -> BackupResult:
-    """Copies an index while it is in use. An existing file is replaced completely or not at all.
-
-    Args:
-        url: URL of the index, `sqlite:///file.db`.
-        out: Path of the copy.
-
-    Raises:
-        UsageError: If the store is of another kind, does not exist, or its index has moved. Also if
-            another process has an existing copy open, or writes it.
-        StoreError: If the index cannot be read, or the copy cannot be written.
-    """
+    """Copies an index while it is in use. An existing file is replaced completely or not at all."""
     return _put_copy(_sqlite_file(url), out, "nearkin index backup")
 
 
 def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
-    """Copies a backup to the place from which an index is opened.
-
-    Args:
-        source: Path of a backup.
-        url: URL of the index, `sqlite:///file.db`.
-        overwrite: True to replace an existing index.
-
-    Raises:
-        UsageError: If the file is not a backup, or an index exists that must not be replaced, or
-            that another process has open.
-        StoreError: If the index cannot be written.
-    """
+    """Copies a backup to the place from which an index is opened."""
     target = _sqlite_file(url)
     if target.exists() and not overwrite:
         raise UsageError(
@@ -101,17 +80,6 @@ def _put_copy(source: Path, target: Path, command: str) -> BackupResult:
 
     The log of the replaced index is deleted, because SQLite would apply it to the copy. The copy is
     made in the work folder of the target, so that the next command deletes what a killed one left.
-
-    Args:
-        source: Path of an index or of a backup.
-        target: Path of the copy.
-        command: The name of the command, for the error message of another process that writes the
-            same file.
-
-    Raises:
-        UsageError: If the source is not an index or is the target, or if another process has the
-            target open or writes it.
-        StoreError: If the source cannot be read, or the copy cannot be written.
     """
     if target.is_symlink():
         # SQLite opens the file that the link names, and keeps its log beside that file
@@ -134,11 +102,7 @@ def _put_copy(source: Path, target: Path, command: str) -> BackupResult:
 
 
 def _sqlite_file(url: str) -> Path:
-    """Returns the path of an index in SQLite.
-
-    Raises:
-        UsageError: If the store is of another kind.
-    """
+    """Returns the path of an index in SQLite."""
     scheme = scheme_of(url)
     if scheme == "sqlite" and "," not in url:
         return file_of(url)
@@ -186,11 +150,7 @@ def is_index_file(path: Path) -> bool:
 
 
 def _require_index(db: sqlite3.Connection, path: Path) -> None:
-    """Verifies that a file is an index. To open it as a store would create one.
-
-    Raises:
-        UsageError: If the file is not an index.
-    """
+    """Verifies that a file is an index. To open it as a store would create one."""
     try:
         header = db.execute("SELECT value FROM meta WHERE name = 'header'").fetchone()
     except sqlite3.DatabaseError as error:
@@ -202,12 +162,7 @@ def _require_index(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
-    """Verifies the pages, rows and clusters of a copy. Buckets are not verified.
-
-    Raises:
-        IncompatibleError: If the index has moved to another store.
-        StoreError: If the copy is damaged.
-    """
+    """Verifies the pages, rows and clusters of a copy. Buckets are not verified."""
     with closing(_connect(staging, "rw")) as db:
         page_check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if page_check != "ok":
@@ -248,9 +203,6 @@ def _exclusive_access(path: Path) -> Iterator[None]:
 
     A process that has a file with a write-ahead log open holds a lock on it, so that the log cannot
     be turned off.
-
-    Raises:
-        UsageError: If another process has the index open.
     """
     if not path.exists():
         yield

@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 
 class UpsertBlocker:
-    """Finds documents that are like an entry of a blocklist. It misses none. Safe for threads.
-
-    Args:
-        session: The open index.
-        blocklist: The blocklist.
-
-    Raises:
-        IncompatibleError: If the list has another Spec than the index.
-    """
+    """Finds documents that are like an entry of a blocklist. It misses none. Safe for threads."""
 
     def __init__(self, session: Session, blocklist: Blocklist) -> None:
         self.blocklist = blocklist
@@ -47,14 +39,6 @@ class UpsertBlocker:
         """Returns the entry that each blocked document is like, by the document's position.
 
         Documents without a text are not blocked.
-
-        Args:
-            scope: Scope of the documents.
-            documents: The documents.
-            digests: Their digests.
-
-        Raises:
-            IncompatibleError: If the index has moved to another Spec.
         """
         if not len(self.blocklist):
             return {}
@@ -76,8 +60,6 @@ def blocked_outcome(id: str, match: BlockedMatch, seconds: float) -> Outcome:
     """Returns the outcome of a document that is not stored, because it is like a blocked one.
 
     Args:
-        id: Id of the document.
-        match: The entry that it is like.
         seconds: Duration of the comparison, in seconds.
     """
     return Outcome(

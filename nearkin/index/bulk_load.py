@@ -30,9 +30,6 @@ class BulkLoad:
 
     Documents that an earlier attempt wrote are skipped. The documents that the store has must be
     the first ones of the load. Nothing is written as long as the store may hold anything else.
-
-    Args:
-        index: The index that is filled.
     """
 
     def __init__(self, index: Index) -> None:
@@ -41,18 +38,7 @@ class BulkLoad:
         """The number of documents of the store that were not met yet."""
 
     def add_entries(self, entries: Iterator[Entry], *, protects: bool = False) -> int:
-        """Adds documents of another index of the same Spec and threshold, unchanged.
-
-        Args:
-            entries: Entries with their content.
-            protects: True to protect the index before it has documents of the other one.
-
-        Returns:
-            The number of documents.
-
-        Raises:
-            UsageError: If the store has other documents.
-        """
+        """Adds documents of another index of the same Spec and threshold, unchanged."""
         documents = self._session.documents
         total = 0
         for scope, batch in batches_by_scope(entries):
@@ -83,18 +69,8 @@ class BulkLoad:
         """Adds documents of a run, with the signatures that the run saved.
 
         Args:
-            scope: Scope of the documents.
-            column: The n documents as a column.
-            documents: The same documents as a list.
             signatures: Signatures of the run, of the Spec's type, (n, w).
-            rows: Ids and representatives, n of them.
             now: Time of insertion, in seconds of the clock.
-
-        Returns:
-            The number of representatives.
-
-        Raises:
-            UsageError: If the store has other documents, or the index has texts and vectors.
         """
         settings = self._session.settings
         if self._session.documents.second is not None:
@@ -148,12 +124,7 @@ class BulkLoad:
         self._post_in_spare_buckets(changes.new, numbers)
 
     def _post_in_spare_buckets(self, new: Sequence[KeyedEntry], numbers: Sequence[int]) -> None:
-        """Posts those new documents in spare buckets whose own ones are full.
-
-        Args:
-            new: The documents, with the keys of the buckets that they have entered.
-            numbers: Numbers that the store has given them.
-        """
+        """Posts those new documents in spare buckets whose own ones are full."""
         keys = [np.empty(0, np.uint64) if keys is None else keys for _, keys in new]
         ends = np.cumsum([len(own_keys) for own_keys in keys])[:-1]
         if not any(map(len, keys)):
@@ -176,11 +147,7 @@ class BulkLoad:
             self._session.store.apply(Changes(posted=crowded, may_overflow=True))
 
     def _documents_to_add(self, scope: str, entries: list[Entry]) -> list[Entry]:
-        """Returns those of the next documents that the store does not have.
-
-        Raises:
-            UsageError: If the store has other documents.
-        """
+        """Returns those of the next documents that the store does not have."""
         if not self._existing:
             return entries
         stored = self._session.store.entries(scope, [entry.id for entry in entries])
@@ -196,11 +163,7 @@ class BulkLoad:
         return missing
 
     def finish(self) -> None:
-        """Verifies that the store has no further documents.
-
-        Raises:
-            UsageError: If it has.
-        """
+        """Verifies that the store has no further documents."""
         if self._existing:
             self._refuse_other_documents()
 

@@ -40,7 +40,6 @@ class ResolvedCache:
     process may have deleted the document.
 
     Args:
-        size: Maximum number of resolutions of both generations together. 0 keeps none.
         max_bytes: Maximum memory of both generations together, in bytes. Names may be a kilobyte
             long, so that a number of resolutions alone does not bound the memory.
 
@@ -77,21 +76,11 @@ class ResolvedCache:
         return self._young_bytes + self._old_bytes
 
     def get(self, scope: str, id: str) -> Resolution | None:
-        """Returns the cached resolution of a document. It must be confirmed before it is used.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-        """
+        """Returns the cached resolution of a document. It must be confirmed before it is used."""
         return self.get_many(scope, [id])[0]
 
     def get_many(self, scope: str, ids: Sequence[str]) -> list[Resolution | None]:
-        """Returns the cached resolutions of documents, as `get` does that of each.
-
-        Args:
-            scope: Scope of the documents.
-            ids: Ids of the documents.
-        """
+        """Returns the cached resolutions of documents, as `get` does that of each."""
         keys = [f"{scope}\0{id}" for id in ids]
         with self._lock:
             return [
@@ -100,12 +89,7 @@ class ResolvedCache:
             ]
 
     def _use(self, key: str, id: str) -> Resolution:
-        """Returns a resolution of either generation, and moves it to the younger one.
-
-        Args:
-            key: Key of the resolution.
-            id: Id of its document.
-        """
+        """Returns a resolution of either generation, and moves it to the younger one."""
         packed = self._young.get(key)
         if packed is None:
             packed = self._old[key]
@@ -114,26 +98,13 @@ class ResolvedCache:
         return _unpack_resolution(packed, id)
 
     def put(self, scope: str, id: str, resolution: Resolution, clear_count: int) -> None:
-        """Caches a resolution, unless the cache was cleared since it was looked up.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-            resolution: The resolution.
-            clear_count: The value of `clear_count` before the resolution was looked up.
-        """
+        """Caches a resolution, unless the cache was cleared since it was looked up."""
         self.put_many(scope, [(id, resolution)], clear_count)
 
     def put_many(
         self, scope: str, resolutions: Iterable[tuple[str, Resolution]], clear_count: int
     ) -> None:
-        """Caches resolutions, unless the cache was cleared since they were looked up.
-
-        Args:
-            scope: Scope of the documents.
-            resolutions: Ids of the documents, and their resolutions.
-            clear_count: The value of `clear_count` before the resolutions were looked up.
-        """
+        """Caches resolutions, unless the cache was cleared since they were looked up."""
         items = [(f"{scope}\0{id}", _pack_resolution(value, id)) for id, value in resolutions]
         with self._lock:
             if clear_count != self.clear_count:
@@ -166,12 +137,7 @@ class ResolvedCache:
             self._old_bytes -= _item_bytes(key, packed)
 
     def forget(self, scope: str, id: str) -> None:
-        """Invalidates a document that was changed or deleted.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-        """
+        """Invalidates a document that was changed or deleted."""
         with self._lock:
             self._discard(f"{scope}\0{id}")
 
@@ -193,21 +159,13 @@ class ResolvedCache:
         """Notes that this process is about to raise the generation by one.
 
         The process invalidates by itself what its own steps make wrong.
-
-        Args:
-            step: An object that stands for the step alone.
         """
         with self._lock:
             self._steps += 1
             self._steps_under_way.add(step)
 
     def end_step(self, step: object, *, done: bool) -> None:
-        """Notes that such a step has ended. It may have ended before it was begun.
-
-        Args:
-            step: The object that stands for the step.
-            done: True if the step was done. Otherwise it is unknown if the generation rose.
-        """
+        """Notes that such a step has ended. It may have ended before it was begun."""
         with self._lock:
             self._steps += 1
             self._steps_under_way.discard(step)
@@ -219,16 +177,7 @@ class ResolvedCache:
         return self._steps
 
     def sync_generation(self, generation: int, stamp: int) -> bool:
-        """Clears the cache if the store's generation is not the expected one.
-
-        Args:
-            generation: Generation of the store.
-            stamp: Result of `stamp` before the store was read. If a step of this process was under
-                way meanwhile, it is unknown if the generation counts that step or another one.
-
-        Returns:
-            True if everything that the cache returned since the stamp was taken is valid.
-        """
+        """Clears the cache if the store's generation is not the expected one."""
         with self._lock:
             if self._steps_under_way or stamp != self._steps:
                 return False
@@ -242,10 +191,6 @@ class ResolvedCache:
 def _pack_resolution(resolution: Resolution, id: str) -> bytes:
     """Returns the resolution of a document as it is kept.
 
-    Args:
-        resolution: The resolution.
-        id: Id of the document.
-
     Examples:
         >>> resolution = Resolution(bytes(16), "leader", "cluster", 0.9)
         >>> _unpack_resolution(_pack_resolution(resolution, "one"), "one") == resolution
@@ -258,12 +203,7 @@ def _pack_resolution(resolution: Resolution, id: str) -> bytes:
 
 
 def _unpack_resolution(packed: bytes, id: str) -> Resolution:
-    """Returns the resolution of a document from the form in which it is kept.
-
-    Args:
-        packed: Result of `_pack_resolution`.
-        id: Id of the document.
-    """
+    """Returns the resolution of a document from the form in which it is kept."""
     digest, similarity, length = HEAD.unpack_from(packed)
     names = packed[HEAD.size :]
     leader = names[:length].decode() or id

@@ -130,15 +130,7 @@ class LeaderSnapshot(NamedTuple):
     """The numbers of the documents that are resolved to it."""
 
     def require_unchanged(self, leader: str | None, members: Iterable[int]) -> None:
-        """Verifies that the store holds what was read.
-
-        Args:
-            leader: Id of the current leader of the document, or None if the document is missing.
-            members: Numbers of the documents that are resolved to it now.
-
-        Raises:
-            RacedError: If the document or its members have changed.
-        """
+        """Verifies that the store holds what was read."""
         if leader != self.entry.leader or frozenset(members) != self.members:
             raise RacedError("a document, or one that is resolved to it, was changed meanwhile")
 

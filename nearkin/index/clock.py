@@ -40,13 +40,7 @@ def running_seconds() -> float:
 
 
 class ClockWatch:
-    """Compares the clock of a process with that of the store that it has open.
-
-    Args:
-        clock: The clock. A clock of the caller is never corrected, and only refused if it is ahead
-            of the store's.
-        store: The store.
-    """
+    """Compares the clock of a process with that of the store that it has open."""
 
     def __init__(self, clock: Callable[[], float], store: Store) -> None:
         self._clock = clock
@@ -71,10 +65,9 @@ class ClockWatch:
             log.warning("%s", self._fault)
 
     def compare(self) -> None:
-        """Reads the store's clock. If the machine's clock differs, the store's is used from now on.
+        """Reads the store's clock.
 
-        Raises:
-            StoreError: If the store does not answer.
+        If the machine's clock differs, the store's is used from now on.
         """
         before = self._uncorrected_time()
         times = self._store.times()
@@ -111,12 +104,6 @@ class ClockWatch:
         Args:
             bucket_ttl: The time to live of documents in buckets, in seconds, or None.
             record_ttl: The time to live of documents, in seconds, or None.
-            trusted: True if the caller has confirmed the clock. A clock that differs from the
-                store's is refused all the same.
-
-        Raises:
-            ClockError: If the clock is not plausible.
-            StoreError: If the store does not answer.
         """
         self.compare()
         if self._fault is not None:
@@ -147,11 +134,6 @@ class ClockWatch:
 
         Args:
             ttl: The time to live, in seconds.
-            posted: True if it is that of documents in buckets.
-
-        Raises:
-            ClockError: If half of the documents from before would be deleted at once, or all that
-                were seen before a pause as long as the time to live.
         """
         opened = self._opened
         median = self._store.median_seen(opened, posted=posted)

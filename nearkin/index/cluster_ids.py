@@ -42,9 +42,6 @@ class SharedClusterIds:
         """Yields representatives that have the same cluster id, at least two, the oldest first.
 
         A new document under an id that was deleted is left out.
-
-        Args:
-            store: Store that was scanned.
         """
         names = iter(sorted(self._heirs))
         while batch := list(islice(names, PORTION)):
@@ -57,13 +54,7 @@ class SharedClusterIds:
                         yield group
 
     def _group_of(self, store: Store, heirs: list[Entry], first: Entry | None) -> list[Entry]:
-        """Returns the representatives that have the same cluster id now, the oldest first.
-
-        Args:
-            store: Store that was scanned.
-            heirs: Heirs of the cluster id, as they were scanned.
-            first: Document with the id of the cluster, or None if there is none.
-        """
+        """Returns the representatives that have the same cluster id now, the oldest first."""
         cluster = heirs[0].cluster
         refs = sorted({heir.ref for heir in heirs})
         # numbers ascend, so that a document that came again has a larger one than the heir
@@ -81,23 +72,13 @@ def _has_id(entry: Entry, cluster: str) -> bool:
 
 
 def still_sharing(store: Store, group: list[Entry]) -> list[Entry]:
-    """Returns those of some representatives that have the same cluster id now, the oldest first.
-
-    Args:
-        store: Store of the index.
-        group: Representatives that had the same cluster id.
-    """
+    """Returns those of some representatives that have the same cluster id now, the oldest first."""
     entries = store.by_refs([entry.ref for entry in group])
     return [entry for entry in entries if entry is not None and _has_id(entry, group[0].cluster)]
 
 
 def is_being_removed(store: Store, group: list[Entry]) -> bool:
-    """Returns True if representatives share a cluster id because a removal is not complete.
-
-    Args:
-        store: Store of the index.
-        group: Representatives that have the same cluster id.
-    """
+    """Returns True if representatives share a cluster id because a removal is not complete."""
     handover = read_handover(store, group[0].scope, group[0].cluster)
     if handover is None or standing_heir(store, handover) is None:
         return False

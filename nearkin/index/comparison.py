@@ -59,11 +59,7 @@ class ComparedPairs(NamedTuple):
     """The similarities by each kind of evidence."""
 
     def evidence(self, position: int) -> Evidence | None:
-        """Returns the evidence for one pair, or None in an index of one kind.
-
-        Args:
-            position: Position of the pair.
-        """
+        """Returns the evidence for one pair, or None in an index of one kind."""
         if len(self.kinds) == 1:
             return None
         text, vector = self.kinds
@@ -99,14 +95,7 @@ class _BestPairs(NamedTuple):
 
 
 class KindComparer:
-    """Estimates and compares documents by one kind of evidence.
-
-    Args:
-        preparer: Preparer of the kind.
-        threshold: Minimum similarity of the kind.
-        search_threshold: Minimum similarity of the documents that are compared exactly, at most the
-            threshold.
-    """
+    """Estimates and compares documents by one kind of evidence."""
 
     def __init__(self, preparer: Preparer, threshold: float, search_threshold: float) -> None:
         self.preparer = preparer
@@ -129,7 +118,6 @@ class KindComparer:
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
-            kind: The documents.
 
         Returns:
             The share of the way from the margin to complete agreement, float64 (m,). It is at least
@@ -147,9 +135,6 @@ class KindComparer:
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
-            kind: The documents.
-            chosen: True for the pairs that are compared, bool (m,).
-            missing: The similarity of the pairs that are not compared.
         """
         similarity = np.full(len(pairs), missing)
         reached = np.zeros(len(pairs), bool)
@@ -162,12 +147,7 @@ class KindComparer:
 
 
 class DocumentComparer:
-    """Compares documents by all kinds of evidence of an index.
-
-    Args:
-        documents: Preparer of the index's documents.
-        settings: Settings of the index, with the thresholds of all kinds.
-    """
+    """Compares documents by all kinds of evidence of an index."""
 
     def __init__(self, documents: DocumentPreparer, settings: IndexSettings) -> None:
         assert settings.threshold is not None
@@ -185,7 +165,6 @@ class DocumentComparer:
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
-            kinds: The documents, for each kind of evidence.
         """
         missing = 0.0 if len(self.kinds) == 1 else np.nan
         return self._combine(
@@ -202,8 +181,6 @@ class DocumentComparer:
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
-            kinds: The documents, for each kind of evidence.
-            most: Maximum number of pairs with the same first document.
         """
         estimates = self._estimate(pairs, kinds)
         best = np.full(len(pairs), -np.inf)
@@ -220,9 +197,6 @@ class DocumentComparer:
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
-            kinds: The documents, for each kind of evidence.
-            most: Maximum number of pairs with the same first document that are compared exactly:
-                those with the greatest estimates, then those whose second position is smaller.
         """
         estimates = self._estimate(pairs, kinds)
         passed = [estimate >= 0 for estimate in estimates]
@@ -270,7 +244,6 @@ class DocumentComparer:
         """Compares stored documents exactly.
 
         Args:
-            entries: Entries with their content.
             pairs: Packed pairs of positions of the entries, uint64 (m,).
         """
         no_signatures = np.empty((0, 0), np.uint64)
@@ -310,8 +283,6 @@ def _choose_best(
     Args:
         pairs: Packed pairs of positions, uint64 (m,).
         estimates: Estimates of the pairs, float64 (m,).
-        passed: True for the pairs that can be chosen, bool (m,).
-        most: Maximum number of pairs with the same first document.
     """
     rows = np.flatnonzero(passed)
     if len(rows) <= most:

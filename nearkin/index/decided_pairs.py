@@ -27,9 +27,6 @@ class ScopeDecisions:
 
     Decisions that several people wrote can contradict each other through a chain. Then a pair that
     is decided to be different counts, and a link `same` that would join it does not.
-
-    Args:
-        decisions: Decisions about pairs of ids.
     """
 
     def __init__(self, decisions: "Decisions") -> None:
@@ -138,15 +135,7 @@ class _KnownDecisions(NamedTuple):
 
 
 class PairGuard:
-    """The decisions about the documents of an index, by scope. Safe for threads.
-
-    Args:
-        decisions: Decisions of each scope that are given to the process. They are followed together
-            with those that the index stores. Of two about a pair, the later one counts.
-
-    Raises:
-        UsageError: If the name of a scope is not valid.
-    """
+    """The decisions about the documents of an index, by scope. Safe for threads."""
 
     def __init__(self, decisions: "Mapping[str, Decisions] | None" = None) -> None:
         self.given = {
@@ -164,12 +153,7 @@ class PairGuard:
         self._known = {}
 
     def of_scope(self, store: Store, scope: str) -> ScopeDecisions | None:
-        """Returns the decisions about the documents of a scope, or None if there are none.
-
-        Args:
-            store: The store.
-            scope: Scope of the documents.
-        """
+        """Returns the decisions about the documents of a scope, or None if there are none."""
         # a thread that reads while another one forgets keeps its result in the replaced table
         table = self._known
         known = table.get(scope)
@@ -203,15 +187,7 @@ class PairGuard:
         excluded: frozenset[int],
         changed: Sequence[Entry],
     ) -> GuardedBatch | None:
-        """Returns what decisions say about a batch, or None if they are about none of it.
-
-        Args:
-            store: The store.
-            scope: Scope of the batch.
-            ids: Ids of the documents.
-            excluded: Numbers of stored documents that are not representatives any more.
-            changed: Stored documents as the same step has changed them.
-        """
+        """Returns what decisions say about a batch, or None if they are about none of it."""
         scope_decisions = self.of_scope(store, scope)
         if scope_decisions is None:
             return None
@@ -249,23 +225,12 @@ class PairGuard:
         """Returns whether a document is decided to be the same as another one.
 
         It can be resolved to a representative that it does not resemble.
-
-        Args:
-            store: The store.
-            scope: Scope of the document.
-            id: Id of the document.
         """
         scope_decisions = self.of_scope(store, scope)
         return scope_decisions is not None and bool(scope_decisions.same_as(id))
 
     def separates(self, store: Store, entry: Entry, older: Entry) -> bool:
-        """Returns whether a document of a cluster is decided to be different from one of another.
-
-        Args:
-            store: The store.
-            entry: Representative of a cluster.
-            older: Representative of another cluster of the same scope.
-        """
+        """Returns whether documents of two clusters are decided to be different."""
         scope_decisions = self.of_scope(store, entry.scope)
         if scope_decisions is None:
             return False

@@ -38,12 +38,7 @@ DECISIONS_AT_ONCE = 2_000
 
 
 class DecisionSteps:
-    """The steps that write and follow decisions about the documents of an open index.
-
-    Args:
-        session: The open index.
-        removals: Resolves documents to other representatives.
-    """
+    """The steps that write and follow decisions about the documents of an open index."""
 
     def __init__(self, session: Session, removals: Removals) -> None:
         self._session = session
@@ -93,15 +88,7 @@ class DecisionSteps:
     def _merge(
         self, scope: str, decisions: "Sequence[Decision]"
     ) -> "tuple[Entry | None, list[Decision]]":
-        """Returns the head of the stored decisions, and those of the decisions that are new.
-
-        Args:
-            scope: Scope of the documents.
-            decisions: Decisions with their times, at most one about each pair.
-
-        Raises:
-            UsageError: If decisions contradict stored ones, or there are too many.
-        """
+        """Returns the head of the stored decisions, and those of the decisions that are new."""
         from nearkin.decisions import Decisions
 
         store = self._session.store
@@ -164,12 +151,7 @@ class DecisionSteps:
         session.refresh()
 
     def follow(self, scope: str, pairs: Iterable[tuple[str, str]]) -> None:
-        """Moves stored documents into other clusters until decisions about them are followed.
-
-        Args:
-            scope: Scope of the documents.
-            pairs: Decided pairs of ids.
-        """
+        """Moves stored documents into other clusters until decisions about them are followed."""
         for first, second in pairs:
             searcher = self._session.searcher
             decisions = self._session.guard.of_scope(searcher.store, scope)
@@ -282,11 +264,7 @@ class DecisionSteps:
 
 
 def _require_storable(decision: "Decision") -> None:
-    """Requires that an index can store a decision.
-
-    Raises:
-        UsageError: If it is not a decision, or an id, the verdict or a name is not valid.
-    """
+    """Requires that an index can store a decision."""
     from nearkin.decisions import Decision, Verdict
 
     if not isinstance(decision, Decision):
@@ -309,11 +287,7 @@ def _repeats(decision: "Decision", stored: "Decision | None") -> bool:
 
 
 def _replaces(decision: "Decision", stored: "Decision | None") -> bool:
-    """Returns whether a decision is later than the stored one about its pair.
-
-    Raises:
-        UsageError: If both are of one time and say something else.
-    """
+    """Returns whether a decision is later than the stored one about its pair."""
     if stored is None:
         return True
     assert decision.at is not None

@@ -43,11 +43,7 @@ def decisions_scope(scope: str) -> str:
 
 
 def decision_id(pair: tuple[str, str]) -> str:
-    """Returns the id of the entry that stores the decision about a pair.
-
-    Args:
-        pair: The two ids, the smaller one first.
-    """
+    """Returns the id of the entry that stores the decision about a pair."""
     return hashlib.sha256(json.dumps(pair).encode()).hexdigest()
 
 
@@ -70,34 +66,18 @@ class DecisionStep(NamedTuple):
 
 
 def read_head(store: Store, scope: str) -> Entry | None:
-    """Returns the head of the decisions about a scope, or None if it has no decisions.
-
-    Args:
-        store: The store.
-        scope: Scope of the documents.
-    """
+    """Returns the head of the decisions about a scope, or None if it has no decisions."""
     return store.entries(decisions_scope(scope), [HEAD])[0]
 
 
 def read_epoch(head: Entry) -> int | None:
-    """Returns the epoch in which the last decisions about a scope were written.
-
-    Args:
-        head: The head of the decisions about the scope.
-
-    Returns:
-        The epoch, or None for a head that was written before heads had it.
-    """
+    """Returns the epoch in which the last decisions about a scope were written."""
     epoch: int | None = json.loads(head.text or "{}").get("epoch")
     return epoch
 
 
 def parse_entry(entry: Entry) -> StoredDecision | None:
-    """Returns the decision that an entry stores, or None for the head.
-
-    Args:
-        entry: An entry of a scope of decisions.
-    """
+    """Returns the decision that an entry stores, or None for the head."""
     if entry.id == HEAD:
         return None
     # Few indexes have decisions, and every process with an index imports this module.
@@ -117,12 +97,7 @@ def parse_entry(entry: Entry) -> StoredDecision | None:
 
 
 def read_stored(store: Store, scope: str) -> "Decisions":
-    """Returns the decisions about the documents of a scope that a store holds.
-
-    Args:
-        store: The store.
-        scope: Scope of the documents.
-    """
+    """Returns the decisions about the documents of a scope that a store holds."""
     from nearkin.decisions import Decisions
 
     parsed = map(parse_entry, store.scan(decisions_scope(scope)))
@@ -133,14 +108,7 @@ def read_stored(store: Store, scope: str) -> "Decisions":
 def stage_decisions(
     store: Store, step: DecisionStep, head: Entry | None, decisions: Sequence["Decision"]
 ) -> Changes:
-    """Returns the changes by which decisions replace earlier ones about their pairs.
-
-    Args:
-        store: The store.
-        step: The step.
-        head: The head when the decisions of the scope were read.
-        decisions: Decisions with their times.
-    """
+    """Returns the changes by which decisions replace earlier ones about their pairs."""
     scope = step.scope
     place = decisions_scope(scope)
     texts = {decision_id(decision.pair): _format_text(scope, decision) for decision in decisions}

@@ -64,11 +64,7 @@ class PreparedBatch(NamedTuple):
         )
 
     def stored_signatures(self, chosen: Sequence[bool]) -> list[bytes]:
-        """Returns the signatures of some documents as they are stored; empty for the others.
-
-        Args:
-            chosen: True for each of the n documents that has a signature.
-        """
+        """Returns the signatures of some documents as they are stored; empty for the others."""
         if len(self.kinds) > 1:
             return [self.signature(i) if chosen[i] else b"" for i in range(len(chosen))]
         signatures = self.kinds[0].signatures
@@ -81,9 +77,6 @@ class PreparedBatch(NamedTuple):
 
     def keys_of(self, chosen: Sequence[bool]) -> tuple[np.ndarray, list[int]]:
         """Returns the keys of the buckets of some documents, one document after the other.
-
-        Args:
-            chosen: True for each of the n documents whose keys are returned.
 
         Returns:
             The keys, uint64 (total,), and the number of keys of each of the n documents.
@@ -142,12 +135,7 @@ class DocumentPreparer:
     # -- New documents
 
     def check(self, document: Document) -> CheckedDocument:
-        """Returns a document in the form in which it is prepared.
-
-        Raises:
-            UsageError: If the document is of another kind, lacks what the index requires, is too
-                large, not valid Unicode, or not a vector of the index's dimensions.
-        """
+        """Returns a document in the form in which it is prepared."""
         if self.second is None:
             if isinstance(document, TextAndVector | CheckedPair):
                 kind = "vectors" if self.first.vectors else "texts"
@@ -166,11 +154,7 @@ class DocumentPreparer:
         return CheckedPair(text, vector, digest)
 
     def check_all(self, documents: Sequence[Document]) -> list[CheckedDocument]:
-        """Returns documents in the form in which they are prepared, as `check` does each.
-
-        Raises:
-            UsageError: If a document cannot be upserted or queried.
-        """
+        """Returns documents in the form in which they are prepared, as `check` does each."""
         if self.second is not None or self.first.vectors:
             return [self.check(document) for document in documents]
         # ASCII texts, which are most, are valid, and have as many bytes as characters
@@ -219,13 +203,7 @@ class DocumentPreparer:
     def prepare(
         self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]
     ) -> PreparedBatch:
-        """Prepares documents together, with the kernels of batch runs.
-
-        Args:
-            scope: Scope of the documents.
-            documents: n documents.
-            digests: Digests of the documents.
-        """
+        """Prepares documents together, with the kernels of batch runs."""
         if self.second is None:
             parts = [part for part in documents if not isinstance(part, CheckedPair)]
             return PreparedBatch(scope, digests, (self.first.prepare(scope, parts, digests),))
@@ -244,14 +222,7 @@ class DocumentPreparer:
     # -- Stored documents
 
     def split(self, entries: Sequence[Entry]) -> list[list[Entry]]:
-        """Returns stored documents as each kind of evidence sees them, with placeholders.
-
-        Args:
-            entries: Entries with their content.
-
-        Returns:
-            The entries of the first kind, and those of the second kind if there is one.
-        """
+        """Returns stored documents as each kind of evidence sees them, with placeholders."""
         second = self.second
         if second is None:
             return [list(entries)]
@@ -288,11 +259,7 @@ class DocumentPreparer:
         return np.frombuffer(vector, np.float32) if vector else None
 
     def stored_kinds(self, entries: Sequence[Entry]) -> list[StoredKind]:
-        """Returns what exact comparison needs of stored documents, for each kind of evidence.
-
-        Args:
-            entries: Entries with their content.
-        """
+        """Returns what exact comparison needs of stored documents, for each kind of evidence."""
         payloads = [
             kind.payload_of(part)
             for kind, part in zip(self.kinds, self.split(entries), strict=True)
@@ -318,12 +285,7 @@ class DocumentPreparer:
         return [np.array(lacks_text, bool), np.array(lacks_vector, bool)]
 
     def prepare_stored(self, scope: str, entries: Sequence[Entry]) -> PreparedBatch:
-        """Prepares stored documents again, as if they were new.
-
-        Args:
-            scope: Scope of the documents.
-            entries: Entries with their content.
-        """
+        """Prepares stored documents again, as if they were new."""
         kinds = [
             kind.prepare_stored(scope, part)
             for kind, part in zip(self.kinds, self.split(entries), strict=True)
@@ -336,12 +298,7 @@ class DocumentPreparer:
         return PreparedBatch(scope, [entry.digest for entry in entries], tuple(kinds))
 
     def keys_of(self, scope: str, entries: Sequence[Entry]) -> list[np.ndarray]:
-        """Returns the band keys of stored documents, uint64 (b,) for each.
-
-        Args:
-            scope: Scope of the documents.
-            entries: Entries with their content.
-        """
+        """Returns the band keys of stored documents, uint64 (b,) for each."""
         keys = [
             kind.keys_of(scope, part)
             for kind, part in zip(self.kinds, self.split(entries), strict=True)
@@ -359,11 +316,7 @@ class DocumentPreparer:
 
 
 def _as_pair(document: Document) -> TextAndVector | CheckedPair:
-    """Returns a document of an index of both kinds with its text and its vector apart.
-
-    Raises:
-        UsageError: If the document is a mapping, which could name anything.
-    """
+    """Returns a document of an index of both kinds with its text and its vector apart."""
     if isinstance(document, TextAndVector | CheckedPair):
         return document
     if isinstance(document, str):

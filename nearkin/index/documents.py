@@ -66,12 +66,6 @@ def require_several(documents: object) -> None:
 
     The characters of a text, the names of the columns of a table and the values of a set in any
     order would be taken as documents.
-
-    Args:
-        documents: The documents that a caller passed.
-
-    Raises:
-        UsageError: If they are of such a type.
     """
     if type(documents) is list:
         return
@@ -98,11 +92,7 @@ def default_ids(digests: Sequence[bytes]) -> list[str]:
 
 
 def documents_of(column: pa.Array) -> list[Any]:
-    """Returns the texts or vectors of a column as an index takes them.
-
-    Raises:
-        UsageError: If the column holds lists of tokens.
-    """
+    """Returns the texts or vectors of a column as an index takes them."""
     if pa.types.is_fixed_size_list(column.type):
         flat = np.asarray(column.flatten(), np.float32)
         return list(flat.reshape(len(column), column.type.list_size))

@@ -38,27 +38,13 @@ document can be similar at all.
 
 
 def reserved_scope(prefix: str, scope: str) -> str:
-    """Returns the reserved scope that belongs to a scope.
-
-    Args:
-        prefix: Kind of the reserved scope, which begins with `RESERVED`.
-        scope: Scope, of any valid length.
-    """
+    """Returns the reserved scope that belongs to a scope."""
     digest = hashlib.sha256(scope.encode()).digest()
     return f"{prefix}{base64.urlsafe_b64encode(digest).decode()}"
 
 
 def require_public_name(name: str, what: str) -> str:
-    """Returns a scope or an id that came from outside, if callers may use it.
-
-    Args:
-        name: The scope or the id.
-        what: The kind of name, for the message.
-
-    Raises:
-        UsageError: If the name is empty, too long or contains control characters. Reserved scopes
-            begin with one.
-    """
+    """Returns a scope or an id that came from outside, if callers may use it."""
     too_long = len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
     if not name or too_long or CONTROL.search(name):
         raise UsageError(f"{what} must be 1 to {MAX_NAME_BYTES} bytes without control characters")
@@ -66,20 +52,12 @@ def require_public_name(name: str, what: str) -> str:
 
 
 def require_scope(name: str) -> str:
-    """Returns a scope if an index can store it.
-
-    Raises:
-        UsageError: If the scope is not a valid text, contains NUL or is too long.
-    """
+    """Returns a scope if an index can store it."""
     return _require_name(name, "scope", 0)
 
 
 def require_unreserved_scope(name: str) -> str:
-    """Returns a scope if an index can store it and callers may write to it.
-
-    Raises:
-        UsageError: If the scope is not valid, or is reserved for data of the index itself.
-    """
+    """Returns a scope if an index can store it and callers may write to it."""
     if require_scope(name).startswith(RESERVED):
         raise UsageError(
             f"the scope {name!r} is reserved for data of the index itself; choose a name that does "
@@ -89,11 +67,7 @@ def require_unreserved_scope(name: str) -> str:
 
 
 def require_id(name: str) -> str:
-    """Returns an id if an index can store it.
-
-    Raises:
-        UsageError: If the id is empty, is not a valid text, contains NUL or is too long.
-    """
+    """Returns an id if an index can store it."""
     return _require_name(name, "id", 1)
 
 
@@ -172,13 +146,7 @@ class Entry(NamedTuple):
 
 
 def posting_of(ref: int, size: int, *, leads: bool) -> int:
-    """Returns the posting of a document, as buckets hold it.
-
-    Args:
-        ref: Number of the document.
-        size: Number of rows of its payload.
-        leads: True if it is a representative.
-    """
+    """Returns the posting of a document, as buckets hold it."""
     return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MAX_SIZE)
 
 
@@ -217,15 +185,7 @@ class PostingPortion(NamedTuple):
 def batches_by_scope(
     entries: Iterator[Entry], size: int = 200
 ) -> Iterator[tuple[str, list[Entry]]]:
-    """Yields entries in batches of one scope each.
-
-    Args:
-        entries: Entries of any scopes.
-        size: Maximum number of entries in a batch.
-
-    Yields:
-        A scope, and entries of it in their order.
-    """
+    """Yields entries in batches of one scope each."""
     while batch := list(islice(entries, size)):
         for scope in dict.fromkeys(entry.scope for entry in batch):
             yield scope, [entry for entry in batch if entry.scope == scope]

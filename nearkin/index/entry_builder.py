@@ -18,12 +18,6 @@ class EntryBuilder:
     """Builds the entries of one batch of new documents.
 
     Args:
-        documents: Preparer of the index's documents.
-        prepared: The n prepared documents.
-        contents: The n documents, whose texts are kept if the settings say so. A document without
-            a text keeps its payload.
-        settings: Settings of the index. They decide which documents enter buckets, and which keep
-            a text or a payload.
         now: Time of insertion, in seconds of the clock.
     """
 
@@ -57,15 +51,7 @@ class EntryBuilder:
         similarities: Sequence[float],
         crowded: Sequence[int] = (),
     ) -> NewDocuments:
-        """Returns the entries of all documents, with the keys of the buckets that they enter.
-
-        Args:
-            ids: Ids of the n documents.
-            leaders: Ids of the representatives that they are resolved to, or their own.
-            clusters: Ids of their clusters.
-            similarities: Exact similarities to the leaders.
-            crowded: Positions of documents that are posted in spare buckets, too.
-        """
+        """Returns the entries of all documents, with the keys of the buckets that they enter."""
         prepared = self._prepared
         n = len(ids)
         leads = [leader == id for leader, id in zip(leaders, ids, strict=True)]

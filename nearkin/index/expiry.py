@@ -21,11 +21,7 @@ TURN_FACTOR = 1.5
 
 
 class Expiry:
-    """The sweeps of an open index.
-
-    Args:
-        session: The open index.
-    """
+    """The sweeps of an open index."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -105,17 +101,7 @@ class Expiry:
         return True
 
     def remove_postings(self, store: Store, scope: str, due: list[Entry]) -> int:
-        """Takes documents out of their buckets. They stay, but nothing new is resolved to them.
-
-        Args:
-            store: Store from which the documents were read.
-            scope: Scope of the documents.
-            due: Entries without content.
-
-        Returns:
-            The number of documents that were in buckets and have not changed since they were read.
-            It is 0 if another process changed one of them meanwhile, because all of them stay then.
-        """
+        """Takes documents out of their buckets. They stay, but nothing new is resolved to them."""
         session = self._session
         if store is not session.store:
             # numbers of documents have no meaning in the store that the index has moved to

@@ -48,17 +48,6 @@ def write_export(store: Store, path: Path) -> int:
     The file appears when it is complete and synced. Only its owner may read it, because it contains
     texts. A document that is written again while the store is read is exported once, as it was read
     first.
-
-    Args:
-        store: Store of the index.
-        path: Path of the file.
-
-    Returns:
-        The number of documents.
-
-    Raises:
-        UsageError: If the file is inside the work folder of a run.
-        StoreError: If the store fails or the file cannot be written. A previous file is kept then.
     """
     require_outside_work_folders(path)
     metadata = {HEADER: json.dumps(opening.read_header(store), sort_keys=True)}
@@ -100,20 +89,12 @@ def is_export(path: Path) -> bool:
 
 
 def is_protected(path: Path) -> bool:
-    """Returns True if an exported index was served with tokens.
-
-    Args:
-        path: File whose header was read.
-    """
+    """Returns True if an exported index was served with tokens."""
     return PROTECTED in (pq.read_schema(path).metadata or {})
 
 
 def read_header(path: Path) -> IndexHeader:
-    """Returns the header of an exported index.
-
-    Raises:
-        UsageError: If the file does not exist or is not an export.
-    """
+    """Returns the header of an exported index."""
     try:
         schema = pq.read_schema(path)
         header: IndexHeader = json.loads((schema.metadata or {})[HEADER])
@@ -131,14 +112,7 @@ def read_header(path: Path) -> IndexHeader:
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
-    """Yields the documents of an exported index, in the order of the file.
-
-    Args:
-        path: File whose header was read.
-
-    Raises:
-        UsageError: If the file is damaged.
-    """
+    """Yields the documents of an exported index, in the order of the file."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=EXPORTED.names):

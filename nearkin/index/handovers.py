@@ -71,7 +71,6 @@ class Handover:
         A handover that no removal needs any more is deleted.
 
         Args:
-            changes: Changes of the step, which are extended.
             now: Time of the step, in seconds of the clock.
         """
         if self.removed:
@@ -103,13 +102,7 @@ class Handover:
 
 
 def read_handover(store: Store, scope: str, cluster: str) -> Handover | None:
-    """Returns the handover of a cluster's id, or None if none is stored.
-
-    Args:
-        store: Store of the index.
-        scope: Scope of the cluster.
-        cluster: Id of the cluster.
-    """
+    """Returns the handover of a cluster's id, or None if none is stored."""
     entry = store.entries(handovers_scope(scope), [cluster])[0]
     return None if entry is None else Handover.of(entry)
 
@@ -118,10 +111,6 @@ def standing_heir(store: Store, handover: Handover) -> Entry | None:
     """Returns the heir if it is a representative that has the id of the cluster, else None.
 
     The handover of a step that failed over shards may be stored without its heir.
-
-    Args:
-        store: Store of the index.
-        handover: The handover.
     """
     heir = store.entries(handover.scope, [handover.heir])[0]
     if heir is None or not heir.is_leader or heir.cluster != handover.cluster:

@@ -25,7 +25,6 @@ class LookupProber:
     """Computes the keys of the additional buckets of documents. Safe for threads.
 
     Args:
-        preparer: Preparer of texts or of vectors.
         lookup_probes: Number of additional buckets of each band, at least 1. A band of r slots has
             at most r of them, and a band of r bits 2^r − 1.
     """
@@ -53,11 +52,7 @@ class LookupProber:
             self._sketchers = ObjectPool(lambda: Sketcher(spec, preparer.resources, builder))
 
     def keys(self, prepared: PreparedDocuments) -> np.ndarray:
-        """Returns the keys of the additional buckets, uint64 (n, b·P).
-
-        Args:
-            prepared: n documents of one scope.
-        """
+        """Returns the keys of the additional buckets, uint64 (n, b·P)."""
         salt = self._preparer.scope_salt(prepared.scope)
         if self._preparer.vectors:
             return self._flipped_keys(prepared, salt)

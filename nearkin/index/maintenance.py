@@ -84,10 +84,6 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     similarity is not verified if the content of either is not stored. Buckets must hold exactly the
     postings of their documents. Two clusters of a scope must not have the same id, except while a
     representative is removed, or if an id that was deleted came again.
-
-    Args:
-        index: The index.
-        limit: Maximum number of problems that are listed.
     """
     session = index._session
     store = session.store
@@ -194,10 +190,6 @@ def check_resolutions(store: Store, limit: int = 100) -> IntegrityReport:
 
     Each document must be resolved to an existing representative, and the number of documents must
     be the one that the store counts.
-
-    Args:
-        store: The store of the index.
-        limit: Maximum number of problems that are listed.
     """
     records = 0
     problems: list[IntegrityProblem] = []
@@ -305,10 +297,7 @@ def _check_buckets(
     """Verifies that documents are in the buckets of their keys, unless these have overflowed.
 
     Args:
-        store: Store of the index.
-        entries: The documents.
         keys: Keys of the buckets of each document, uint64 (b,).
-        missing: The problem of a document that is not in a bucket.
     """
     all_keys = np.concatenate([np.empty(0, np.uint64), *keys])
     owners = np.repeat(np.arange(len(keys)), [len(own_keys) for own_keys in keys])
@@ -331,7 +320,6 @@ def _count_own_postings(store: Store, keys: np.ndarray, refs: np.ndarray) -> np.
     """Returns the number of postings of one document in each bucket, int64 (m,).
 
     Args:
-        store: Store of the index.
         keys: Keys of the buckets, uint64 (m,).
         refs: Number of the document of each bucket, int64 (m,).
     """
@@ -349,12 +337,6 @@ def merge_clusters(index: Index) -> dict[str, int]:
 
     Clusters that have the same id are merged, too, whatever their buckets. If they are not similar,
     the younger one gets the id of its representative.
-
-    Args:
-        index: The index.
-
-    Returns:
-        The number of clusters that were `merged`, and of documents that `moved`.
     """
     merged = 0
     moved = 0

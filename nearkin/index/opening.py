@@ -119,18 +119,6 @@ def open_index(
 
     The request may name the parameters from before a migration or from after it: a process that
     does not know of the migration asks for the former, another one for the latter.
-
-    Args:
-        url: One URL, or several for shards.
-        requested: Settings. A Spec or threshold of None accepts the existing one.
-        follow: True to open the store that the index has moved to.
-        store: The store of the URL if it is open already.
-        must_exist: True to create no index. A store that an index has moved to must always have it.
-
-    Raises:
-        MissingIndexError: If there is no index and it must exist.
-        IncompatibleError: If the index was created with other settings.
-        StoreError: If a store cannot be reached, or the migrations form a loop.
     """
     visited: list[str] = []
     urls = (url,) if isinstance(url, str) else tuple(url)
@@ -162,16 +150,7 @@ def open_index(
 
 
 def _require_one_store(requested: IndexSettings, urls: Sequence[str], store: Store | None) -> None:
-    """Verifies that an index with fingerprints of passages is not divided among several stores.
-
-    Args:
-        requested: Settings of the request.
-        urls: URLs of the store.
-        store: The store if it is open already.
-
-    Raises:
-        UsageError: If it is.
-    """
+    """Verifies that an index with fingerprints of passages is not divided among several stores."""
     is_divided = len(urls) > 1 or isinstance(store, ShardedStore)
     if requested.passages is not None and is_divided:
         raise UsageError(
@@ -183,18 +162,7 @@ def _require_one_store(requested: IndexSettings, urls: Sequence[str], store: Sto
 def _open_next_store(
     urls: Sequence[str], requested: IndexSettings, visited: Sequence[str], *, must_exist: bool
 ) -> Store:
-    """Opens a store of an index, or the store that the index has moved to.
-
-    Args:
-        urls: URLs of the store.
-        requested: Settings.
-        visited: Stores that the index has moved from.
-        must_exist: True to create no index.
-
-    Raises:
-        MissingIndexError: If there is no index and it must exist.
-        StoreError: If the index has moved to a store that does not have it.
-    """
+    """Opens a store of an index, or the store that the index has moved to."""
     if not visited:
         return open_store(urls, requested, must_exist=must_exist)
     with target_of_move(visited[-1]):
@@ -203,14 +171,7 @@ def _open_next_store(
 
 @contextmanager
 def target_of_move(source: str) -> Iterator[None]:
-    """Turns the error that there is no index into one of a store that has lost an index.
-
-    Args:
-        source: URL of the store that the index has moved from, without a password.
-
-    Raises:
-        StoreError: If the body raises MissingIndexError.
-    """
+    """Turns the error that there is no index into one of a store that has lost an index."""
     try:
         yield
     except MissingIndexError as error:
@@ -221,14 +182,7 @@ def target_of_move(source: str) -> Iterator[None]:
 
 
 def read_header(store: Store) -> IndexHeader:
-    """Returns the header of the index in a store, and writes nothing.
-
-    Args:
-        store: The store.
-
-    Raises:
-        MissingIndexError: If the store has no index.
-    """
+    """Returns the header of the index in a store, and writes nothing."""
     header = store.read_header()
     if header is None:
         raise MissingIndexError(f"there is no index at {store.url}")
@@ -241,11 +195,7 @@ def lasting_name(urls: Sequence[str]) -> str:
 
 
 def _require_progress(visited: list[str], target: str) -> None:
-    """Verifies that migrations form no loop and no long chain.
-
-    Raises:
-        StoreError: If they do.
-    """
+    """Verifies that migrations form no loop and no long chain."""
     path = " -> ".join([*visited, target])
     if target in visited:
         raise StoreError(
@@ -264,12 +214,6 @@ def _request_after_migration(
     """Returns the settings to request from the store that an index has moved to.
 
     They are free if the request agrees with the index from before the migration.
-
-    Args:
-        header: Header of the index before the migration.
-        requested: Settings of the request.
-        url: URL of the store before the migration, for messages.
-        next_urls: URLs of the store that the index has moved to.
     """
     requested = without_inapplicable_bound(requested, next_urls)
     try:
@@ -291,15 +235,7 @@ def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
 
 
 def new_header(settings: IndexSettings) -> IndexHeader:
-    """Returns the header of a new index.
-
-    Args:
-        settings: Settings of the request.
-
-    Raises:
-        UsageError: If a distance, or a combination of texts and vectors, is given that does not go
-            with the other settings.
-    """
+    """Returns the header of a new index."""
     spec = settings.spec or Spec(measure="jaccard" if settings.distance is None else "simhash")
     header: IndexHeader = {
         "format": FORMAT,
@@ -339,11 +275,7 @@ def new_header(settings: IndexSettings) -> IndexHeader:
 
 
 def _require_located_words(spec: Spec) -> None:
-    """Verifies that the bytes of the words of a Spec are known.
-
-    Raises:
-        UsageError: If they are not.
-    """
+    """Verifies that the bytes of the words of a Spec are known."""
     # few indexes have passages, and the kernels of words take time to import
     from nearkin.index.passage_postings import passage_spec
 
@@ -362,17 +294,7 @@ def _vector_header(vector: VectorEvidence) -> VectorHeader:
 
 
 def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> IndexSettings:
-    """Returns the settings of an existing index, which replace defaults.
-
-    Args:
-        header: Header of the index.
-        requested: Settings of the request.
-        url: URL of the store, for messages.
-
-    Raises:
-        IncompatibleError: If the header has another format, the request names another value, or
-            the store is one shard of several.
-    """
+    """Returns the settings of an existing index, which replace defaults."""
     if header["format"] not in FORMATS:
         raise IncompatibleError(
             f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT} "
@@ -418,16 +340,7 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
 def _vector_evidence_of(
     header: VectorHeader | None, requested: VectorEvidence | None, url: str
 ) -> VectorEvidence | None:
-    """Returns the vectors of an existing index of texts, or None if it has none.
-
-    Args:
-        header: Part of the header that describes them, or None.
-        requested: Settings of the request, or None.
-        url: URL of the store, for messages.
-
-    Raises:
-        IncompatibleError: If the request names another value.
-    """
+    """Returns the vectors of an existing index of texts, or None if it has none."""
     if header is None:
         if requested is not None:
             raise IncompatibleError(
@@ -447,11 +360,7 @@ def _vector_evidence_of(
 
 
 def read_vector_evidence(header: VectorHeader) -> VectorEvidence:
-    """Returns the vectors of an index of texts and vectors, as they were recorded.
-
-    Args:
-        header: Part of the header that describes the vectors.
-    """
+    """Returns the vectors of an index of texts and vectors, as they were recorded."""
     return VectorEvidence(
         Spec.from_json(json.dumps(header["spec"])),
         threshold=header["threshold"],
@@ -469,19 +378,7 @@ def _require_agreement(
     url: str,
     prefix: str = "",
 ) -> None:
-    """Verifies that a request names no other value of a fixed setting.
-
-    Args:
-        names: Names of the fixed settings.
-        recorded: Settings of the existing index.
-        requested: Settings of the request.
-        default: Default settings, which a request does not name.
-        url: URL of the store, for messages.
-        prefix: Beginning of the names of the settings, for messages.
-
-    Raises:
-        IncompatibleError: If the request does.
-    """
+    """Verifies that a request names no other value of a fixed setting."""
     for name in names:
         recorded_value = getattr(recorded, name)
         requested_value = getattr(requested, name)
@@ -497,13 +394,6 @@ def require_matching_key(settings: IndexSettings, secret: HashKey | None) -> Non
     """Requires that a key is the one that the Specs of an index name, if both have one.
 
     An index is opened without its key by commands that compute no hashes.
-
-    Args:
-        settings: Settings of a request, or of an open index.
-        secret: The key, or None.
-
-    Raises:
-        KeyRequiredError: If the index has another key.
     """
     specs = [settings.spec, None if settings.vector is None else settings.vector.spec]
     for spec in specs:
@@ -512,15 +402,7 @@ def require_matching_key(settings: IndexSettings, secret: HashKey | None) -> Non
 
 
 def require_used_resources(folder: Path | None, settings: IndexSettings) -> None:
-    """Requires that an index uses the Spec resources that are given for it.
-
-    Args:
-        folder: Folder or file of Spec resources, or None.
-        settings: Settings of the open index.
-
-    Raises:
-        UsageError: If the Spec of the index refers to no data.
-    """
+    """Requires that an index uses the Spec resources that are given for it."""
     spec = settings.spec
     if folder is None or spec is None or spec.uses_frequencies or spec.cut is not None:
         return

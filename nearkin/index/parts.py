@@ -64,11 +64,7 @@ class ListedPart(NamedTuple):
 
 
 def listed_parts(head: Entry | None) -> list[ListedPart]:
-    """Returns the parts that the entry of an unfinished document lists.
-
-    Args:
-        head: The entry with its content. None, and entries of older versions, list no parts.
-    """
+    """Returns the parts that the entry of an unfinished document lists."""
     if head is None or not head.payload.startswith(LIST_MARK):
         return []
     parts = json.loads(head.payload[len(LIST_MARK) :])
@@ -76,32 +72,18 @@ def listed_parts(head: Entry | None) -> list[ListedPart]:
 
 
 def is_part_name(scope: str, id: str) -> bool:
-    """Returns True if an id names a part of a document, not the document.
-
-    Args:
-        scope: Scope of the entry.
-        id: Id of the entry.
-    """
+    """Returns True if an id names a part of a document, not the document."""
     return is_parts_scope(scope) and id.startswith(RESERVED)
 
 
 def document_of_part(entry: Entry) -> str | None:
-    """Returns the id of the document of a part; None for the entry of a document.
-
-    Args:
-        entry: An entry of any scope, with its content.
-    """
+    """Returns the id of the document of a part; None for the entry of a document."""
     is_part = is_part_name(entry.scope, entry.id) and bool(entry.signature)
     return entry.signature.decode() if is_part else None
 
 
 class DocumentParts:
-    """The documents of an open index that arrive in parts.
-
-    Args:
-        session: The open index.
-        upsert: Upserts a finished document by scope, document and id.
-    """
+    """The documents of an open index that arrive in parts."""
 
     def __init__(
         self, session: Session, upsert: Callable[[str, ShingledDocument, str], Outcome]
@@ -110,20 +92,7 @@ class DocumentParts:
         self._upsert = upsert
 
     def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
-        """Adds a part to a document, as `Index.add_part` does. The scope must be writable.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-            part: A text, or tokens. Shingles do not extend from one part into the next one.
-
-        Returns:
-            The number of shingles of all parts. Those of several parts may count more than once.
-
-        Raises:
-            UsageError: If the documents of the index are not sets of shingles, or the document
-                becomes too large.
-        """
+        """Adds a part to a document, as `Index.add_part` does. The scope must be writable."""
         session = self._session
         if not session.preparer.takes_shingles:
             raise UsageError(
@@ -175,22 +144,7 @@ class DocumentParts:
         pending: dict[str, Entry],
         merged: dict[str, Entry],
     ) -> int:
-        """Merges the last parts of a list into one.
-
-        Args:
-            place: Scope of the parts.
-            id: Id of the document.
-            listed: List of the document, which is changed.
-            count: Number of parts to merge.
-            pending: Parts that are not stored yet, by name, which are changed.
-            merged: Stored parts that are not listed any more, by name, which are extended.
-
-        Returns:
-            The change of the document's size: 0, or less if parts have shingles in common.
-
-        Raises:
-            UsageError: If the merged part is larger than `max_document`.
-        """
+        """Merges the last parts of a list into one."""
         parts = listed[-count:]
         del listed[-count:]
         sources = self._read_parts(place, [name for _, name in parts], pending)
@@ -219,12 +173,6 @@ class DocumentParts:
 
         Over shards these are steps of their own, in an order in which a list never names a part
         that is missing.
-
-        Args:
-            head: The entry of the document.
-            previous: The entry of the document before, if there was one.
-            pending: Parts that are not stored yet, by name.
-            merged: Stored parts that are not listed any more, by name.
         """
         session = self._session
         parts = [KeyedEntry(entry, None) for entry in pending.values()]
@@ -242,11 +190,7 @@ class DocumentParts:
     def _read_parts(
         self, place: str, names: Sequence[str], pending: dict[str, Entry]
     ) -> list[Entry]:
-        """Returns parts by their names, from the store or from those that are not stored yet.
-
-        Raises:
-            RacedError: If a part is missing, because another process has merged it meanwhile.
-        """
+        """Returns parts by their names, from the store or from those that are not stored yet."""
         absent = [name for name in names if name not in pending]
         stored = self._session.store.entries(place, absent)
         by_name = pending | {entry.id: entry for entry in stored if entry is not None}
@@ -290,11 +234,7 @@ class DocumentParts:
         return session.run_step(place, delete_parts)
 
     def _read_document(self, place: str, id: str) -> list[Entry] | None:
-        """Returns the entry of an unfinished document and its parts. None if it does not exist.
-
-        Raises:
-            RacedError: If the parts were changed while they were read.
-        """
+        """Returns the entry of an unfinished document and its parts. None if it does not exist."""
         session = self._session
         head = session.entry_or_confirmed_absence(place, id)
         if head is None:

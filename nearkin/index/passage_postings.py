@@ -22,14 +22,7 @@ from nearkin.winnowing.tokens import TokenPiece, locate_all_tokens
 
 
 def passage_spec(spec: Spec) -> Spec:
-    """Returns the Spec of the words whose runs are the passages of an index.
-
-    Args:
-        spec: Spec of the index. Its words are normalized and hashed in the same way.
-
-    Raises:
-        UsageError: If a normalization step makes new texts, so that bytes are not known.
-    """
+    """Returns the Spec of the words whose runs are the passages of an index."""
     words = Spec(
         n=1,
         normalise=spec.normalise,
@@ -43,13 +36,7 @@ def passage_spec(spec: Spec) -> Spec:
 
 
 class PassagePostings:
-    """The fingerprints of the texts of an index. Safe for threads.
-
-    Args:
-        spec: Spec of the index.
-        secret: Hash key, if the Spec is keyed.
-        least: Smallest number of words of a passage.
-    """
+    """The fingerprints of the texts of an index. Safe for threads."""
 
     def __init__(self, spec: Spec, secret: HashKey | None, least: int) -> None:
         words = passage_spec(spec)
@@ -58,20 +45,11 @@ class PassagePostings:
         self._shinglers = ObjectPool(lambda: Shingler(words, secret))
 
     def tokens_of(self, text: str) -> LocatedTokens:
-        """Returns the words of a text, with their bytes.
-
-        Args:
-            text: The text, valid Unicode.
-        """
+        """Returns the words of a text, with their bytes."""
         return self._shinglers.use(lambda shingler: locate_all_tokens(shingler, text))
 
     def keys_of(self, scope: str, tokens: LocatedTokens) -> np.ndarray:
-        """Returns the keys of the buckets of a text, uint64 (m,), distinct and ascending.
-
-        Args:
-            scope: Scope of the text.
-            tokens: Its words.
-        """
+        """Returns the keys of the buckets of a text, uint64 (m,), distinct and ascending."""
         piece = TokenPiece(
             hashes=tokens.hashes,
             starts=tokens.starts,
@@ -86,22 +64,13 @@ class PassagePostings:
         return sorted_unique(keys[0])
 
     def keys_of_entry(self, entry: Entry) -> np.ndarray:
-        """Returns the keys of the buckets of a stored document, which may have none.
-
-        Args:
-            entry: The document, with its content.
-        """
+        """Returns the keys of the buckets of a stored document, which may have none."""
         if entry.text is None or entry.scope.startswith(RESERVED):
             return np.empty(0, np.uint64)
         return self.keys_of(entry.scope, self.tokens_of(entry.text))
 
     def stage(self, changes: Changes, store: Store) -> None:
-        """Adds the fingerprints of new and deleted documents to the changes of a step.
-
-        Args:
-            changes: Changes of the step, which are extended. Its entries have their content.
-            store: Store of the index, which numbers the new documents.
-        """
+        """Adds the fingerprints of new and deleted documents to the changes of a step."""
         for entry, _ in changes.dropped:
             keys = self.keys_of_entry(entry)
             if len(keys):

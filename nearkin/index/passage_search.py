@@ -47,13 +47,7 @@ class _Compared(NamedTuple):
 
 
 class PassageSearcher:
-    """Finds the documents of an open index that share a passage with a text. Safe for threads.
-
-    Args:
-        store: Store that is searched.
-        settings: Settings of the index.
-        postings: Fingerprints of its texts.
-    """
+    """Finds the documents of an open index that share a passage with a text. Safe for threads."""
 
     def __init__(self, store: Store, settings: IndexSettings, postings: PassagePostings) -> None:
         self._store = store
@@ -62,13 +56,7 @@ class PassageSearcher:
         self._large_comparisons = Lock()
 
     def find(self, scope: str, text: str, top: int) -> PassageMatches:
-        """Returns the documents that share passages with a text.
-
-        Args:
-            scope: Scope that is searched.
-            text: The text.
-            top: Maximum number of documents.
-        """
+        """Returns the documents that share passages with a text."""
         tokens = self.postings.tokens_of(text)
         candidates = self._find_candidates(self.postings.keys_of(scope, tokens))
         refs = candidates.refs.tolist()
@@ -125,13 +113,7 @@ class PassageSearcher:
     def _compare(
         self, tokens: LocatedTokens, entry: Entry, stored: LocatedTokens
     ) -> PassageMatch | None:
-        """Returns the passages that a text shares with a stored document, or None if it has none.
-
-        Args:
-            tokens: Words of the text.
-            entry: The stored document.
-            stored: Its words.
-        """
+        """Returns the passages that a text shares with a stored document, or None without any."""
         is_large = len(tokens.hashes) + len(stored.hashes) > LARGE_TOKENS
         with self._large_comparisons if is_large else nullcontext():
             runs = find_matching_runs(tokens.hashes, stored.hashes, self.postings.least)

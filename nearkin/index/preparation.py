@@ -145,12 +145,7 @@ class Preparer:
     # -- Checks
 
     def check(self, document: object) -> CheckedPart:
-        """Returns a document in the form in which it is prepared.
-
-        Raises:
-            UsageError: If the document is of another kind, too large, not valid Unicode, or not a
-                vector of the index's dimensions.
-        """
+        """Returns a document in the form in which it is prepared."""
         if isinstance(document, ShingledDocument):
             return self._check_shingles(document)
         if self.vectors:
@@ -235,13 +230,7 @@ class Preparer:
     def prepare(
         self, scope: str, documents: Sequence[CheckedPart], digests: list[bytes]
     ) -> PreparedDocuments:
-        """Prepares documents together, with the kernels of batch runs.
-
-        Args:
-            scope: Scope of the documents.
-            documents: n documents.
-            digests: Digests of the documents.
-        """
+        """Prepares documents together, with the kernels of batch runs."""
         if any(isinstance(document, ShingledDocument) for document in documents):
             return self._prepare_shingles(scope, documents, digests)
         if self.takes_shingles:
@@ -272,10 +261,8 @@ class Preparer:
         """Prepares texts with one kernel, which takes a fraction of the time for a single text.
 
         Args:
-            scope: Scope of the texts.
             data: UTF-8 bytes of the texts, uint8.
             offsets: First byte of each text, and the end, int64 (n + 1,).
-            digests: Digests of the texts.
         """
         salt = self.scope_salt(scope)
         words = self._word_preparers.use(lambda preparer: preparer.prepare(data, offsets, salt))
@@ -291,11 +278,7 @@ class Preparer:
     def _sketch_with_sets(
         self, sketch: Callable[[Any, Callable[[Shingles], None]], Sketches]
     ) -> tuple[Sketches, ShingleSets]:
-        """Returns the signatures of documents, and their shingle sets.
-
-        Args:
-            sketch: Sketches the documents with a sketcher, which passes on their shingles.
-        """
+        """Returns the signatures of documents, and their shingle sets."""
         sets: list[ShingleSets] = []
         sketches = self._sketchers.use(
             lambda sketcher: sketch(
@@ -334,11 +317,7 @@ class Preparer:
         return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
 
     def shingle(self, column: pa.Array) -> ShingledDocument:
-        """Returns the union of the shingle sets of several texts, as one document.
-
-        Args:
-            column: Texts, or lists of tokens. Shingles do not extend from one into the next.
-        """
+        """Returns the union of the shingle sets of several texts, as one document."""
         sketches, sets = self._sketch_with_sets(
             lambda sketcher, also: sketcher.sketch(column, also)
         )
@@ -355,9 +334,7 @@ class Preparer:
         """Returns the payload of one document as it is stored: its columns, one after the other.
 
         Args:
-            payload: Payload of several documents.
             starts: Offsets at which the documents begin in the columns, int64 (n + 1,).
-            position: Position of the document.
         """
         rows = slice(starts[position], starts[position + 1])
         return b"".join(column[rows].tobytes() for column in payload.columns)
@@ -402,12 +379,7 @@ class Preparer:
         return flat.reshape(len(entries), spec.signature_width)
 
     def prepare_stored(self, scope: str, entries: Sequence[Entry]) -> PreparedDocuments:
-        """Prepares stored documents again, as if they were new.
-
-        Args:
-            scope: Scope of the documents.
-            entries: Entries with their content.
-        """
+        """Prepares stored documents again, as if they were new."""
         digests = [entry.digest for entry in entries]
         if self.vectors:
             vectors = [np.frombuffer(entry.payload, np.float32) for entry in entries]
@@ -447,10 +419,6 @@ class Preparer:
 
         They follow from the signature if it has whole slots or signs, otherwise from the text or
         from the stored hashes.
-
-        Args:
-            scope: Scope of the documents.
-            entries: Entries with their content.
         """
         if self.signatures_suffice and all(entry.signature for entry in entries):
             return self.keys_of_signatures(scope, self.signatures_of(entries))
@@ -460,7 +428,6 @@ class Preparer:
         """Returns the band keys of signatures, uint64 (n, b), if `signatures_suffice`.
 
         Args:
-            scope: Scope of the documents.
             signatures: Signatures of the documents, (n, w).
         """
         nothing = np.empty(0, np.uint32)
@@ -484,12 +451,7 @@ class Preparer:
 
 @lru_cache(1024)
 def scope_salt(salt: bytes, scope: str) -> np.uint64:
-    """Returns the salt that gives each scope and configuration its own buckets.
-
-    Args:
-        salt: Salt of the configuration.
-        scope: The scope.
-    """
+    """Returns the salt that gives each scope and configuration its own buckets."""
     digest = hashlib.sha256(salt + b"\0" + scope.encode()).digest()
     return np.uint64(int.from_bytes(digest[:8], "little"))
 

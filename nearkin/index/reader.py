@@ -184,11 +184,7 @@ class IndexReader(IndexDescription):
     def _prepare_many(
         self, searcher: "Searcher", scope: str, documents: Sequence[Document]
     ) -> "PreparedBatch":
-        """Prepares documents that are searched for together.
-
-        Raises:
-            UsageError: If a document or the scope is not valid, or there are too many documents.
-        """
+        """Prepares documents that are searched for together."""
         require_several(documents)
         max_batch = searcher.settings.max_batch
         if len(documents) > max_batch:
@@ -493,12 +489,7 @@ class IndexReader(IndexDescription):
         )
 
     def _compare_vectors(self, scope: str, entries: Sequence[Entry]) -> "VectorComparison | None":
-        """Returns the comparison of two documents by their vectors, or None if they have texts.
-
-        Args:
-            scope: Scope of the documents.
-            entries: The two documents with their content.
-        """
+        """Returns the comparison of two documents by their vectors, or None if they have texts."""
         from nearkin.measures.explanation import FIRST_PAIR, VectorComparison
 
         session = self._session
@@ -556,14 +547,7 @@ def _select_matches(
     chosen: np.ndarray,
     shared: Mapping[int, int],
 ) -> list[Match]:
-    """Returns some of the documents that a query was compared with.
-
-    Args:
-        entries: The documents.
-        compared: The results, one for each document.
-        chosen: Positions of the documents that are returned.
-        shared: Numbers of bands in common with the query, by the documents' numbers.
-    """
+    """Returns some of the documents that a query was compared with."""
     similarities = compared.similarity.tolist()
     return [
         Match(
@@ -586,13 +570,7 @@ def _rank_of_match(match: Match) -> tuple[float, str]:
 def _matching_members(
     searcher: "Searcher", prepared: "PreparedBatch", matches: Sequence[Match]
 ) -> list[Match]:
-    """Returns the members of matching representatives that are similar to a query themselves.
-
-    Args:
-        searcher: The searcher of the query.
-        prepared: The query, as a batch of one document.
-        matches: The matching representatives, most similar first.
-    """
+    """Returns the members of matching representatives that are similar to a query themselves."""
     left = searcher.settings.max_candidates
     members: list[Entry] = []
     for match in matches:
@@ -615,11 +593,7 @@ def _matching_members(
 
 
 def _require_limit(limit: int) -> None:
-    """Requires that a part of a cluster has room for a document.
-
-    Raises:
-        UsageError: If it has not.
-    """
+    """Requires that a part of a cluster has room for a document."""
     if limit < 1:
         raise UsageError(f"{name_setting('limit', limit)} is less than 1")
 
@@ -634,16 +608,7 @@ def _leader_of(store: Store, entry: Entry | None) -> Entry | None:
 def _cluster_part(
     store: Store, leader: Entry, *, with_leader: bool, after: int, skip: int, limit: int
 ) -> ClusterPart:
-    """Returns some documents of a cluster.
-
-    Args:
-        store: Store of the cluster.
-        leader: The representative.
-        with_leader: True if the part begins with the representative.
-        after: Number of the member after which the part begins, or 0.
-        skip: Number of members that are passed over.
-        limit: Maximum number of documents.
-    """
+    """Returns some documents of a cluster."""
     most = limit - with_leader
     page = store.member_page(leader.scope, leader.id, after, skip, most) if most else []
     members = [(leader.id, 1.0)] if with_leader else []

@@ -38,11 +38,7 @@ def leader_snapshot(entry: Entry, members: list[Entry]) -> LeaderSnapshot:
 
 
 class Removals:
-    """The removals and merges of an open index.
-
-    Args:
-        session: The open index.
-    """
+    """The removals and merges of an open index."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -66,18 +62,7 @@ class Removals:
         return True
 
     def stage_removal(self, entry: Entry, changes: Changes, *, inherits_cluster: bool) -> None:
-        """Adds the removal of a document to the changes, and the new resolutions of its members.
-
-        Args:
-            entry: The document.
-            changes: Changes of the step, which are extended.
-            inherits_cluster: True if the first member that becomes a representative inherits the
-                cluster's id. False if the document comes back at once with another content,
-                because the cluster would then be its own.
-
-        Raises:
-            LargeClusterError: If the document has too many members for one step.
-        """
+        """Adds the removal of a document to the changes, and the new resolutions of its members."""
         keys = None
         if entry.posted:
             own_keys = self._session.documents.keys_of(entry.scope, [entry])[0]
@@ -96,12 +81,7 @@ class Removals:
     def _members_for_step(
         self, entry: Entry, into: str | None, *, inherits_cluster: bool
     ) -> list[Entry]:
-        """Returns the members of a representative that is removed.
-
-        Raises:
-            LargeClusterError: If there are too many for one step. `Session.run_step` then resolves
-                some of them, and tries again.
-        """
+        """Returns the members of a representative that is removed."""
         members = self._session.store.members(entry.scope, entry.id, MAX_REASSIGNED + 1)
         if len(members) > MAX_REASSIGNED:
             raise LargeClusterError(entry.id, into, inherits=inherits_cluster)
@@ -147,15 +127,6 @@ class Removals:
         """Resolves the members that are similar enough to another representative to that one.
 
         Members without content follow their representative, because they cannot be compared.
-
-        Args:
-            entry: The representative that the members are resolved to.
-            members: Members of it.
-            older: The other representative.
-            changes: Changes of the step, which are extended.
-
-        Returns:
-            The other members.
         """
         session = self._session
         known = [entry, *(member for member in members if member.has_content)]
@@ -178,13 +149,7 @@ class Removals:
         return dissimilar
 
     def _resolve_to(self, member: Entry, similarity: float, leader: Entry) -> Entry:
-        """Returns a member without content as it is resolved to another representative.
-
-        Args:
-            member: The member.
-            similarity: Similarity of its present representative to the other one, or a lower bound.
-            leader: The other representative.
-        """
+        """Returns a member without content as it is resolved to another representative."""
         bound = similarity_bound(self._session.spec.measure, member.similarity, similarity)
         return member._replace(leader=leader.id, cluster=leader.cluster, similarity=bound)
 
@@ -194,12 +159,6 @@ class Removals:
         """Searches a representative for each member of a removed one, in order of their numbers.
 
         Members without content cannot be searched for. They are resolved to the heir.
-
-        Args:
-            removed: The representative that is removed.
-            members: Members of it.
-            changes: Changes of the step, which are extended.
-            handover: Handover of the cluster's id; None if no document inherits it.
         """
         known = [member for member in members if member.has_content]
         unknown = [member for member in members if not member.has_content]
@@ -220,13 +179,6 @@ class Removals:
 
         Without an heir the first of them becomes the representative. It is in no buckets, because
         nothing can be compared with it.
-
-        Args:
-            removed: The representative that is removed.
-            members: Members of it without content.
-            known: The other members of it, which are among `changes.changed`.
-            changes: Changes of the step, which are extended.
-            handover: Handover of the cluster's id; None if no document inherits it.
         """
         similarities = {member.id: member.similarity for member in known}
         heirs = [
@@ -254,14 +206,7 @@ class Removals:
     def search_for_members(
         self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None
     ) -> None:
-        """Searches a representative for each of some members that have content.
-
-        Args:
-            removed: Their representative, to which none of them is resolved again.
-            members: The members.
-            changes: Changes of the step, which are extended.
-            handover: Handover of the cluster's id; None if no document inherits it.
-        """
+        """Searches a representative for each of some members that have content."""
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"
@@ -328,12 +273,6 @@ class Removals:
 
         A step that chooses the heir and removes the representative needs none. Shards may do a part
         of such a step, so it is stored over shards, and `_complete_handover` deletes it.
-
-        Args:
-            removed: The representative that is removed.
-            handover: Handover before the step.
-            changes: Changes of the step, which are extended.
-            completes: True if the step removes the representative.
         """
         session = self._session
         heirs = [
@@ -416,14 +355,6 @@ class Removals:
         """Returns the changes by which a representative becomes a member of a decided one.
 
         The two need not be similar, so each member is searched for again.
-
-        Args:
-            entry: The representative.
-            leader: The other representative.
-            similarity: Their similarity.
-
-        Raises:
-            LargeClusterError: If the document has too many members for one step.
         """
         changes = self._stage_demotion(entry, leader, similarity)
         members = self._members_for_step(entry, None, inherits_cluster=False)
@@ -465,17 +396,6 @@ class Removals:
 
         If they are similar, the younger one and its members are resolved to the older one.
         Otherwise the younger cluster gets the id of its representative.
-
-        Args:
-            scope: Scope of the representatives.
-            id: Id of the younger representative.
-            older_id: Id of the older one.
-
-        Returns:
-            The number of documents that were resolved to another representative.
-
-        Raises:
-            StoreError: If the store fails.
         """
         session = self._session
         entry = session.entry_of(scope, id)
@@ -491,12 +411,7 @@ class Removals:
         return max(moved, 1 + members) if moved else 0
 
     def _merge_pair(self, scope: str, id: str, older_id: str) -> int | None:
-        """Merges a representative into an older one that has the same cluster id.
-
-        Returns:
-            The number of documents that moved in this step, 0 if one of the two is not a
-            representative of the cluster any more; None if they are not similar.
-        """
+        """Merges a representative into an older one that has the same cluster id."""
         session = self._session
         entry, older = session.store.entries(scope, [id, older_id])
         if entry is None or older is None or not (entry.is_leader and older.is_leader):
@@ -550,11 +465,7 @@ class Removals:
         return page[-1].ref
 
     def delete_finished_handovers(self) -> None:
-        """Deletes the handovers that no removal needs any more.
-
-        Raises:
-            StoreError: If the store fails.
-        """
+        """Deletes the handovers that no removal needs any more."""
         session = self._session
         # it keeps the store open if the index moves during a step
         searcher = session.searcher

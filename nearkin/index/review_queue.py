@@ -44,13 +44,7 @@ def collect_index_review_queue(
     """Returns the pairs of a scope that are nearest to the threshold and not yet decided.
 
     Args:
-        index: The index.
-        scope: Scope of the documents.
-        limit: Largest number of pairs.
         seconds: Time after which the search ends, in seconds.
-
-    Raises:
-        UsageError: If the documents of the index are vectors.
     """
     if index.holds_vectors:
         raise UsageError(
@@ -65,13 +59,7 @@ def collect_index_review_queue(
 
 
 class _ScopeReading:
-    """The documents of a scope, which are read until all are read or the time is over.
-
-    Args:
-        index: The index.
-        scope: Scope of the documents.
-        deadline: End of the time, by the monotonic clock.
-    """
+    """The documents of a scope, which are read until all are read or the time is over."""
 
     def __init__(self, index: Index, scope: str, deadline: float) -> None:
         self._index = index

@@ -28,12 +28,7 @@ def canonical(name: str) -> str:
 
 
 class ScopeNames:
-    """Decides if documents may be written to a scope. Existing scopes stay writable.
-
-    Args:
-        searcher: The search in the store of the index. It keeps the store open while names are
-            read, if the index moves meanwhile.
-    """
+    """Decides if documents may be written to a scope. Existing scopes stay writable."""
 
     def __init__(self, searcher: "Searcher") -> None:
         self._searcher = searcher
@@ -44,12 +39,7 @@ class ScopeNames:
         """The scope that was accepted last. None if `_others` was changed since."""
 
     def require(self, scope: str) -> None:
-        """Refuses a reserved scope, and a new one whose name is confusable with another one.
-
-        Raises:
-            UsageError: If the scope is refused.
-            StoreError: If the store fails.
-        """
+        """Refuses a reserved scope, and a new one whose name is confusable with another one."""
         if scope in (self._last, GOLDEN_SCOPE):
             return
         name = canonical(require_unreserved_scope(scope))

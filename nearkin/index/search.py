@@ -94,9 +94,6 @@ class ReadKeys(NamedTuple):
 
         Args:
             sizes: Numbers of postings of the buckets, int64 (n · m,).
-
-        Returns:
-            bool (postings,), or None in an index of one kind.
         """
         if len(self.kinds) == 1:
             return None
@@ -198,12 +195,7 @@ class Searcher:
     """Finds stored documents that resemble those of a batch.
 
     Args:
-        store: Store that is searched.
-        settings: Settings of the index, with its threshold.
-        documents: Preparer of the index's documents.
         clock: Returns the time in seconds.
-        on_comparisons: Receives the number of exact comparisons of each document.
-        guard: People's decisions about the documents.
     """
 
     def __init__(
@@ -245,12 +237,6 @@ class Searcher:
         """Decides for each document of a batch which representative it is resolved to.
 
         The decisions are those that would be made if the documents came one by one.
-
-        Args:
-            prepared: The batch.
-            ids: Ids of the documents, by which people's decisions name them.
-            excluded: Numbers of stored documents that are not representatives any more.
-            changes: Changes of the step. `may_overflow` is set if a bucket may overflow.
         """
         read_keys = self._read_keys(prepared)
         ranked = self.rank(prepared, leaders_only=True, excluded=excluded, read_keys=read_keys)
@@ -323,16 +309,7 @@ class Searcher:
         prepared: PreparedBatch,
         pool: Pool,
     ) -> Decision:
-        """Returns the decision for a document that people have decided about.
-
-        Args:
-            position: Position of the document in the batch.
-            ids: Ids of the documents of the batch.
-            comparison: Comparison of the document with its candidates.
-            guarded: What the decisions say.
-            prepared: The batch.
-            pool: The batch and its candidates.
-        """
+        """Returns the decision for a document that people have decided about."""
         n = len(ids)
         id = ids[position]
         required = guarded.representative_of(id)
@@ -356,15 +333,7 @@ class Searcher:
         prepared: PreparedBatch,
         compared: int,
     ) -> Decision:
-        """Returns the decision for a document whose representative people have decided.
-
-        Args:
-            position: Position of the document in the batch.
-            leader: The representative.
-            ids: Ids of the documents of the batch.
-            prepared: The batch.
-            compared: Number of documents that were compared.
-        """
+        """Returns the decision for a document whose representative people have decided."""
         entry = leader.entry
         stored = [] if entry is None else [entry]
         kinds = self._comparable_kinds(prepared, stored, with_signatures=False)
@@ -384,9 +353,6 @@ class Searcher:
 
         Of equally similar ones the older one is returned. Documents of the batch are not compared
         with each other.
-
-        Args:
-            prepared: The batch.
         """
         n = len(prepared.digests)
         ranked = self.rank(prepared, leaders_only=self.settings.postings == "leaders")
@@ -408,13 +374,6 @@ class Searcher:
 
         Documents that are too long or too short to be similar are left out, and so are those beyond
         the number of documents that are estimated.
-
-        Args:
-            prepared: The batch.
-            leaders_only: True to leave out documents that are not representatives.
-            excluded: Numbers of documents that are left out.
-            read_keys: Keys of the buckets that are read. By default those of the documents, with
-                the additional ones of `lookup_probes`.
         """
         if read_keys is None:
             read_keys = self._read_keys(prepared)
@@ -489,7 +448,6 @@ class Searcher:
         """Returns which documents of a batch need spare buckets, bool (n,).
 
         Args:
-            prepared: The batch.
             read_keys: Keys of the buckets that are read, uint64 (n, m).
             full: True for buckets that are full, bool (n, m).
         """
@@ -506,7 +464,6 @@ class Searcher:
         """Reads the spare buckets of a batch's full buckets, and those of its contents.
 
         Args:
-            prepared: The batch.
             read_keys: Keys of the buckets that are read, uint64 (n, m).
             full: True for buckets that are full, bool (n, m).
         """
@@ -553,10 +510,6 @@ class Searcher:
 
         A posting is of the same scope because its key of 64 bits is derived from the scope. Keys of
         another scope may be equal by chance, so the scope of every fetched document is compared.
-
-        Args:
-            prepared: The batch.
-            ranked: The candidates of the batch.
         """
         # a posting can be of another role that the document had
         words = set(ranked.words.tolist())
@@ -579,13 +532,7 @@ class Searcher:
     def _comparable_kinds(
         self, prepared: PreparedBatch, entries: list[Entry], *, with_signatures: bool
     ) -> list[ComparableKind]:
-        """Returns a batch and stored documents, to compare them by their positions.
-
-        Args:
-            prepared: The batch, which comes first.
-            entries: Stored documents with their content.
-            with_signatures: True if the signatures of the stored documents are needed, too.
-        """
+        """Returns a batch and stored documents, to compare them by their positions."""
         if not entries:
             return [
                 ComparableKind(as_stored(kind.payload), kind.empty, kind.signatures)
@@ -613,13 +560,6 @@ class Searcher:
         """Compares members of clusters with a document exactly. No estimate comes first.
 
         The comparisons are not counted in the statistics, which describe candidates.
-
-        Args:
-            prepared: A batch of one document.
-            members: Members of any clusters of its scope.
-
-        Returns:
-            The members that are similar. Members whose content is not stored are left out.
         """
         now = self._clock()
         times = (self.settings.record_ttl, self.settings.window)
@@ -640,9 +580,6 @@ class Searcher:
 
         The comparisons are not counted in the statistics, which describe searches.
 
-        Args:
-            pool: A batch of one document, and stored documents.
-
         Returns:
             The positions in `pool.entries` of the compared documents, int64 (m,), and the results.
         """
@@ -660,13 +597,7 @@ class Searcher:
         return entry.posted and _was_seen(entry, now, times)
 
     def _compare_stored(self, stored: _StoredCandidates, pool: Pool, n: int) -> list[_Comparison]:
-        """Compares the documents of a batch with all of their stored candidates.
-
-        Args:
-            stored: Stored candidates of the batch.
-            pool: The batch and its candidates.
-            n: Number of documents of the batch.
-        """
+        """Compares the documents of a batch with all of their stored candidates."""
         counts = np.bincount(stored.documents, minlength=n).tolist()
         comparisons = [_Comparison(estimated=count) for count in counts]
         pairs = pack_pairs(stored.documents.astype(np.uint64), stored.ages.astype(np.uint64))
@@ -683,15 +614,7 @@ class Searcher:
         stored: _StoredCandidates,
         pool: Pool,
     ) -> None:
-        """Compares a document of a batch with new representatives of the same batch.
-
-        Args:
-            position: Position of the document.
-            near: Numbers of shared bands of the representatives, by position.
-            comparison: Comparison with the stored candidates, to which the others are added.
-            stored: Stored candidates of the batch.
-            pool: The batch and its candidates.
-        """
+        """Compares a document of a batch with new representatives of the same batch."""
         others = np.fromiter(near, np.int64, len(near))
         shared = np.fromiter(near.values(), np.int64, len(near))
         # documents of the batch are younger than all stored ones
@@ -723,10 +646,6 @@ class Searcher:
             pairs: Packed pairs of positions in the pool, uint64 (m,).
             shared: Numbers of shared bands, int64 (m,).
             ages: Numbers that order the candidates by age, oldest first, int64 (m,).
-            pool: The documents.
-
-        Returns:
-            The compared pairs, each with its position in `pairs`.
         """
         if not len(pairs):
             return []
@@ -764,11 +683,6 @@ class Searcher:
         """Returns the decision for one document: its most similar representative.
 
         Of equally similar ones the older one is chosen.
-
-        Args:
-            comparison: Comparison of the document with at least one candidate.
-            pool: The batch and its candidates.
-            n: Number of documents of the batch.
         """
         best = self._best_option(comparison)
         related = self._related_options(comparison.options, best, pool, n)
@@ -796,12 +710,6 @@ class Searcher:
         """Returns the related representatives of a document, but the one it is resolved to.
 
         Of equally similar ones the older one comes first.
-
-        Args:
-            options: Representatives that were compared with the document.
-            best: The one that it is resolved to, or None.
-            pool: The batch and its candidates.
-            n: Number of documents of the batch.
         """
         least = self.settings.related
         if least is None:
@@ -824,9 +732,6 @@ class Searcher:
 
         The one that the document would be resolved to is left out. Documents of the batch are not
         compared with each other.
-
-        Args:
-            prepared: The batch.
         """
         n = len(prepared.digests)
         ranked = self.rank(prepared, leaders_only=True)
@@ -894,12 +799,7 @@ class Searcher:
         """Compares a document with others exactly, if their estimates pass the margin.
 
         Args:
-            position: Position of the document in the pool.
             others: Positions of the others, uint64 (m,).
-            pool: The documents.
-
-        Returns:
-            The results, one for each of the others.
         """
         pairs = pack_pairs(np.asarray(position), others)
         candidates = self._compare_candidates(pairs, pool)

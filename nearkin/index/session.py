@@ -86,18 +86,7 @@ LONGEST_BACKOFF = 0.25
 def with_frequencies(
     settings: IndexSettings, resources: "SpecResources | None", spec_resources: Path | None
 ) -> IndexSettings:
-    """Returns settings whose Spec names its document frequencies.
-
-    Args:
-        settings: Settings of the request.
-        resources: The hash key and the data that the Spec refers to.
-        spec_resources: Folder of a run with the data that the Spec refers to, or a file of document
-            frequencies.
-
-    Raises:
-        UsageError: If the Spec needs document frequencies and none are given.
-        IncompatibleError: If others are given than the Spec names.
-    """
+    """Returns settings whose Spec names its document frequencies."""
     spec = settings.spec
     if spec is None or not spec.uses_frequencies:
         return settings
@@ -118,13 +107,8 @@ class Session:
     together when the index has moved to another store.
 
     Args:
-        opened: The store and the state that was read when it was opened.
-        resources: The hash key and the data that the Spec refers to.
         clock: Returns the time in seconds. By default the machine's clock, corrected by the
             store's if they differ.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        follow: False for a copy in the making: its steps fail if a migration begins or ends.
-        guard: People's decisions about the documents.
     """
 
     store: Store
@@ -300,11 +284,7 @@ class Session:
         )
 
     def _wait_until_writable(self) -> None:
-        """Blocks while a migration copies its last documents.
-
-        Raises:
-            StoreError: If the store is a copy in the making, or the pause is too long.
-        """
+        """Blocks while a migration copies its last documents."""
         until = time.monotonic() + MAX_PAUSE_SECONDS
         while self.follow and self.state.migration.phase in (CLOSING, FILLING):
             self.refresh()
@@ -323,21 +303,7 @@ class Session:
             time.sleep(POLL_SECONDS)
 
     def run_step(self, scope: str, action: Callable[[], R]) -> R:
-        """Runs a step under its scope's lock. Repeats it after a conflict or a migration.
-
-        Args:
-            scope: Scope of the documents that the step changes.
-            action: Reads, decides and applies the changes. It may be called several times.
-
-        Returns:
-            What the action returns.
-
-        Raises:
-            RacedError: If the step kept conflicting with others for MAX_RACE_SECONDS, and at least
-                MIN_RACES times.
-            MovedError: If the index moved and this session does not follow.
-            StoreError: If the store fails, or stays closed for a migration.
-        """
+        """Runs a step under its scope's lock. Repeats it after a conflict or a migration."""
         # no error is kept in a variable: its traceback holds this frame, and both would live until
         # the garbage collector runs
         attempts = 0
@@ -386,16 +352,7 @@ class Session:
         return self._locks[hash(require_scope(scope)) % LOCK_STRIPES]
 
     def apply(self, changes: Changes) -> None:
-        """Applies the changes of a step to the store, and forgets what they make wrong.
-
-        Args:
-            changes: Changes of one step. Its epoch and its effect on caches are set here.
-
-        Raises:
-            MovedError: If the index is being moved.
-            RacedError: If another step changed what this one relies on.
-            StoreError: If the store fails.
-        """
+        """Applies the changes of a step to the store, and forgets what they make wrong."""
         migration = self.state.migration
         if self.follow and migration.phase == CLOSING:
             raise MovedError(f"{self.store.url} is being moved")
@@ -429,9 +386,6 @@ class Session:
         """Adds the fingerprints of passages to a step, if the index has them.
 
         `apply` does this, too. So it is for steps that are applied to the store directly.
-
-        Args:
-            changes: Changes of the step, whose new and deleted documents have their content.
         """
         if self.searcher.passages is not None:
             self.searcher.passages.postings.stage(changes, self.store)
@@ -441,9 +395,6 @@ class Session:
 
         A caller that answers from what was read, and writes nothing, calls this after reading. A
         step that writes is refused if the index has moved, and such an answer must be refused, too.
-
-        Raises:
-            MovedError: If the store's epoch differs from that of the last refresh.
         """
         state = self.store.state()
         if state.migration.epoch != self.state.migration.epoch:
@@ -451,26 +402,13 @@ class Session:
         return state
 
     def entry_of(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document, or None if it does not exist.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-        """
+        """Returns the entry of a document, or None if it does not exist."""
         # it keeps the store open if the index moves meanwhile
         searcher = self.searcher
         return searcher.store.entries(require_scope(scope), [require_id(id)])[0]
 
     def entry_or_confirmed_absence(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document for a step. Only the current store returns None.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-
-        Raises:
-            MovedError: If the document is missing and the index has moved since the last refresh.
-        """
+        """Returns the entry of a document for a step. Only the current store returns None."""
         entry = self.entry_of(scope, id)
         if entry is None:
             self.confirm_state()
@@ -483,12 +421,7 @@ def _configuration_salt(spec: Spec, banding: "Banding") -> bytes:
 
 
 def _vector_preparer(settings: IndexSettings, resources: "SpecResources") -> "Preparer | None":
-    """Returns the preparer of the vectors of an index of texts and vectors, or None.
-
-    Args:
-        settings: Settings of the open index.
-        resources: The key that the Spec of the vectors names.
-    """
+    """Returns the preparer of the vectors of an index of texts and vectors, or None."""
     from nearkin.index.preparation import Preparer
     from nearkin.measures import BandingRequest, measure_of
 

@@ -224,11 +224,7 @@ class IndexSettings:
             )
 
     def _require_no_fingerprints(self) -> None:
-        """Verifies that the index is not of fingerprints.
-
-        Raises:
-            UsageError: If it is.
-        """
+        """Verifies that the index is not of fingerprints."""
         if self.spec is not None and self.spec.unit == FINGERPRINT:
             raise UsageError(
                 "an index of documents makes their signatures, and fingerprints are given; store "
@@ -236,11 +232,7 @@ class IndexSettings:
             )
 
     def _require_passages_possible(self) -> None:
-        """Verifies that the passages of the documents can be found, if they are asked for.
-
-        Raises:
-            UsageError: If the number of words is out of range, or the index has no texts.
-        """
+        """Verifies that the passages of the documents can be found, if they are asked for."""
         if self.passages is None:
             return
         # few indexes have passages, and every process with an index imports this module
@@ -263,11 +255,7 @@ class IndexSettings:
             )
 
     def _require_texts(self) -> None:
-        """Verifies that vectors come besides texts that are compared by their similarity.
-
-        Raises:
-            UsageError: If the index is of vectors already, or has a Hamming distance.
-        """
+        """Verifies that vectors come besides texts that are compared by their similarity."""
         if self.spec is not None and self.spec.unit == "vector":
             raise UsageError(
                 f"{name_setting('vector')} adds vectors to an index of texts, and the Spec of this "
@@ -424,10 +412,6 @@ def _to_bytes(size: int | str, name: str = "") -> int:
 
     Args:
         size: Number of bytes, or a text such as `2GB`.
-        name: Name of the setting, for the message.
-
-    Raises:
-        UsageError: If the text is not a size.
     """
     if not isinstance(size, str):
         return size
@@ -438,16 +422,7 @@ def _to_bytes(size: int | str, name: str = "") -> int:
 
 
 def require_related(settings: IndexSettings, threshold: float) -> None:
-    """Requires that related representatives can be found, if they are asked for.
-
-    Args:
-        settings: Settings of the request.
-        threshold: Threshold of the index.
-
-    Raises:
-        UsageError: If the similarity is not below the threshold, or another setting compares
-            documents in another way.
-    """
+    """Requires that related representatives can be found, if they are asked for."""
     if settings.related is None:
         return
     related = name_setting("related", settings.related)
@@ -464,16 +439,7 @@ def require_related(settings: IndexSettings, threshold: float) -> None:
 
 
 def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
-    """Requires that look-ups can read additional buckets.
-
-    Args:
-        spec: Spec of the index.
-        probes: Number of probed slots of each band, for which postings are stored.
-        lookup_probes: Number of additional buckets of each band.
-
-    Raises:
-        UsageError: If they cannot.
-    """
+    """Requires that look-ups can read additional buckets."""
     has_whole_slots = spec.measure == "jaccard" and not spec.truncated
     if lookup_probes and (probes or not (has_whole_slots or spec.measure == "cosine")):
         raise UsageError(
@@ -519,20 +485,7 @@ def merge_settings(
     threshold: float | None,
     changed: SettingsFields,
 ) -> IndexSettings:
-    """Returns settings some of which are replaced.
-
-    Args:
-        settings: The settings.
-        spec: Another Spec, or None to keep that of the settings.
-        threshold: Another threshold, or None to keep that of the settings.
-        changed: Other fields that are replaced, by name.
-
-    Returns:
-        The new settings.
-
-    Raises:
-        UsageError: If a field is unknown or not valid.
-    """
+    """Returns settings some of which are replaced."""
     try:
         merged = replace(settings, **changed)
     except TypeError as error:
@@ -546,15 +499,7 @@ def merge_settings(
 
 
 def threshold_of_distance(spec: Spec, settings: IndexSettings) -> float:
-    """Returns the threshold that follows from the Hamming distance of an index.
-
-    Args:
-        spec: Spec of the index.
-        settings: Settings with a distance.
-
-    Raises:
-        UsageError: If the Spec or another setting does not go with the distance.
-    """
+    """Returns the threshold that follows from the Hamming distance of an index."""
     from nearkin.lsh.sign_bands import block_banding
 
     distance = settings.distance
@@ -614,11 +559,7 @@ def _parse_vector_evidence(given: Mapping[str, str], prefix: str) -> VectorEvide
 
 
 def _parse_value(kind: Any, text: str, name: str) -> Any:
-    """Returns the value of a variable, as the type of its field.
-
-    Raises:
-        UsageError: If the text is not a value of the type.
-    """
+    """Returns the value of a variable, as the type of its field."""
     if name.lower().endswith(SIZES):
         return _to_bytes(text, name)
     if get_origin(kind) is UnionType:

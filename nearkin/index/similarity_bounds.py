@@ -12,14 +12,6 @@ def similarity_bound(measure: str, first: float, second: float) -> float:
     inequality applies to them. Source: Lipkus, *A proof of the triangle inequality for the Tanimoto
     distance* (1999).
 
-    Args:
-        measure: Measure of the similarities.
-        first: Similarity of one document to the third one, in [0, 1].
-        second: Similarity of the other document to the third one, in [0, 1].
-
-    Returns:
-        A lower bound of the similarity, in [0, 1].
-
     Examples:
         >>> round(similarity_bound("jaccard", 0.9, 0.8), 3)
         0.7

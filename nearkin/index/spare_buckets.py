@@ -33,12 +33,7 @@ def spare_keys(keys: np.ndarray) -> np.ndarray:
 
 
 def content_key(scope: str, digest: bytes) -> int:
-    """Returns the key of the spare bucket of all documents with the same content.
-
-    Args:
-        scope: Scope of the documents.
-        digest: Digest of their content.
-    """
+    """Returns the key of the spare bucket of all documents with the same content."""
     hashed = hashlib.sha256(b"content\0" + scope.encode() + b"\0" + digest).digest()
     return int.from_bytes(hashed[:8], "little")
 
@@ -47,8 +42,6 @@ def with_spare_keys(scope: str, digest: bytes, keys: np.ndarray) -> np.ndarray:
     """Returns the keys of a document's buckets, then those of its spare ones, uint64 (2 b + 1,).
 
     Args:
-        scope: Scope of the document.
-        digest: Digest of its content.
         keys: Keys of its buckets, uint64 (b,).
     """
     content = np.array([content_key(scope, digest)], np.uint64)
@@ -59,16 +52,11 @@ def all_keys_of(entry: Entry, keys: np.ndarray) -> np.ndarray:
     """Returns the keys of all buckets that a stored document may be in, uint64 (2 b + 1,).
 
     Args:
-        entry: The document.
         keys: Keys of its buckets, uint64 (b,).
     """
     return with_spare_keys(entry.scope, entry.digest, keys)
 
 
 def is_crowded(full: np.ndarray) -> bool:
-    """Returns True if a document is posted in spare buckets.
-
-    Args:
-        full: True for those of its buckets that are full, bool (b,).
-    """
+    """Returns True if a document is posted in spare buckets."""
     return len(full) > 0 and int(np.count_nonzero(full)) >= CROWDED_SHARE * len(full)

@@ -101,7 +101,6 @@ class SearchCounts:
         """Returns the metrics of docs/reference/metrics.schema.json.
 
         Args:
-            recall: Recall on labelled documents, if it was measured.
             memory: Memory of the index in bytes, if it is known.
         """
         sizes = sorted(self.bucket_sizes.items())
@@ -127,7 +126,6 @@ class SearchStats:
 
     Args:
         clock: Returns the time in seconds.
-        on_comparisons: Receives the number of exact comparisons of each document.
 
     Examples:
         >>> stats = SearchStats()
@@ -178,7 +176,6 @@ class SearchStats:
 
         Args:
             keys: Keys of the buckets, uint64 (m,).
-            postings: Contents of the buckets.
             sizes: Numbers of postings of the buckets, int64 (m,).
         """
         if _UNCOUNTED.get() or not len(postings.words):
@@ -203,8 +200,6 @@ class SearchStats:
         """Records the search of a batch.
 
         Args:
-            documents: Number of documents of the batch.
-            candidates: Number of stored documents that they were compared with.
             slots: Signatures of the batch if they have binned slots, uint32 (n, k); otherwise an
                 array of shape (0, k).
             seconds: Duration of sketching, in seconds.
@@ -228,13 +223,7 @@ class SearchStats:
                     counts.later_slots += later
 
     def record_comparisons(self, *, estimated: int, compared: int, reached: int) -> None:
-        """Records the comparisons of a document with its candidates.
-
-        Args:
-            estimated: Number of candidates, whose similarity was estimated.
-            compared: Number of those whose estimate passed, and that were compared exactly.
-            reached: Number of those that reached the threshold.
-        """
+        """Records the comparisons of a document with its candidates."""
         if _UNCOUNTED.get():
             return
         with self._lock:
@@ -246,11 +235,7 @@ class SearchStats:
             self._on_comparisons(compared)
 
     def record_ties(self, documents: int) -> None:
-        """Records documents of which candidates were left out among equal ones.
-
-        Args:
-            documents: Number of these documents.
-        """
+        """Records documents of which candidates were left out among equal ones."""
         if not documents or _UNCOUNTED.get():
             return
         with self._lock:
@@ -274,7 +259,6 @@ class SearchStats:
         """Returns the metrics of all searches since the index was opened.
 
         Args:
-            recall: Recall on labelled documents, if it was measured.
             memory: Memory of the index in bytes, if it is known.
         """
         with self._lock:

@@ -39,8 +39,6 @@ class StraySweeper:
     """Reads the buckets of shards in portions, and deletes postings whose documents stay missing.
 
     Args:
-        shards: Stores of an index.
-        look_up: Returns documents by their numbers, from all shards.
         seconds: Returns the time of a monotonic clock, in seconds.
     """
 
@@ -57,14 +55,7 @@ class StraySweeper:
         self._suspects: dict[tuple[int, int], Suspect] = {}
 
     def sweep(self) -> int:
-        """Reads the next portion of each shard, and deletes old strays.
-
-        Returns:
-            The number of documents whose postings were deleted.
-
-        Raises:
-            StoreError: If a shard fails. The next sweep continues where this one stopped.
-        """
+        """Reads the next portion of each shard, and deletes old strays."""
         now = self._seconds()
         for number, shard in enumerate(self._shards):
             portion = shard.posting_portion(self._places[number], PORTION)

@@ -20,9 +20,6 @@ class IndexTelemetry:
 
     Names begin with `nearkin.` and the measure, for example `nearkin.jaccard.query`. No attribute
     contains a scope, an id or a text.
-
-    Args:
-        measure: Measure of the index.
     """
 
     def __init__(self, measure: str) -> None:
@@ -46,12 +43,7 @@ class IndexTelemetry:
 
     @contextmanager
     def measure_call(self, operation: str, documents: int) -> Iterator[None]:
-        """Makes a span of a call, and records its duration and its documents.
-
-        Args:
-            operation: Name of the operation, for example `query`.
-            documents: Number of documents of the call.
-        """
+        """Makes a span of a call, and records its duration and its documents."""
         attributes = {"operation": operation}
         began = time.perf_counter()
         with self._tracer.start_as_current_span(
@@ -83,9 +75,6 @@ def telemetry_of(measure: str) -> IndexTelemetry | None:
     """Returns the telemetry of an index, or None if the program does not use OpenTelemetry.
 
     A program that configures an SDK has imported the API.
-
-    Args:
-        measure: Measure of the index.
     """
     return IndexTelemetry(measure) if "opentelemetry" in sys.modules else None
 
@@ -93,13 +82,7 @@ def telemetry_of(measure: str) -> IndexTelemetry | None:
 def measured_call(
     telemetry: IndexTelemetry | None, operation: str, documents: int
 ) -> AbstractContextManager[None]:
-    """Returns a context that measures a call of an index, or does nothing without telemetry.
-
-    Args:
-        telemetry: Telemetry of the index, if there is any.
-        operation: Name of the operation.
-        documents: Number of documents of the call.
-    """
+    """Returns a context that measures a call of an index, or does nothing without telemetry."""
     if telemetry is None:
         return _UNMEASURED
     return telemetry.measure_call(operation, documents)

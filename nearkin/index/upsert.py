@@ -72,12 +72,7 @@ class _Batch(NamedTuple):
 
 
 class Upserts:
-    """The upserts of an open index.
-
-    Args:
-        session: The open index.
-        removals: Removes the previous content of a document that is updated.
-    """
+    """The upserts of an open index."""
 
     def __init__(self, session: Session, removals: Removals) -> None:
         self._session = session
@@ -97,16 +92,7 @@ class Upserts:
     def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None
     ) -> list[Outcome]:
-        """Upserts documents, as `Index.upsert_many` does.
-
-        Args:
-            scope: Scope of the documents.
-            documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
-            ids: Ids of the documents; None for one that is derived from the content.
-
-        Raises:
-            UsageError: If a document is of the wrong kind or too large, or if there are too many.
-        """
+        """Upserts documents, as `Index.upsert_many` does."""
         began = time.perf_counter()
         session = self._session
         self.require_writable(scope)
@@ -283,9 +269,7 @@ class Upserts:
         """Looks some documents of a batch up in the store.
 
         Args:
-            batch: The batch.
             positions: Positions of the documents in the batch, ascending.
-            known: What is known of the documents of the batch, which is replaced for these.
         """
         rest = batch.select(positions)
         entries = self._session.store.entries(rest.scope, rest.ids)
@@ -306,9 +290,6 @@ class Upserts:
         """Returns the outcome of a document that was known before.
 
         Args:
-            id: Id of the document.
-            known: The facts about the document.
-            resolution: The resolution among these facts.
             seconds: Duration of each phase, in seconds for each document.
         """
         return Outcome(
@@ -404,13 +385,7 @@ class Upserts:
 
 
 def _with_related(outcome: Outcome, decision: "Decision", ids: Sequence[str]) -> Outcome:
-    """Returns an outcome with the related representatives that a search has found.
-
-    Args:
-        outcome: The outcome of a document.
-        decision: The decision about it.
-        ids: Ids of the documents that were searched for together.
-    """
+    """Returns an outcome with the related representatives that a search has found."""
     related = []
     for one in decision.related:
         if one.entry is not None:
@@ -432,8 +407,6 @@ def _new_outcomes(
     """Returns the outcomes of documents that a search has decided about.
 
     Args:
-        new: The n new documents.
-        decisions: The decisions about them.
         seconds: Duration of each phase, in seconds for each document.
     """
     return [

@@ -28,11 +28,6 @@ class WordPreparer:
     """A preparer of texts. It owns buffers, so each thread needs its own.
 
     The results are those of `Sketcher`, `write_band_keys` and `distinct_sets`.
-
-    Args:
-        spec: Spec of the signatures, for which `is_applicable` is true.
-        resources: The hash key and the data that the Spec refers to.
-        banding: Numbers of bands and rows.
     """
 
     def __init__(self, spec: Spec, resources: SpecResources, banding: Banding) -> None:
@@ -44,13 +39,7 @@ class WordPreparer:
 
     @staticmethod
     def is_applicable(spec: Spec, resources: SpecResources, banding: Banding) -> bool:
-        """Returns True if the shingles are plain words and the signatures are whole binned slots.
-
-        Args:
-            spec: Spec of the signatures.
-            resources: The hash key and the data that the Spec refers to.
-            banding: Numbers of bands, rows and probes.
-        """
+        """Returns True if shingles are plain words and signatures are whole binned slots."""
         return (
             spec.measure == "jaccard"
             and spec.scheme == "binned"
@@ -65,7 +54,6 @@ class WordPreparer:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8, read-only.
             offsets: First byte of each text, and the end, int64 (n + 1,), read-only.
-            salt: Salt of the band keys.
         """
         shingler = self._shingler
         n = len(offsets) - 1

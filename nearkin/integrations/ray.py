@@ -53,11 +53,7 @@ class AddSignatures:
         self._recall = recall
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Returns a batch with both columns.
-
-        Raises:
-            UsageError: If the batch is not a table of pyarrow, or has no such column of texts.
-        """
+        """Returns a batch with both columns."""
         texts = _column_of(batch, self._text)
         keys = self._columns.band_keys(texts, self._threshold, self._recall)
         batch = batch.append_column("signature", self._columns.sketch(texts))
@@ -93,12 +89,7 @@ class DropNearDuplicates:
         self._finder = NearDuplicateFinder(store, scope, threshold, **settings)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Returns the rows of a batch that stay.
-
-        Raises:
-            UsageError: If the batch is not a table of pyarrow or lacks a column, a text is not a
-                text, or an id is null.
-        """
+        """Returns the rows of a batch that stay."""
         texts = to_texts(replace_nulls(_column_of(batch, self._text)))
         ids = decode_column(_column_of(batch, self._id))
         if is_nested(ids.type):
@@ -111,11 +102,7 @@ class DropNearDuplicates:
 
 
 def _column_of(batch: pa.Table, name: str) -> pa.ChunkedArray:
-    """Returns a column of a batch.
-
-    Raises:
-        UsageError: If Ray passes batches of another type, or the column does not exist.
-    """
+    """Returns a column of a batch."""
     if not isinstance(batch, pa.Table):
         raise UsageError(
             f"a batch is of the type {type_name(batch)} and not a table of pyarrow; call "

@@ -50,13 +50,7 @@ class BenchResult:
 
     @classmethod
     def from_runs(cls, name: str, unit: str, runs: list[float]) -> "BenchResult":
-        """Returns the median of some runs.
-
-        Args:
-            name: Name of what was measured.
-            unit: Unit of the values.
-            runs: Values of the runs, at least one.
-        """
+        """Returns the median of some runs."""
         return cls(name, statistics.median(runs), unit, tuple(runs))
 
 
@@ -93,12 +87,7 @@ def _name_processor() -> str:
 
 
 def time_runs(work: Callable[[], Any], runs: int) -> list[float]:
-    """Returns the wall-clock time of each run in seconds.
-
-    Args:
-        work: Function to time.
-        runs: Number of runs.
-    """
+    """Returns the wall-clock time of each run in seconds."""
     out = []
     for _ in range(runs):
         began = time.perf_counter()
@@ -111,9 +100,6 @@ def measure_sketching(runs: int = 5) -> Iterator[BenchResult]:
     """Yields the speed of sketching in one thread, in MB/s.
 
     The documents are ASCII texts of 1.5 kB and of 15 kB, and accented and Cyrillic texts of 1.5 kB.
-
-    Args:
-        runs: Number of runs.
     """
     with TemporaryFolder() as folder:
         path = folder / "synth"
@@ -157,15 +143,7 @@ class ProcessUsage(NamedTuple):
 
 
 def run_process(line: Sequence[str], environment: Mapping[str, str] | None = None) -> ProcessUsage:
-    """Runs a command and measures the resources that it uses.
-
-    Args:
-        line: Command and its arguments.
-        environment: Environment variables. Those of this process by default.
-
-    Raises:
-        RunError: If the command fails.
-    """
+    """Runs a command and measures the resources that it uses."""
     began = time.perf_counter()
     with TemporaryFile() as shown:
         running = subprocess.Popen(
@@ -190,24 +168,12 @@ def run_nearkin(*arguments: object, environment: Mapping[str, str] | None = None
     """Runs a `nearkin` command as a process and measures the resources that it uses.
 
     The file with the defaults of options that holds in the current folder is ignored.
-
-    Args:
-        *arguments: Arguments of the command.
-        environment: Environment variables. Those of this process by default.
-
-    Raises:
-        RunError: If the command fails.
     """
     return run_process([*NEARKIN, *map(str, arguments)], environment)
 
 
 def measure_whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[BenchResult]:
-    """Yields the time and memory of `nearkin pairs` and `nearkin dedup` on a synthetic corpus.
-
-    Args:
-        documents: Number of documents.
-        runs: Number of runs of each command.
-    """
+    """Yields the time and memory of `nearkin pairs` and `nearkin dedup` on a synthetic corpus."""
     with TemporaryFolder() as folder:
         corpus = folder / "synth"
         synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
@@ -230,14 +196,7 @@ OUTPUTS = {"pairs": "pairs.parquet", "dedup": "dedup"}
 def measure_commands(
     inputs: Path, folder: Path, documents: int, runs: int
 ) -> Iterator[BenchResult]:
-    """Yields the time and memory of each command, after one run to warm up.
-
-    Args:
-        inputs: Folder of the documents.
-        folder: Folder for the outputs.
-        documents: Number of documents.
-        runs: Number of runs of each command.
-    """
+    """Yields the time and memory of each command, after one run to warm up."""
     for name, (command, *options) in COMMANDS.items():
         line = (command, inputs, *options, "--out", folder / OUTPUTS[command], "--overwrite")
         run_nearkin(*line)
@@ -254,11 +213,6 @@ def measure_low_similarities(folder: Path, documents: int, runs: int) -> Iterato
 
     Each document ends in one of twenty standard paragraphs, so that a twentieth of all pairs have
     low similarities. Without them, unrelated texts share nothing, and such bands cost little.
-
-    Args:
-        folder: Folder for the corpora and the outputs.
-        documents: Number of documents.
-        runs: Number of runs.
     """
     for share, description in ((0.0, "nothing in common"), (1.0, "shared paragraphs")):
         corpus = folder / f"boilerplate-{share:g}"
@@ -277,15 +231,7 @@ def measure_low_similarities(folder: Path, documents: int, runs: int) -> Iterato
 
 
 def count_candidates(inputs: Path, *options: str) -> int:
-    """Returns the number of candidate pairs that `nearkin pairs` compares.
-
-    Args:
-        inputs: Folder of the documents.
-        *options: Options of the command.
-
-    Raises:
-        RunError: If the command fails.
-    """
+    """Returns the number of candidate pairs that `nearkin pairs` compares."""
     with TemporaryFolder() as folder:
         out = str(folder / "pairs.parquet")
         line = [*NEARKIN, "pairs", str(inputs), *options, "--out", out]
@@ -297,9 +243,5 @@ def count_candidates(inputs: Path, *options: str) -> int:
 
 
 def results_to_dict(results: list[BenchResult]) -> dict[str, object]:
-    """Returns results as a JSON object, with a description of the machine.
-
-    Args:
-        results: Results of measurements.
-    """
+    """Returns results as a JSON object, with a description of the machine."""
     return {"machine": describe_machine(), "figures": [asdict(figure) for figure in results]}

@@ -40,11 +40,7 @@ class CorpusTimes(TypedDict):
 
 
 def calibrate(report: Callable[[str], None] = lambda _: None) -> Rates:
-    """Measures the rates of this machine, which takes about a minute.
-
-    Args:
-        report: Receives the name of what is measured next.
-    """
+    """Measures the rates of this machine, which takes about a minute."""
     cores = int(describe_machine()["cores"])
     with TemporaryFolder() as folder:
         measured = [
@@ -106,11 +102,7 @@ def _measure_corpus(
 
 
 def fit_stage_rates(measured: list[CorpusTimes]) -> dict[str, StageRate]:
-    """Fits the rates of each stage to three corpora, so that no rate is negative.
-
-    Args:
-        measured: Documents, size of the texts and time of the stages for each corpus.
-    """
+    """Fits the rates of each stage to three corpora, so that no rate is negative."""
     tiny, many, large = measured
     system = np.array(
         [

@@ -53,13 +53,7 @@ TEMPLATE = "template"
 
 
 class ContaminatedCorpus:
-    """The documents and items of a corpus.
-
-    Args:
-        documents: Number of documents.
-        items: Number of items of the suite.
-        seed: Random seed.
-    """
+    """The documents and items of a corpus."""
 
     def __init__(self, documents: int, items: int, seed: int = 1) -> None:
         for name, value in (("documents", documents), ("items", items)):
@@ -140,19 +134,8 @@ def write_contaminated_corpus(
     `truth.parquet` id, item and form of each document with a planted item. The item of a document
     of the template is null.
 
-    Args:
-        out: Folder to create.
-        documents: Number of documents.
-        items: Number of items of the suite.
-        seed: Random seed.
-        advance: Receives the number of documents of each written batch.
-
     Returns:
         The numbers of documents, items, planted items, documents of the template, and bytes.
-
-    Raises:
-        UsageError: If the folder exists, or a number is out of range.
-        RunError: If the folder cannot be written.
     """
     if os.path.lexists(out):
         raise UsageError(f"{out} exists; choose another folder")

@@ -99,15 +99,6 @@ class SourceCorpus(NamedTuple):
 def extract_documents(source: str, path: str) -> list[SourceDocument]:
     r"""Returns the functions and classes of a file in the order of their lines.
 
-    Args:
-        source: Text of the file. Lines end in a line feed.
-        path: Relative path of the file, with slashes.
-
-    Raises:
-        SyntaxError: If the file cannot be parsed.
-        ValueError: If the file contains null characters (a SyntaxError from Python 3.12 on).
-        RecursionError: If the file is nested too deeply to be parsed.
-
     Examples:
         >>> source = "@cached\ndef area(w, h):\n    return w * h\n\n\ndef short(): pass\n"
         >>> documents = extract_documents(source, "kit/shape.py")
@@ -190,9 +181,6 @@ def list_source_files(folders: Sequence[Path]) -> list[tuple[str, Path]]:
     """Returns the relative paths and the paths of the Python files in some folders.
 
     The files are in the order of their relative paths. The first file with a relative path is used.
-
-    Args:
-        folders: Folders to search.
     """
     path_of_name: dict[str, Path] = {}
     for folder in folders:
@@ -246,18 +234,7 @@ def write_source_corpus(
     folders: Sequence[Path] | None = None,
     least_lines: int = MIN_LINES,
 ) -> SourceCorpus:
-    """Writes the demo corpus to a Parquet file, one batch of documents at a time.
-
-    Args:
-        path: Parquet file with the columns id, text, package and path. An existing file is
-            replaced.
-        limit: Largest number of documents to write. Unlimited by default.
-        folders: Folders to search. By default those of `installation_folders`.
-        least_lines: Number of lines of the shortest document, at least `MIN_LINES`.
-
-    Returns:
-        The numbers of written documents, read files and skipped files.
-    """
+    """Writes the demo corpus to a Parquet file, one batch of documents at a time."""
     reader = _Reader(list_source_files(installation_folders() if folders is None else folders))
     long_enough = (
         source_file for source_file in reader if source_file.text.count("\n") + 1 >= least_lines

@@ -103,11 +103,7 @@ class GeneratedTexts:
             )
 
     def resize(self, documents: int) -> "GeneratedTexts":
-        """Returns the settings of as similar texts, of another number of documents.
-
-        Args:
-            documents: Number of documents, at least 2.
-        """
+        """Returns the settings of as similar texts, of another number of documents."""
         pairs = documents * self.similar_pairs // self.documents
         return GeneratedTexts(documents, self.words, pairs, self.seed)
 
@@ -210,13 +206,6 @@ class Experiment:
 def parse_bandings(text: str) -> tuple[tuple[int, int], ...]:
     """Parses numbers of bands and rows.
 
-    Args:
-        text: Bands and rows, for example `5x20,10x10`.
-
-    Raises:
-        UsageError: If the text has another form, or a banding needs more slots than a signature
-            can have.
-
     Examples:
         >>> parse_bandings("5x20,10x10")
         ((5, 20), (10, 10))
@@ -246,9 +235,6 @@ def generate_texts(settings: GeneratedTexts) -> list[str]:
 
     With 80 words, the similarities of the copies are about 0.5 to 0.9, and those of other pairs
     about 0.3.
-
-    Args:
-        settings: Settings of the texts.
     """
     rng = np.random.Generator(np.random.PCG64(settings.seed))
     vocabulary = np.array(VOCABULARY)
@@ -272,15 +258,7 @@ class OwnDocuments(NamedTuple):
 
 
 def read_all_documents(corpus: Corpus, columns: Columns) -> OwnDocuments:
-    """Reads the documents of a corpus that is small enough to compare every pair.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read.
-
-    Raises:
-        UsageError: If it has fewer than two documents, or more than can be compared.
-    """
+    """Reads the documents of a corpus that is small enough to compare every pair."""
     parts = []
     ids: list[str] = []
     for batch in corpus.batches(columns):
@@ -309,7 +287,6 @@ def number_pairs(a: np.ndarray, b: np.ndarray, documents: int) -> np.ndarray:
     Args:
         a: Smaller document of each pair, int64 (m,).
         b: Larger document of each pair, int64 (m,).
-        documents: Number of documents n.
 
     Examples:
         >>> number_pairs(np.array([0, 0, 1]), np.array([1, 2, 2]), 3).tolist()
@@ -319,15 +296,7 @@ def number_pairs(a: np.ndarray, b: np.ndarray, documents: int) -> np.ndarray:
 
 
 def label_pairs(golden: GoldenSet, ids: list[str]) -> LabelledPairs:
-    """Returns the pairs that a golden set labels.
-
-    Args:
-        golden: Golden set.
-        ids: Ids of the documents.
-
-    Raises:
-        UsageError: If a labelled document is not among them.
-    """
+    """Returns the pairs that a golden set labels."""
     place_of = {id: place for place, id in enumerate(ids)}
     missing = [id for id in golden.ids if id not in place_of]
     if missing:
@@ -356,11 +325,6 @@ def find_candidates(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
     Args:
         slots: Signatures, uint32 (documents, k).
-        bands: Number of bands.
-        rows: Number of slots in a band.
-
-    Returns:
-        bool (n(n - 1)/2,), in the order of `number_pairs`.
     """
     documents = len(slots)
     is_candidate = np.zeros(documents * (documents - 1) // 2, bool)
@@ -385,8 +349,6 @@ def find_similar_pairs(contents: pa.Array, spec: Spec, threshold: float) -> np.n
 
     Args:
         contents: Documents, (n,).
-        spec: Spec of the signatures.
-        threshold: Smallest similarity of a pair.
 
     Returns:
         Numbers of the pairs, int64 (m,).
@@ -406,9 +368,6 @@ def compare_bandings(
 
     Args:
         contents: Documents, (n,), at least two.
-        settings: Bandings, threshold and shingle.
-        labels: Pairs of which it is known if they are similar. By default, the pairs that reach the
-            threshold are similar.
     """
     spec = settings.spec
     slots = measure_of(spec).sketcher().sketch(contents).signatures
@@ -440,12 +399,7 @@ def _score_banding(
     """Returns the result of a banding, or of brute force if there are no bands.
 
     Args:
-        bands: Number of bands, or 0.
-        rows: Number of slots in a band, or 0.
-        is_candidate: Which pairs are compared, bool (n(n - 1)/2,).
         near: Pairs that reach the threshold, int64.
-        labels: Pairs of which it is known if they are similar.
-        settings: Settings of the experiment.
     """
     candidates = int(is_candidate.sum())
     is_reported = np.zeros(len(is_candidate), bool)
@@ -484,9 +438,6 @@ def measure_growth(
     corpus: unrelated texts are candidates with the same probability in a corpus of any size.
 
     Args:
-        texts: Settings of the texts.
-        settings: Threshold and shingle.
-        banding: Number of bands, and number of rows of a band.
         sizes: Numbers of documents in ascending order. The first is at most MAX_MEASURED.
     """
     measured = [
@@ -544,13 +495,7 @@ def _generate_contents(texts: GeneratedTexts) -> pa.Array:
 def run_experiment(
     texts: GeneratedTexts, settings: BandSettings, sizes: tuple[int, ...] = SIZES
 ) -> Experiment:
-    """Compares bandings with brute force on generated texts, and measures the growth of the best.
-
-    Args:
-        texts: Settings of the texts.
-        settings: Bandings, threshold and shingle.
-        sizes: Numbers of documents for which the growth is measured.
-    """
+    """Compares bandings with brute force on generated texts; measures the growth of the best."""
     # Compiles the kernels before anything is timed.
     find_similar_pairs(_generate_contents(texts.resize(4)), settings.spec, settings.threshold)
     result = compare_bandings(_generate_contents(texts), settings)

@@ -108,11 +108,7 @@ class HashComparison(NamedTuple):
 
 
 def family_hash(family: str) -> Hasher:
-    """Returns a function that hashes values under a seed, or under a key made of it.
-
-    Args:
-        family: Family of the base hash.
-    """
+    """Returns a function that hashes values under a seed, or under a key made of it."""
 
     def run(values: list[bytes], seed: int) -> np.ndarray:
         if family == SHA:
@@ -148,22 +144,12 @@ class TrialSets(NamedTuple):
 
 
 def encode_integers(numbers: range) -> list[bytes]:
-    """Returns integers as 8 bytes each.
-
-    Args:
-        numbers: Whole numbers below 2^64.
-    """
+    """Returns integers as 8 bytes each."""
     return [x.to_bytes(INTEGER_BYTES, "little") for x in numbers]
 
 
 def draw_trial_sets(kind: str, trial: int, words: list[bytes]) -> TrialSets:
-    """Returns two sets of SET_SIZE elements that share two thirds of them (J = 1/2).
-
-    Args:
-        kind: Kind of the sets, one of KINDS.
-        trial: Number of the trial, which is the random seed.
-        words: Words from which sets of words are drawn.
-    """
+    """Returns two sets of SET_SIZE elements that share two thirds of them (J = 1/2)."""
     rng = random.Random(trial)
     shift = SET_SIZE // 3
     total = SET_SIZE + shift
@@ -180,14 +166,7 @@ KINDS = ("words", "consecutive integers", "arithmetic progressions")
 
 
 def minhash_estimate(family: str, scheme: str, sets: TrialSets, seed: int) -> float:
-    """Returns the Jaccard estimate of one trial.
-
-    Args:
-        family: Family of the base hash.
-        scheme: Scheme of MinHash.
-        sets: Sets of the trial.
-        seed: Random seed of the hash.
-    """
+    """Returns the Jaccard estimate of one trial."""
     if family == AFFINE:
         return affine_estimate(sets, seed)
     hasher, functions = family_hash(family), SCHEMES[scheme](K, 1)
@@ -203,10 +182,6 @@ def affine_estimate(sets: TrialSets, seed: int) -> float:
     """Returns the Jaccard estimate of k affine functions of numbers.
 
     Integers are numbers themselves. Words are represented by their XXH3 hash.
-
-    Args:
-        sets: Sets of the trial.
-        seed: Random seed of the functions.
     """
     a, b = (splitmix64(seed, K, first) % np.uint64(PRIME) for first in (0, K))
     minima = []
@@ -223,11 +198,7 @@ def affine_estimate(sets: TrialSets, seed: int) -> float:
 
 
 def measure_accuracy(trials: int) -> Iterator[Accuracy]:
-    """Yields the accuracy of every family, scheme and reference, for all kinds of sets.
-
-    Args:
-        trials: Number of trials.
-    """
+    """Yields the accuracy of every family, scheme and reference, for all kinds of sets."""
     words = read_words()
     entrants = [(family, scheme) for family in (*FAMILIES, SHA) for scheme in sorted(SCHEMES)]
     for family, scheme in [*entrants, (AFFINE, "classic")]:
@@ -250,11 +221,7 @@ def measure_accuracy(trials: int) -> Iterator[Accuracy]:
 
 
 def measure_throughput(runs: int) -> Iterator[Throughput]:
-    """Yields the throughput of every family, as the median of several runs.
-
-    Args:
-        runs: Number of runs.
-    """
+    """Yields the throughput of every family, as the median of several runs."""
     words = read_words()
     blocks = [random.Random(1).randbytes(BLOCK_BYTES) for _ in range(2000)]
     for family in (*FAMILIES, SHA):
@@ -286,7 +253,6 @@ def measure_avalanche(samples: int, size: int = 8) -> Iterator[Avalanche]:
     """Yields the avalanche of every family. Each bit of random inputs is flipped once.
 
     Args:
-        samples: Number of random inputs.
         size: Size of an input in bytes.
     """
     rng = random.Random(1)
@@ -319,13 +285,7 @@ def _hash_values(family: str, values: list[bytes]) -> np.ndarray:
 
 
 def compare_hashes(trials: int = 200, samples: int = 2000, runs: int = 5) -> HashComparison:
-    """Compares all families and schemes. The number of trials decides the duration.
-
-    Args:
-        trials: Number of trials of the accuracy.
-        samples: Number of random inputs of the avalanche.
-        runs: Number of runs of the throughput.
-    """
+    """Compares all families and schemes. The number of trials decides the duration."""
     return HashComparison(
         throughput=list(measure_throughput(runs)),
         accuracy=list(measure_accuracy(trials)),

@@ -137,13 +137,7 @@ class LossScore:
 
 
 def make_loss_corpus(kind: LossKind, documents: int, seed: int = 1) -> list[LabelledDocument]:
-    """Returns the documents of a corpus, in families of five, or of two in a corpus of changes.
-
-    Args:
-        kind: Kind of the corpus.
-        documents: Number of documents. It is rounded down to whole families.
-        seed: Random seed.
-    """
+    """Returns the documents of a corpus, in families of five, or of two in a corpus of changes."""
     generator = random.Random(f"{kind}-{seed}")
     families = documents // FAMILY_SIZES[kind]
     made = islice(_make_families(kind, generator), families)
@@ -256,12 +250,7 @@ def _change_look(text: str) -> str:
 
 
 def score_losses(corpus: Sequence[LabelledDocument], kept_of: Mapping[str, str]) -> LossScore:
-    """Returns what a run lost of a corpus.
-
-    Args:
-        corpus: Documents of the corpus.
-        kept_of: Id of the document that is kept in the place of each document, by its id.
-    """
+    """Returns what a run lost of a corpus."""
     removed = [document for document in corpus if kept_of[document.id] != document.id]
     lost = sum(kept_of[document.id] not in document.said_by for document in removed)
     said_by = {document.id: document.said_by for document in corpus}
@@ -274,11 +263,7 @@ def score_losses(corpus: Sequence[LabelledDocument], kept_of: Mapping[str, str])
 
 
 def parse_loss_kind(name: str) -> LossKind:
-    """Returns the kind of a name.
-
-    Raises:
-        UsageError: If it is unknown.
-    """
+    """Returns the kind of a name."""
     if name not in list(LossKind):
         raise UsageError(
             f"{name_setting('losses', name)} is not one of {', '.join(LossKind)}"
@@ -295,19 +280,6 @@ def write_loss_corpus(
     `documents/documents.parquet` has the columns id and text. `truth.parquet` has the columns id
     and said_by, the list of the ids of the documents that say all of it; and for changes, `change`
     and `words`, the length of the unchanged text. `synth.json` contains the settings and counts.
-
-    Args:
-        out: Folder to create.
-        kind: Kind of the corpus.
-        documents: Number of documents, at least those of a family.
-        seed: Random seed.
-
-    Returns:
-        The content of synth.json.
-
-    Raises:
-        UsageError: If `out` exists, or there are fewer documents than a family has.
-        RunError: If the folder cannot be written.
     """
     folder = Path(out)
     if os.path.lexists(folder):

@@ -229,12 +229,7 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def from_words(cls, words: list[str], weights: np.ndarray) -> "Vocabulary":
-        """Returns a vocabulary of words with weights, float64 (n,).
-
-        Args:
-            words: Distinct words.
-            weights: Relative frequency of each word.
-        """
+        """Returns a vocabulary of words with weights, float64 (n,)."""
         encoded = [word.encode() for word in words]
         bounds = np.round(np.cumsum(weights) / weights.sum() * FREQUENCY_TABLE_SIZE).astype(
             np.int64
@@ -246,14 +241,7 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> "Vocabulary":
-        """Returns the words of a text with their frequencies.
-
-        Args:
-            text: Text whose words are counted.
-
-        Raises:
-            UsageError: If the text contains no word.
-        """
+        """Returns the words of a text with their frequencies."""
         counts = Counter(WORDS.findall(text.lower())).most_common((1 << 24) - 1)
         if not counts:
             raise UsageError("the text for the vocabulary contains no word; give another text")
@@ -317,12 +305,7 @@ class CorpusPlan:
         return sizes[:fitting]
 
     def rows(self, first: int, count: int) -> PlannedRows:
-        """Returns the documents of consecutive output rows, which are in shuffled order.
-
-        Args:
-            first: Number of the first row.
-            count: Number of rows.
-        """
+        """Returns the documents of consecutive output rows, which are in shuffled order."""
         numbers = np.empty(count, np.int64)
         kernels.permute_all(
             first,
@@ -368,8 +351,6 @@ def draw_uniforms(seed: int, use: int, keys: np.ndarray) -> np.ndarray:
     """Returns a uniform random number in [0, 1) for each key, float64 (n,).
 
     Args:
-        seed: Random seed of the corpus.
-        use: Use of the numbers. Different uses give independent numbers.
         keys: Keys, int64 (n,).
     """
     out = np.empty(len(keys))
@@ -381,12 +362,7 @@ class TextGenerator:
     """Generates the texts of planned rows. Its methods may be called from several threads."""
 
     def __init__(self, settings: SynthSettings, vocabulary: Vocabulary) -> None:
-        """Creates a generator.
-
-        Args:
-            settings: Settings of the corpus.
-            vocabulary: Words of the corpus.
-        """
+        """Creates a generator."""
         self.settings = settings
         self.vocabulary = vocabulary
         weights = np.array([settings.operations.get(name, 0.0) for name in OPERATIONS])
@@ -399,11 +375,7 @@ class TextGenerator:
         )
 
     def texts(self, rows: PlannedRows) -> pa.Array:
-        """Returns the texts of some documents, large_string (n,).
-
-        Args:
-            rows: Planned documents.
-        """
+        """Returns the texts of some documents, large_string (n,)."""
         settings = self.settings
         vocabulary = self.vocabulary
         seed = settings.seed

@@ -22,11 +22,7 @@ class BandLayout(NamedTuple):
 
 
 def slot_layout(rows: int) -> BandLayout:
-    """Returns the layout of whole MinHash slots, in bands of so many slots.
-
-    Args:
-        rows: Number of slots of a band.
-    """
+    """Returns the layout of whole MinHash slots, in bands of so many slots."""
     return BandLayout(SlotLayout(np.int64(rows)), np.empty((0, 0), np.uint64))
 
 
@@ -43,7 +39,6 @@ def truncated_layout(slots: int, bits: int, keys: np.ndarray) -> BandLayout:
     """Returns the layout of truncated MinHash slots.
 
     Args:
-        slots: Number of slots k.
         bits: Number of bits that are kept of a slot.
         keys: Band keys of the whole slots, without a block, uint64 (n, b).
     """
@@ -58,7 +53,6 @@ def write_band_keys(
     """Computes the band keys of whole slots or signs.
 
     Args:
-        band_layout: Layout of the signatures.
         signatures: Signatures, (n, w).
         salts: Salt of the block of each document, uint64 (n,).
         out: Receives the keys, uint64 (b, n).
@@ -74,8 +68,6 @@ def slot_band_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
     Args:
         slots: MinHash slots, uint32 (n, k).
-        bands: Number of bands b.
-        rows: Number of slots in a band.
 
     Returns:
         uint64 (n, b).
@@ -95,9 +87,6 @@ def probing_band_keys(
     Args:
         slots: MinHash slots, uint32 (n, k).
         runner_ups: The second smallest element of each slot, uint32 (n, k).
-        bands: Number of bands b.
-        rows: Number of slots in a band.
-        probes: Number of probed slots P in a band.
 
     Returns:
         uint64 (n, b·(1 + P)): for each band, its key and then its P probe keys.
@@ -111,11 +100,7 @@ def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | No
     """Returns the builder of band keys that cannot be computed from signatures afterwards.
 
     Args:
-        banding: The bands, rows and probes.
         truncated: True if signatures keep only the lowest bits of slots.
-
-    Returns:
-        None if band keys follow from the signatures.
     """
     bands = banding.bands
     rows = banding.rows
@@ -170,7 +155,6 @@ def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[
     Args:
         starts: Position of the first document of each bucket, int64 (m,).
         ends: Position after the last document of each bucket, int64 (m,).
-        pairs: Number of pairs of a portion, approximately.
 
     Examples:
         >>> for rows in split_buckets(np.array([0, 2, 4]), np.array([2, 4, 8]), 3):
@@ -250,7 +234,6 @@ class SourceBuckets(NamedTuple):
         Args:
             starts: Position of the first document of each bucket, int64 (m,).
             ends: Position after the last document of each bucket, int64 (m,).
-            pairs: Number of pairs of a portion, approximately.
         """
         sizes = ends - starts
         bucket = np.repeat(np.arange(len(starts)), sizes)

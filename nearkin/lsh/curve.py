@@ -19,11 +19,6 @@ def candidate_probability(
 ) -> np.ndarray | float:
     """Returns the probability that at least one of b bands of r slots agrees.
 
-    Args:
-        collision: Probability that one slot agrees, in [0, 1].
-        bands: Number of bands b.
-        rows: Number of slots r in a band.
-
     Examples:
         >>> [round(candidate_probability(collision, 42, 3), 3) for collision in (0.5, 0.05)]
         [0.996, 0.005]
@@ -38,7 +33,6 @@ def truncated_collision(collision: float, slot_bits: int) -> float:
     *b-Bit Minwise Hashing*, WWW 2010, theorem 1 for sets that are small parts of the universe).
 
     Args:
-        collision: Probability J that the whole slots agree, in [0, 1].
         slot_bits: Number of kept bits b of a slot, at least 1.
 
     Examples:
@@ -60,12 +54,6 @@ def band_probability(
     one document meets the minimum of the other with probability (1 − J)·J/2 in each direction, and
     the runner-ups meet with probability (1 − J)²·J/2.
 
-    Args:
-        collision: Jaccard similarity J, in [0, 1].
-        rows: Number of slots r in a band.
-        probes: Number of probed slots P in a band, at most r.
-        one_sided: True if only one of the two documents has probe keys.
-
     Examples:
         >>> [round(band_probability(0.8, 7, probes), 3) for probes in (0, 7)]
         [0.21, 0.621]
@@ -86,10 +74,6 @@ def band_probability(
 def classic_threshold(bands: int, rows: int) -> float:
     """Returns (1/b)^(1/r), where the candidate probability is about 63 %.
 
-    Args:
-        bands: Number of bands b.
-        rows: Number of slots r in a band.
-
     Examples:
         >>> [round(classic_threshold(b, r), 3) for b, r in ((20, 5), (16, 8), (8, 16))]
         [0.549, 0.707, 0.878]
@@ -98,12 +82,7 @@ def classic_threshold(bands: int, rows: int) -> float:
 
 
 def steepest_point(bands: int, rows: int) -> float:
-    """Returns ((1 − 1/r)/(b − 1/r))^(1/r), where the S-curve is steepest.
-
-    Args:
-        bands: Number of bands b.
-        rows: Number of slots r in a band.
-    """
+    """Returns ((1 − 1/r)/(b − 1/r))^(1/r), where the S-curve is steepest."""
     if rows == 1:
         return 0.0
     return float(((1 - 1 / rows) / (bands - 1 / rows)) ** (1 / rows))
@@ -114,11 +93,6 @@ def expected_candidates(bands: int, rows: int, probes: int = 0) -> float:
 
     This is the cost by which bandings of equal recall are compared. Similarities of unrelated
     pairs are assumed to follow Beta(1, 20).
-
-    Args:
-        bands: Number of bands b.
-        rows: Number of slots r in a band.
-        probes: Number of probed slots in a band.
     """
     similarities = (np.arange(400) + 0.5) / 400
     density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)
@@ -131,11 +105,6 @@ def pass_probability(k: int, agreements: int, collision: float) -> float:
     """Returns the binomial probability that at least so many of k slots agree.
 
     For correlated slots, it is a lower bound of the effect of the spread.
-
-    Args:
-        k: Number of slots.
-        agreements: Minimum number of agreeing slots.
-        collision: Probability that one slot agrees, in (0, 1].
     """
     if collision >= 1:
         return 1.0
@@ -154,9 +123,6 @@ def pass_probability(k: int, agreements: int, collision: float) -> float:
 def sign_collision(similarity: float) -> float:
     """Returns 1 − θ/π, the probability that two vectors agree in one sign (Charikar 2002).
 
-    Args:
-        similarity: Cosine of the angle θ between the vectors.
-
     Examples:
         >>> sign_collision(1.0), sign_collision(0.0), round(sign_collision(0.8), 3)
         (1.0, 0.5, 0.795)
@@ -166,11 +132,7 @@ def sign_collision(similarity: float) -> float:
 
 @cache
 def log_factorials(largest: int) -> np.ndarray:
-    """Returns ln x! for x = 0 … largest, float64 (largest + 1,).
-
-    Args:
-        largest: Largest number x, at least 0.
-    """
+    """Returns ln x! for x = 0 … largest, float64 (largest + 1,)."""
     return np.array([math.lgamma(x + 1) for x in range(largest + 1)])
 
 
@@ -180,7 +142,6 @@ def agreement_distribution(bits: int, collision: float) -> np.ndarray:
 
     Args:
         bits: Number of bits f.
-        collision: Probability that one bit agrees, in (0, 1].
     """
     if collision >= 1:
         return np.eye(bits + 1)[bits]
@@ -200,7 +161,6 @@ def sampled_probability(agreeing: np.ndarray, bits: int, bands: int, rows: int) 
     Args:
         agreeing: Number of agreeing bits a of each pair, integers (n,).
         bits: Number of bits f.
-        bands: Number of bands b.
         rows: Number of bits r in a band.
 
     Returns:
@@ -220,8 +180,6 @@ def sampled_recall(bits: int, collision: float, bands: int, rows: int) -> float:
 
     Args:
         bits: Number of bits f.
-        collision: Probability that one bit agrees, in (0, 1].
-        bands: Number of bands b.
         rows: Number of bits r in a band.
     """
     probabilities = sampled_probability(np.arange(bits + 1), bits, bands, rows)

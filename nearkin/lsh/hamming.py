@@ -38,9 +38,6 @@ def as_words(signatures: np.ndarray) -> np.ndarray:
 
     Returns:
         uint64 (n, w).
-
-    Raises:
-        UsageError: If the array has another type or shape.
     """
     words = np.ascontiguousarray(signatures)
     if words.dtype != np.uint64 or words.ndim not in (1, 2):
@@ -58,12 +55,6 @@ def all_pairs(
     Args:
         signatures: The signatures, uint64 (n,) or (n, words).
         distance: Maximum Hamming distance d, less than half of the bits.
-        blocks: Number of blocks, more than d. More blocks make more tables of smaller buckets. By
-            default, the cheapest number is chosen.
-        workers: Number of threads.
-
-    Raises:
-        UsageError: If the array, the distance or the number of blocks is not valid.
 
     Examples:
         >>> pairs = all_pairs(np.array([0b0000, 0b0111, 0b1111, 2**63], np.uint64), 1)

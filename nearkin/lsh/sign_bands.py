@@ -52,9 +52,6 @@ class SignBanding(Banding):
 
         Bands that share bits are not independent. Their probability is computed for each number
         of agreeing bits.
-
-        Args:
-            collision: Probability that one bit of the pair agrees, in [0, 1].
         """
         if not self.sampled:
             return super().candidate_probability(collision)
@@ -108,13 +105,7 @@ def solve_sign_banding(threshold: float, recall: float, bits: int, documents: in
     """Returns the cheapest banding of signs that reaches a recall.
 
     Args:
-        threshold: Minimum cosine of near-duplicates.
-        recall: Required recall at the threshold, in (0, 1).
         bits: Number of bits f of a signature.
-        documents: Number of documents of the corpus.
-
-    Raises:
-        UsageError: If no banding reaches the recall. The message says which recall is possible.
 
     Examples:
         >>> small, large = (solve_sign_banding(0.9, 0.95, 512, n) for n in (10_000, 10_000_000))
@@ -167,9 +158,6 @@ def comparison_cost(banding: SignBanding) -> float:
 
     It counts the band keys and the comparisons of unrelated pairs, whose cosines are assumed to
     follow Beta(1, 20).
-
-    Args:
-        banding: Bands of signs, with the number of documents.
     """
     similarities = (np.arange(100) + 0.5) / 100
     density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)
@@ -185,15 +173,8 @@ def fixed_sign_banding(
     """Returns a banding of signs with given bands and rows.
 
     Args:
-        threshold: Minimum cosine of near-duplicates.
-        recall: Required recall at the threshold, in (0, 1). It decides the margin.
         bits: Number of bits f of a signature.
-        documents: Number of documents of the corpus.
-        bands: Number of bands b, at most 4,096.
         rows: Number of bits r in a band, at most f.
-
-    Raises:
-        UsageError: If the numbers are out of range.
     """
     if not (1 <= rows <= bits and 1 <= bands <= 1 << 12):
         raise UsageError(
@@ -214,14 +195,9 @@ def block_bits(bits: int, distance: int, blocks: int) -> list[np.ndarray]:
 
     Args:
         bits: Number of bits f.
-        distance: Hamming distance d.
-        blocks: Number of blocks B.
 
     Returns:
         The positions of the bits of each band, int64 arrays.
-
-    Raises:
-        UsageError: If the number of blocks is not above the distance, or exceeds the bits.
 
     Examples:
         >>> [len(band) for band in block_bits(64, 3, 4)], len(block_bits(64, 3, 5))
@@ -246,12 +222,6 @@ def block_banding(
 
     Args:
         bits: Number of bits f of a signature.
-        distance: Maximum Hamming distance of a pair, less than f / 2.
-        documents: Number of documents of the corpus.
-        blocks: Number of blocks. By default, the cheapest of d + 1 to d + 4.
-
-    Raises:
-        UsageError: If the distance or the blocks are out of range, or need too many bands.
 
     Examples:
         >>> [(n, block_banding(64, 3, n).bands) for n in (1000, 10_000_000)]

@@ -43,20 +43,12 @@ class Banding:
     slot_bits: int | None = None
 
     def candidate_probability(self, collision: float) -> float:
-        """Returns the probability that a pair becomes a candidate.
-
-        Args:
-            collision: Probability that one slot of the pair agrees, in [0, 1].
-        """
+        """Returns the probability that a pair becomes a candidate."""
         band = band_probability(collision, self.rows, self.probes)
         return float(1 - (1 - band) ** self.bands)
 
     def agreement_probability(self, collision: float) -> float:
-        """Returns the expected share of slots that agree in the prefilter.
-
-        Args:
-            collision: Probability that the whole slots of the pair agree, in [0, 1].
-        """
+        """Returns the expected share of slots that agree in the prefilter."""
         if self.slot_bits is None:
             return collision
         return truncated_collision(collision, self.slot_bits)
@@ -67,9 +59,6 @@ class Banding:
         The two events are treated as independent. In fact a candidate passes more often than
         another pair, and truncated slots agree more often than whole ones, so the result is a
         lower bound.
-
-        Args:
-            collision: Probability that one slot of the pair agrees, in [0, 1].
         """
         passing = pass_probability(self.k, self.margin, collision)
         return self.candidate_probability(collision) * passing
@@ -86,15 +75,7 @@ class Banding:
 
 
 def require_bands_with_rows(bands: int | None, rows: int | None) -> None:
-    """Requires that bands and rows are given together.
-
-    Args:
-        bands: Number of bands, or None.
-        rows: Number of slots in a band, or None.
-
-    Raises:
-        UsageError: If only one of them is given.
-    """
+    """Requires that bands and rows are given together."""
     if (bands is None) == (rows is None):
         return
     missing = "bands" if bands is None else "rows"
@@ -117,16 +98,7 @@ def fixed_banding(
     """Returns a banding with given bands and rows.
 
     Args:
-        collision: Probability that one slot agrees at the threshold, in (0, 1].
-        recall: Required recall at the threshold, in (0, 1). It decides the margin.
-        k: Number of slots of a signature.
-        bands: Number of bands b.
-        rows: Number of slots r in a band.
-        probes: Number of probed slots in a band. Values above r count as r.
         slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
-
-    Raises:
-        UsageError: If a number is less than 1, or a signature does not have b·r slots.
     """
     probes = min(probes, rows)
     if bands < 1 or rows < 1:
@@ -162,17 +134,7 @@ def solve_banding(
     All bandings with b·r ≤ k are compared.
 
     Args:
-        collision: Probability that one slot agrees at the threshold, in (0, 1]. For MinHash, it is
-            the threshold itself.
-        recall: Required recall at the threshold, in (0, 1).
-        k: Number of slots of a signature.
-        tables: Number of independent tables of disjoint slots. The number of bands is a multiple
-            of it.
-        probes: Number of probed slots in each band. Values above r count as r.
         slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
-
-    Raises:
-        UsageError: If no banding reaches the recall. The message says which recall is possible.
 
     Examples:
         >>> banding = solve_banding(0.8, 0.95, 128)

@@ -18,11 +18,7 @@ COMPARED_BITS = 64 - int(kernels.DROPPED_BITS)
 
 
 class _TruncatedSets:
-    """A builder of sets of truncated hashes.
-
-    Args:
-        builder: Builder of sets of whole hashes.
-    """
+    """A builder of sets of truncated hashes."""
 
     def __init__(self, builder: PayloadBuilder) -> None:
         self._builder = builder
@@ -33,11 +29,7 @@ class _TruncatedSets:
 
 
 def truncate_sets(payload: Payload) -> Payload:
-    """Returns sets of whole hashes as sets of truncated hashes.
-
-    Args:
-        payload: Payload of sets without weights.
-    """
+    """Returns sets of whole hashes as sets of truncated hashes."""
     whole = payload.columns[0]
     hashes = np.empty_like(whole)
     sizes = np.empty_like(payload.sizes)
@@ -46,20 +38,12 @@ def truncate_sets(payload: Payload) -> Payload:
 
 
 def compares_sets(measure: str) -> bool:
-    """Returns whether documents are compared as sets of shingles without weights.
-
-    Args:
-        measure: Name of the measure of a Spec.
-    """
+    """Returns whether documents are compared as sets of shingles without weights."""
     return measure == "jaccard"
 
 
 def payload_builder_for_run(measure: Measure) -> PayloadBuilder:
-    """Returns a new builder of what runs compare.
-
-    Args:
-        measure: Measure of the run.
-    """
+    """Returns a new builder of what runs compare."""
     builder = measure.payload_builder()
     if isinstance(measure, FieldsMeasure):
         return builder

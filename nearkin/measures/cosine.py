@@ -58,9 +58,6 @@ class SignEstimator:
         Args:
             pairs: Packed pairs, uint64 (m,).
             agreeing: Number of agreeing bits of each pair, int64 (m,).
-
-        Returns:
-            The pairs with the estimated cosine.
         """
         cosine = np.cos(np.pi * (1 - agreeing / self.spec.k))
         cosine[3 * agreeing == 2 * self.spec.k] = 0.5
@@ -148,10 +145,6 @@ class Cosine(_SignMeasure):
 
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs with the dot product and the product of the lengths.
         """
         return vectors.compare_vectors(pairs, stored.place, stored.columns[0])
 
@@ -163,13 +156,5 @@ class Cosine(_SignMeasure):
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            scope: Pairs that are compared.
-            threshold: Minimum cosine of a pair.
-            workers: Number of threads.
-            memory: Not used, because the matrix products have a fixed size.
-        """
+        """Yields every pair that reaches the threshold, as described in `Measure`."""
         return vectors.compare_all(payload.columns[0], scope, threshold, workers)

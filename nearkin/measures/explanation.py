@@ -219,26 +219,7 @@ def explain_pair(
     names: tuple[str, str] = ("a", "b"),
     vectors: VectorComparison | None = None,
 ) -> Explanation:
-    """Runs the stages on a pair of texts and says which of them decides.
-
-    Args:
-        a: First text.
-        b: Second text.
-        spec: Spec of the signatures.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
-        banding: Bands and rows of the signatures.
-        distance: Maximum Hamming distance of near-duplicates, for measures that use it.
-        names: Names of the two texts.
-        vectors: Comparison of the vectors of the same documents, or None.
-
-    Returns:
-        The explanation, with a verdict.
-
-    Raises:
-        UsageError: If the Spec is of vectors or fingerprints, which have no words, or a text is not
-            valid Unicode.
-    """
+    """Runs the stages on a pair of texts and says which of them decides."""
     if spec.unit == FINGERPRINT:
         raise UsageError(
             "fingerprints have no words to explain; their distance is the number of bits that "
@@ -344,12 +325,7 @@ def _with_verdict(
 
 
 def _decide_by_vectors(pair: Explanation, vectors: VectorComparison) -> Explanation:
-    """Returns the explanation of two texts with the decision of their vectors.
-
-    Args:
-        pair: Explanation with the verdict on the texts.
-        vectors: Comparison of the vectors.
-    """
+    """Returns the explanation of two texts with the decision of their vectors."""
     verdict = pair.verdict
     why = f"{pair.why}; {vectors.describe()}"
     has_matching_texts = verdict in (PairVerdict.EXACT, PairVerdict.MATCH)
@@ -371,15 +347,6 @@ def overlap_of_shingles(a: str, b: str, spec: Spec, resources: SpecResources) ->
     """Counts the shingles that two texts share, and finds examples of them.
 
     Shingles are counted by their hashes. Examples are shown as they are written in the text.
-
-    Args:
-        a: First text.
-        b: Second text.
-        spec: Spec of the shingles.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
-
-    Returns:
-        The numbers of shingles, and examples.
     """
     builder = SetBuilder(resources.shingler(spec))
     sets = builder.build(pa.array([a, b], pa.large_string()))
@@ -401,11 +368,8 @@ def _example_shingles(
     and memory therefore do not grow with the text beyond what its hashes take.
 
     Args:
-        text: Text to search.
         own: Sorted distinct shingle hashes of the text, uint64 (n,).
         others: Sorted distinct shingle hashes of the other text, uint64 (m,).
-        builder: Builder of shingle sets for the Spec.
-        spec: Spec of the shingles.
     """
     candidates = list(dict.fromkeys(shingle_texts(text[:EXAMPLE_CHARACTERS], spec)))
     sets = builder.build(pa.array(candidates, pa.large_string()))

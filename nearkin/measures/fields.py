@@ -149,11 +149,6 @@ class FieldsMeasure:
 
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs with the similarity of a field with signatures, the highest one of the
-            alternatives that hold. It is 0 for pairs for which none holds.
         """
         scored = [
             self.compare_field(position, pairs, stored) for position in range(len(self.fields))
@@ -187,10 +182,6 @@ class FieldsMeasure:
         """Yields every pair that reaches the threshold, as described in `Measure`.
 
         Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            scope: Pairs that are compared.
-            threshold: Smallest similarity of a pair, at most that of each field with signatures.
-            workers: Number of threads.
             memory: Maximum number of bytes of intermediate results.
         """
         stored = as_stored(payload)
@@ -223,13 +214,7 @@ class FieldsMeasure:
         """Compares pairs in one field.
 
         Args:
-            position: Position of the field.
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs. Intersection and union are 0 if one of the documents lacks the field, so that
-            the pair reaches no threshold.
         """
         first, second = unpack_pairs(pairs)
         has_field = self._find_parts(position, first, stored).sizes > 0
@@ -297,10 +282,6 @@ class _FieldsSketcher:
 
         A document that lacks a field of each alternative has no shingles, so that it matches no
         other one. Otherwise its shingles are those of the candidate fields.
-
-        Args:
-            documents: The documents, a struct of their fields.
-            also: Is not called, because the shingles of one field are not those of the document.
         """
         fields = [documents.field(position) for position in range(len(self._sketchers))]
         sketches = [
@@ -336,11 +317,7 @@ class _FieldsSketcher:
 
 
 class _FieldsPayloads:
-    """A builder of payloads with a part for each field of a document.
-
-    Args:
-        measure: Measure of the documents.
-    """
+    """A builder of payloads with a part for each field of a document."""
 
     def __init__(self, measure: FieldsMeasure) -> None:
         self._fields = measure.fields
@@ -400,7 +377,6 @@ def holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray) 
     """Returns for which rows all fields of an alternative hold, bool (n,).
 
     Args:
-        alternatives: The positions of the fields of each alternative.
         holds: For which rows each field holds, bool (n, fields).
     """
     accepted = np.zeros(len(holds), bool)
@@ -410,12 +386,7 @@ def holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray) 
 
 
 def without_nulls(field: pa.Array) -> pa.Array:
-    """Returns the values of a field with another value in place of each null.
-
-    Args:
-        field: Texts (large_string), lists of tokens (large_list), fingerprints (fixed_size_binary)
-            or vectors (fixed_size_list). Their nulls become empty values, zeros and ones.
-    """
+    """Returns the values of a field with another value in place of each null."""
     if not field.null_count:
         return field
     kind = field.type

@@ -128,7 +128,6 @@ class Hamming:
 
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
 
         Returns:
             The pairs with the number of agreeing bits and the number of bits.
@@ -150,11 +149,7 @@ class Hamming:
         """Yields every pair that reaches the threshold, as described in `Measure`.
 
         Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            scope: Pairs that are compared.
             threshold: Minimum share of agreeing bits of a pair.
-            workers: Not used, because one pass over the signatures finds the pairs.
-            memory: Not used, because the pairs of a small corpus fit into memory.
         """
         words = payload.columns[0]
         n = len(words)

@@ -71,9 +71,6 @@ class SlotEstimator:
         Args:
             pairs: Packed pairs, uint64 (m,).
             agreeing: Number of agreeing slots of each pair, int64 (m,).
-
-        Returns:
-            The pairs with the numerator, at least 0, and the denominator of Ĵ, times k.
         """
         k = self.spec.k
         chance = self.chance_agreement
@@ -156,10 +153,6 @@ class Jaccard(_MinHashMeasure):
 
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs with |A ∩ B| and |A ∪ B|.
         """
         return compare_sets(pairs, stored.place, stored.starts, stored.columns[0])
 
@@ -174,10 +167,6 @@ class Jaccard(_MinHashMeasure):
         """Yields every pair that reaches the threshold, as described in `Measure`.
 
         Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            scope: Pairs that are compared.
-            threshold: Minimum similarity of a pair.
-            workers: Number of threads.
             memory: Maximum number of bytes of the postings of all threads.
         """
         sets = WeightedSets(payload.columns[0], np.empty(0), payload.sizes)

@@ -22,16 +22,6 @@ def measure_of(
 ) -> Measure:
     """Returns the measure that a Spec names.
 
-    Args:
-        spec: Spec of the signatures.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
-        distance: Maximum Hamming distance of near-duplicates. If it is given, signatures are
-            compared by their Hamming distance (simhash, cosine and hamming only). The default of
-            hamming is 0.
-
-    Raises:
-        UsageError: If a distance is given for a measure without signs.
-
     Examples:
         >>> type(measure_of(Spec())).__name__
         'Jaccard'

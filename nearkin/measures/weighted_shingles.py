@@ -51,10 +51,6 @@ class WeightedShingleComparison:
 
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs with the numerator and the denominator that `by_product` selects.
         """
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare_weighted(
@@ -72,10 +68,6 @@ class WeightedShingleComparison:
         """Yields every pair that reaches the threshold, as described in `Measure`.
 
         Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            scope: Pairs that are compared.
-            threshold: Minimum similarity of a pair.
-            workers: Number of threads.
             memory: Maximum number of bytes of the postings of all threads.
         """
         sets = WeightedSets.of(payload.columns, payload.sizes)

@@ -17,15 +17,7 @@ PLACE = "place"
 
 
 class DocumentWriter:
-    """A writer of the facts of documents, in corpus order.
-
-    Args:
-        path: A new file.
-        columns: Columns of the corpus that are read.
-        names: Names of the files of the corpus.
-        source: Column of sources, or None.
-        keep_columns: Columns from which the keep order follows.
-    """
+    """A writer of the facts of documents, in corpus order."""
 
     def __init__(
         self,
@@ -60,7 +52,6 @@ class DocumentWriter:
         """Appends the documents of a batch.
 
         Args:
-            batch: Documents that follow the previous ones.
             texts: Their texts, large_string (n,).
         """
         sizes = pc.binary_length(texts)
@@ -75,10 +66,6 @@ class DocumentWriter:
 
 
 def read_documents(path: Path) -> pa.Table:
-    """Returns what `DocumentWriter` wrote, mapped from disk.
-
-    Args:
-        path: The file.
-    """
+    """Returns what `DocumentWriter` wrote, mapped from disk."""
     with pa.memory_map(str(path)) as source:
         return pa.ipc.open_file(source).read_all()

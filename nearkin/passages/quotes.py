@@ -44,11 +44,6 @@ def quote_documents(
     """Returns excerpts of the documents with the most repeated bytes, these first.
 
     The documents that are quoted are read again.
-
-    Args:
-        run: The run, whose stages are finished.
-        tables: Its tables.
-        most: Maximum number of documents.
     """
     repeated = tables.repeated_bytes
     order = np.lexsort((np.arange(len(repeated)), -repeated))[:most]
@@ -92,10 +87,6 @@ def divide_excerpt(
 
     Args:
         content: UTF-8 bytes of the text.
-        first: First byte of the excerpt.
-        end: Byte after its last one.
-        spans: First byte, and byte after the last one, of the parts that are repeated, ordered by
-            their first byte. They can overlap.
     """
     parts = []
     reached = first

@@ -91,14 +91,7 @@ class PassageOptions:
         return TOKEN_NAMES[self.spec.unit]
 
     def columns_of(self, columns: Columns) -> Columns:
-        """Returns the columns that a run reads: those of texts and ids, and that of sources.
-
-        Args:
-            columns: Columns of texts and ids.
-
-        Raises:
-            UsageError: If they hold tokens or vectors instead of texts.
-        """
+        """Returns the columns that a run reads: those of texts and ids, and that of sources."""
         if columns.text is None:
             raise UsageError(
                 f"{name_setting(columns.content, columns.source)} names no texts, and passages are "
@@ -118,12 +111,6 @@ class DocumentRun:
     """A run over the texts of one corpus in one work folder.
 
     Args:
-        corpus: Documents.
-        columns: Columns of the corpus that are read.
-        options: Options of the run.
-        work: Folder of the stage results.
-        progress: Receives progress updates.
-        key: Hash key, if the Spec is keyed.
         wanted: True for each document whose text is read, bool (n,), or None for all.
     """
 
@@ -150,10 +137,9 @@ class DocumentRun:
         """True for each document whose text is read, bool (n,), or None for all."""
 
     def texts_of(self, batch: Batch) -> pa.Array:
-        """Returns the texts of a batch, large_string (n,). Those of unwanted documents are empty.
+        """Returns the texts of a batch, large_string (n,).
 
-        Args:
-            batch: Documents of the corpus.
+        Those of unwanted documents are empty.
         """
         texts = batch.documents[self.columns.content]
         if self.wanted is None:
@@ -162,11 +148,7 @@ class DocumentRun:
         return pc.if_else(pa.array(is_wanted), texts, pa.scalar("", texts.type))
 
     def check_corpus(self) -> None:
-        """Requires that the corpus has the columns, and sets its folder for temporary files.
-
-        Raises:
-            UsageError: If a column does not exist, or the corpus has no texts.
-        """
+        """Requires that the corpus has the columns, and sets its folder for temporary files."""
         self.corpus.check(self.columns)
         if isinstance(self.corpus, FileCorpus):
             self.corpus.set_scratch_folder(self.work.path)
@@ -175,10 +157,6 @@ class DocumentRun:
         self, batches: Iterable[tuple[Batch, Result]], use: Callable[[Result], None]
     ) -> dict[str, object]:
         """Writes the facts of all documents while another stage uses what was made of their texts.
-
-        Args:
-            batches: Batches of the corpus in order, each with what was made of it.
-            use: Receives what was made of each batch, in order.
 
         Returns:
             The counts of documents, rejected rows and bytes, for the record of the stage.
@@ -259,13 +237,7 @@ class DocumentRun:
 
 
 class PieceMapper(Generic[State]):
-    """Reads the tokens of the documents of a run, piece by piece, in several threads.
-
-    Args:
-        run: The run.
-        make_state: Creates what a thread keeps from piece to piece, for example buffers. All pieces
-            of a document are read with one state.
-    """
+    """Reads the tokens of the documents of a run, piece by piece, in several threads."""
 
     def __init__(self, run: DocumentRun, make_state: Callable[[], State]) -> None:
         self._run = run
@@ -288,9 +260,6 @@ class PieceMapper(Generic[State]):
 
         A batch with a large document is read by this thread, piece by piece, because the results of
         all its pieces may need several times its size.
-
-        Args:
-            work: Function to call with each piece.
         """
         run = self._run
 
@@ -328,11 +297,7 @@ class PassageRun(DocumentRun):
         self._pieces = PieceMapper(self, Buffers)
 
     def find(self) -> None:
-        """Runs the stages that are not finished yet.
-
-        Raises:
-            UsageError: If a column does not exist, or the corpus has no texts.
-        """
+        """Runs the stages that are not finished yet."""
         self.check_corpus()
         for name, stage in (
             ("fingerprints", self._collect_fingerprints),

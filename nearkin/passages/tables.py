@@ -82,11 +82,7 @@ def divide_rows(sizes: np.ndarray) -> Iterator[slice]:
 
 
 class PassageTables:
-    """The tables of a finished run.
-
-    Args:
-        run: The run, whose stages are finished.
-    """
+    """The tables of a finished run."""
 
     def __init__(self, run: PassageRun) -> None:
         self._run = run

@@ -39,14 +39,7 @@ class Windows(NamedTuple):
 
 
 def collect_windows(piece: TokenPiece, least: int, twice: np.ndarray, buffers: Buffers) -> Windows:
-    """Returns the windows of documents whose anchors may occur twice.
-
-    Args:
-        piece: Tokens of the documents.
-        least: Number of tokens of a window.
-        twice: Filter of the anchors that may occur twice.
-        buffers: Buffers of the thread.
-    """
+    """Returns the windows of documents whose anchors may occur twice."""
     total, longest = len(piece.hashes), piece.longest
     hashes = buffers.array("out_hashes", np.uint64, total)
     checks = buffers.array("out_checks", np.uint64, total)
@@ -85,9 +78,6 @@ class WindowWriter:
 
     Places and bytes are written one after the other. Hashes and numbers of windows are written to
     partitions by hash.
-
-    Args:
-        folder: An empty folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,11 +98,7 @@ class WindowWriter:
                 self._write_partitions()
 
     def add(self, windows: Windows) -> None:
-        """Appends the windows of documents that follow the previous ones.
-
-        Args:
-            windows: Windows.
-        """
+        """Appends the windows of documents that follow the previous ones."""
         count = len(windows.places)
         if not count:
             return
@@ -150,7 +136,6 @@ def map_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
     """Maps a file of numbers as a read-only array.
 
     Args:
-        path: The file.
         dtype: Type of the numbers.
         shape: Shape of the array.
     """
@@ -160,12 +145,7 @@ def map_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
 
 
 class WindowFiles:
-    """The files that `WindowWriter` wrote, and the sources of the windows.
-
-    Args:
-        folder: The folder.
-        count: Number of windows.
-    """
+    """The files that `WindowWriter` wrote, and the sources of the windows."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder = folder
@@ -226,12 +206,7 @@ RUNS_AT_ONCE = 1 << 16
 
 
 def find_passages(windows: WindowFiles, least: int) -> Iterator[Passages]:
-    """Yields the passages of a corpus.
-
-    Args:
-        windows: Windows that may occur twice, with their sources.
-        least: Number of tokens of a window.
-    """
+    """Yields the passages of a corpus."""
     sources, prefixes = windows.sources(), windows.prefixes()
     waiting = np.empty((0, 3), np.uint64)
     at = 0

@@ -34,24 +34,14 @@ class Background(NamedTuple):
 
     @classmethod
     def from_quantiles(cls, quantiles: list[list[float]], source: str) -> "Background":
-        """Returns the shares that follow from quantiles.
-
-        Args:
-            quantiles: Quantiles, as `share_above` takes them.
-            source: Origin of the quantiles, in words.
-        """
+        """Returns the shares that follow from quantiles."""
         above = share_above(BIN_EDGES, quantiles)
         similarities = np.concatenate([[0.0], BIN_CENTERS])
         return cls(similarities, np.concatenate([[1 - above[0]], -np.diff(above)]), source)
 
 
 def background_of(spec: Spec) -> Background:
-    """Returns the similarities of unrelated documents.
-
-    Args:
-        spec: Spec of the documents. Of texts and tokens, the measured shingles that are nearest to
-            its own are taken. Vectors were not measured: theirs are assumed to follow Beta(1, 20).
-    """
+    """Returns the similarities of unrelated documents."""
     kind = _nearest_kind(spec)
     if kind is not None:
         quantiles = read_background()["kinds"][kind]

@@ -77,15 +77,7 @@ class CandidateModel(NamedTuple):
     def create(
         cls, distribution: Distribution, threshold: float, duplicates: float | None, verify: str
     ) -> "CandidateModel":
-        """Returns a model.
-
-        Args:
-            distribution: Similarities of the pairs of the corpus, or of unrelated documents.
-            threshold: Smallest similarity of near-duplicates.
-            duplicates: Share of the documents that are near-duplicates of others. None if the
-                corpus shows it.
-            verify: Verification of candidates.
-        """
+        """Returns a model."""
         near = distribution.count_pairs(threshold)
         # Each duplicate is in a pair at least.
         return cls(distribution, threshold, near if duplicates is None else 2 * duplicates, verify)
@@ -93,14 +85,7 @@ class CandidateModel(NamedTuple):
     def expect(
         self, measure: Measure, banding: Banding, others: float, near: float | None = None
     ) -> ExpectedCandidates:
-        """Returns the expected candidates of a document.
-
-        Args:
-            measure: Measure of the similarity.
-            banding: Bands and rows, with the margin of the prefilter.
-            others: Number of documents with which a document can share a band key.
-            near: Number of near-duplicates among them, or None for that of the corpus.
-        """
+        """Returns the expected candidates of a document."""
         distribution = self.distribution
         is_below = distribution.similarities < self.threshold
         similarities = np.append(distribution.similarities[is_below], self.threshold)
@@ -144,11 +129,8 @@ def _pass_probabilities(
     """Returns the probability that an estimate passes, at each similarity that has candidates.
 
     Args:
-        measure: Measure of the similarity.
-        banding: Bands and rows.
         similarities: Similarities, float64 (m,).
         candidates: Number of candidates at each similarity, float64 (m,).
-        agreements: Number of agreeing slots that a pair needs.
 
     Returns:
         float64 (m,)

@@ -155,15 +155,7 @@ class Plan:
 
 
 def smallest_precise_k(workload: Workload, model: CandidateModel) -> int:
-    """Returns the smallest doubled k with which estimates reach the requested precision.
-
-    Args:
-        workload: Requirements of a deployment, with a precision.
-        model: What the expected candidates follow from.
-
-    Returns:
-        The default k, or two, four or eight times as many slots. The largest k if none suffices.
-    """
+    """Returns the smallest doubled k with which estimates reach the requested precision."""
     assert workload.precision is not None
     spec = Spec()
     k = spec.k
@@ -189,10 +181,6 @@ def choose_signature(workload: Workload, model: CandidateModel | None = None) ->
     Slots of fewer bits need more slots for the same standard error, so k and the slot bits are
     chosen together. If no choice fits, the smallest signature is returned, and the plan says that
     the limit is not met.
-
-    Args:
-        workload: Requirements of a deployment.
-        model: What the expected candidates follow from. It is needed for a precision.
 
     Examples:
         >>> spec = choose_signature(Workload(300_000_000, 0.85, error=0.03, signature_ram=16e9))
@@ -495,11 +483,7 @@ def _expect_candidates(
 
 
 def _require_known_speed(workload: Workload, spec: Spec) -> None:
-    """Refuses limits on the speed of sketching for a measure whose speed is not calibrated.
-
-    Raises:
-        UsageError: If such a limit is given.
-    """
+    """Refuses limits on the speed of sketching for a measure whose speed is not calibrated."""
     if spec.measure != IDF_JACCARD:
         return
     for name, value in (("ingest", workload.ingest), ("latency", workload.latency)):
@@ -511,11 +495,7 @@ def _require_known_speed(workload: Workload, spec: Spec) -> None:
 
 
 def group_lines(plan: Plan) -> Iterator[tuple[str, list[Line]]]:
-    """Yields the parts of a plan with their lines, in order.
-
-    Args:
-        plan: Capacity plan.
-    """
+    """Yields the parts of a plan with their lines, in order."""
     parts = dict.fromkeys(line.part for line in plan.lines)
     for part in parts:
         yield part, [line for line in plan.lines if line.part == part]

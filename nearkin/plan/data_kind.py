@@ -167,11 +167,7 @@ class Limits(NamedTuple):
     reason: str
 
     def includes(self, profile: DataProfile) -> bool:
-        """Returns whether a profile has the number within the limits, which are included.
-
-        Args:
-            profile: Description of the texts.
-        """
+        """Returns whether a profile has the number within the limits, which are included."""
         value: float = getattr(profile, self.number)
         return self.low <= value <= self.high
 
@@ -297,7 +293,6 @@ def profile_texts(texts: pa.Array, shingles: np.ndarray, exact_copies: float = 0
     Args:
         texts: Sampled texts, large_string (n,), at least one.
         shingles: Number of distinct shingles of each text, integers (n,).
-        exact_copies: Share of the documents of the corpus that are copies of another one.
 
     Examples:
         >>> texts = pa.array(["call 17 done", "call 18 done", "end"], pa.large_string())
@@ -336,9 +331,6 @@ def count_scripts(texts: Sequence[str]) -> tuple[ScriptShare, ...]:
 
     The scripts are those of RE2 (the regular expressions of Arrow). Marks and digits do not count.
 
-    Args:
-        texts: Texts.
-
     Examples:
         >>> count_scripts(["abc", "д1"])
         (ScriptShare(script='Latin', share=0.75), ScriptShare(script='Cyrillic', share=0.25))
@@ -364,11 +356,7 @@ def _contains_match(texts: pa.Array, pattern: str) -> np.ndarray:
 
 
 def find_kind(profile: DataProfile) -> DataKind | None:
-    """Returns the first kind of `KINDS` whose limits all hold, or None.
-
-    Args:
-        profile: Description of the texts.
-    """
+    """Returns the first kind of `KINDS` whose limits all hold, or None."""
     for kind in KINDS:
         if all(limits.includes(profile) for limits in kind.limits):
             return kind
@@ -376,12 +364,7 @@ def find_kind(profile: DataProfile) -> DataKind | None:
 
 
 def warn_of_unspaced_scripts(profile: DataProfile, spec: Spec) -> str | None:
-    """Returns a warning if short shingles of words are used for scripts without spaces, or None.
-
-    Args:
-        profile: Description of the texts.
-        spec: Spec of the shingles.
-    """
+    """Returns a warning if short shingles of words are used for scripts without spaces, or None."""
     is_suitable = spec.unit != "words" or spec.n >= UNSPACED_SHINGLE
     if is_suitable or profile.unspaced < NOTABLE_UNSPACED_SHARE:
         return None
@@ -394,12 +377,7 @@ def warn_of_unspaced_scripts(profile: DataProfile, spec: Spec) -> str | None:
 
 
 def warn_of_size(profile: DataProfile, documents: int) -> str | None:
-    """Returns a warning if a corpus is larger than the preset to start with was measured on.
-
-    Args:
-        profile: Description of the texts.
-        documents: Number of documents of the corpus.
-    """
+    """Returns a warning if a corpus is larger than the preset to start with was measured on."""
     kind = find_kind(profile)
     warning = None if kind is None else kind.preset.warn_of_size(documents)
     return None if warning is None else f"{warning[0].upper()}{warning[1:]}."
@@ -408,14 +386,7 @@ def warn_of_size(profile: DataProfile, documents: int) -> str | None:
 def to_record(
     profile: DataProfile, pairs: dict[str, float], crowding: float | None, warnings: Sequence[str]
 ) -> DataRecord:
-    """Returns a description of texts as a JSON object.
-
-    Args:
-        profile: Description of the texts.
-        pairs: Number of pairs of a document at each similarity and above.
-        crowding: Density of pairs around the threshold, or None.
-        warnings: Reasons for which the settings cannot work well.
-    """
+    """Returns a description of texts as a JSON object."""
     kind = find_kind(profile)
     return {
         "sampled": profile.sampled,

@@ -152,11 +152,8 @@ def _add_vectors(
     All documents of such an index keep their text or its shingles, and their vector.
 
     Args:
-        lines: Lines of the plan, to which the postings of the vectors are added.
-        run: What is planned.
         shape: Shape with the texts alone.
         content: Size of the text or its shingles, in bytes.
-        dimensions: Length of the vectors.
     """
     work = run.workload
     spec = Spec(measure="cosine", unit="vector", n=dimensions)
@@ -182,13 +179,7 @@ def _add_passages(lines: PlanLines, run: RunRequest, shape: IndexShape, least: i
     """Returns the shape of an index that has the fingerprints of all of its texts.
 
     Args:
-        lines: Lines of the plan, to which the postings of passages are added.
-        run: What is planned.
         shape: Shape without them.
-        least: Smallest number of words of a passage.
-
-    Raises:
-        UsageError: If the documents are vectors.
     """
     if run.spec.unit == "vector":
         raise UsageError(
@@ -219,10 +210,6 @@ def _payload_bytes(run: RunRequest) -> float:
 def _index_memory(size: IndexSize, cache: float) -> tuple[float, str]:
     """Returns the memory of an index: of the process, and of a server that keeps it in memory.
 
-    Args:
-        size: Size of the index in its store.
-        cache: Size of the resolved cache.
-
     Returns:
         The memory in bytes, and its formula.
     """
@@ -240,13 +227,7 @@ def _index_memory(size: IndexSize, cache: float) -> tuple[float, str]:
 
 
 def _add_latency(lines: PlanLines, run: RunRequest, compared: float) -> None:
-    """Adds the CPU time of a query, without the network and the round trips of a store.
-
-    Args:
-        lines: Lines of the plan.
-        run: What is planned.
-        compared: Number of candidates that a query compares.
-    """
+    """Adds the CPU time of a query, without the network and the round trips of a store."""
     if run.spec.measure == IDF_JACCARD:
         return
     work = run.workload

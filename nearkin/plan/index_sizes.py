@@ -85,10 +85,6 @@ def bucket_table_bytes(postings: float, buckets: float) -> float:
     list of 24 bytes besides, and 16 bytes for each posting. Arrays that are full grow by an eighth,
     so that a sixteenth of them is free on average.
 
-    Args:
-        postings: Number of postings.
-        buckets: Number of buckets that are not empty.
-
     Examples:
         >>> bucket_table_bytes(0, 0), bucket_table_bytes(200_000, 100_000)
         (75776, 10200000.0)

@@ -35,21 +35,7 @@ def observe_corpus(
     workers: int = 2,
     across: str | None = None,
 ) -> Distribution:
-    """Estimates the similarities of the pairs of a corpus from a sample of its documents.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read.
-        measure: Measure of the similarity.
-        sample: Number of sampled documents, all pairs of which are compared.
-        seed: Random seed for sampling. The sample does not depend on how the corpus is divided into
-            batches.
-        workers: Number of threads.
-        across: Column of sources, of which only different ones are compared, or None.
-
-    Raises:
-        UsageError: If the sample or the corpus has fewer than two documents.
-    """
+    """Estimates the similarities of the pairs of a corpus from a sample of its documents."""
     if across is not None:
         columns = replace(columns, carried_columns=(across,))
     if sample < 2:
@@ -104,12 +90,7 @@ class SampledExactGroups(NamedTuple):
 
     @classmethod
     def of_distinct_documents(cls, sampled: int, documents: int) -> "SampledExactGroups":
-        """Returns the counts of a corpus without exact duplicates.
-
-        Args:
-            sampled: Number of sampled documents.
-            documents: Number of documents of the corpus.
-        """
+        """Returns the counts of a corpus without exact duplicates."""
         return cls(np.arange(sampled), np.ones(sampled, np.int64), documents, documents)
 
 
@@ -128,12 +109,6 @@ def observe_sample(
     Thompson, JASA 1952).
 
     Args:
-        payload: What the exact comparison of the sampled documents needs, two or more.
-        measure: Measure of the similarity.
-        documents: Number of documents of the corpus.
-        workers: Number of threads.
-        exact_groups: Exact groups of the sampled documents. None, the default, means that the
-            corpus has no exact duplicates.
         sources: Source of each sampled document, uint64 (s,), of which only different ones are
             compared. It is empty if all documents are compared.
     """
@@ -209,16 +184,7 @@ class _SampledBatch(NamedTuple):
 def sample_documents(
     corpus: Corpus, columns: Columns, measure: Measure, size: int, seed: int, workers: int
 ) -> SampledDocuments:
-    """Draws documents of a corpus at random.
-
-    Args:
-        corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read. A carried column is that of the sources.
-        measure: Measure, whose sketcher recognizes exact duplicates.
-        size: Number of documents to draw.
-        seed: Random seed for sampling.
-        workers: Number of threads.
-    """
+    """Draws documents of a corpus at random."""
     sketchers = ObjectPool(measure.sketcher)
 
     def fingerprint(batch: Batch) -> _SampledBatch:

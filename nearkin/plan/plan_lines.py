@@ -52,43 +52,20 @@ class PlanLines:
         self.verdicts: list[LimitVerdict] = []
 
     def add(self, part: str, name: str, value: float, unit: str, formula: str) -> float:
-        """Adds a line to the plan. Returns its value.
-
-        Args:
-            part: Part of the plan, for example `memory`.
-            name: What the line computes.
-            value: The value.
-            unit: Unit of the value.
-            formula: How the value is computed.
-        """
+        """Adds a line to the plan. Returns its value."""
         self.lines.append(Line(part, name, float(value), unit, formula))
         return float(value)
 
     def add_limit(
         self, limit: str, asked: float | None, needed: float, unit: str, *alternatives: str
     ) -> None:
-        """Adds the verdict on an upper limit, if there is one.
-
-        Args:
-            limit: Name of the limit.
-            asked: The limit, or None if there is none.
-            needed: What the workload needs.
-            unit: Unit of both values.
-            *alternatives: What helps if the limit is exceeded. Empty texts are dropped.
-        """
+        """Adds the verdict on an upper limit, if there is one."""
         if asked is not None:
             gives = () if needed <= asked else tuple(filter(None, alternatives))
             self.verdicts.append(LimitVerdict(limit, asked, needed, unit, needed <= asked, gives))
 
     def add_goal(self, goal: str, asked: float | None, reached: float, *alternatives: str) -> None:
-        """Adds the verdict on a share that is to be reached, if there is one.
-
-        Args:
-            goal: Name of the goal.
-            asked: The goal, or None if there is none.
-            reached: The share that is reached.
-            *alternatives: What helps if it is not. Empty texts are dropped.
-        """
+        """Adds the verdict on a share that is to be reached, if there is one."""
         if asked is not None:
             holds = reached >= asked - 1e-12
             gives = () if holds else tuple(filter(None, alternatives))

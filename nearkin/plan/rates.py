@@ -35,7 +35,6 @@ class StageRate:
         """Returns the duration of the stage in seconds.
 
         Args:
-            documents: Number of documents.
             size: Size of their texts in bytes.
         """
         return self.fixed + self.document * documents + self.byte * size
@@ -78,11 +77,7 @@ class Rates:
         """Returns the duration of each stage in seconds.
 
         Args:
-            documents: Number of documents.
             size: Size of their texts in bytes.
-            workers: Number of threads. The time that depends on the corpus is divided among them.
-            keys: Number of band keys of a document, relative to the calibration.
-            verified: Number of verified pairs of a document, relative to the calibration.
         """
         durations = {}
         factors = {"candidates": keys, "verify": verified}
@@ -100,15 +95,7 @@ class Rates:
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str) -> "Rates":
-        """Reads the content of a calibration file.
-
-        Args:
-            text: Content of the file, UTF-8.
-            source: Origin of the figures, in words.
-
-        Raises:
-            UsageError: If the text is not a calibration.
-        """
+        """Reads the content of a calibration file."""
         try:
             members = json.loads(text)
             stages = {name: StageRate(**rate) for name, rate in members.pop("stages").items()}
@@ -122,11 +109,7 @@ class Rates:
 
 
 def _check_rates(rates: Rates) -> None:
-    """Checks the values of a calibration file.
-
-    Raises:
-        ValueError: If a stage is missing or unknown, or a value is not a number in its range.
-    """
+    """Checks the values of a calibration file."""
     if not isinstance(rates.machine, Mapping):
         raise ValueError("machine is not an object")
     if wrong := set(rates.stages) ^ set(STAGES):
@@ -146,11 +129,7 @@ def _check_number(name: str, value: object, *, may_be_zero: bool) -> None:
 
 
 def calibration_file() -> Path:
-    """Returns the file with the calibration of this machine.
-
-    Raises:
-        UsageError: If there is no folder for files of this user.
-    """
+    """Returns the file with the calibration of this machine."""
     folder = user_folder()
     if folder is None:
         raise UsageError("there is no folder for a calibration; set HOME or NEARKIN_CACHE_DIR")

@@ -83,11 +83,7 @@ class RunRequest(NamedTuple):
         return self.candidates.verified_share * self.workload.documents
 
     def stage_seconds(self, cores: int) -> dict[str, float]:
-        """Returns the time of each stage in seconds.
-
-        Args:
-            cores: Number of threads.
-        """
+        """Returns the time of each stage in seconds."""
         documents = self.workload.documents
         durations = self.rates.seconds(
             documents,

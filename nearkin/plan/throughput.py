@@ -15,11 +15,6 @@ def binned_updates(shingles: float, k: int, rounds: int) -> float:
     There are R·n updates, and n more for each of the k·(1 − 1/k)^(R·n) slots that are still empty
     (Dahlgaard, Knudsen, Thorup, FOCS 2017).
 
-    Args:
-        shingles: Number of shingles n of the document.
-        k: Number of slots.
-        rounds: Number of rounds R.
-
     Examples:
         >>> round(binned_updates(300, 128, 4)), round(binned_updates(20, 128, 4))
         (1203, 1447)
@@ -28,13 +23,7 @@ def binned_updates(shingles: float, k: int, rounds: int) -> float:
 
 
 def sketching_seconds(work: Workload, spec: Spec, rates: Rates) -> float:
-    """Returns the time of a core for shingling and sketching a document, in seconds.
-
-    Args:
-        work: Requirements, with the size of a document.
-        spec: Spec of the signatures.
-        rates: Speed of a machine.
-    """
+    """Returns the time of a core for shingling and sketching a document, in seconds."""
     shingling = work.document_bytes / rates.text
     if not spec.has_slots:
         return shingling
@@ -44,14 +33,7 @@ def sketching_seconds(work: Workload, spec: Spec, rates: Rates) -> float:
 
 
 def add_throughput(lines: PlanLines, work: Workload, spec: Spec, rates: Rates) -> None:
-    """Adds the cores that the requested ingest needs.
-
-    Args:
-        lines: Lines of the plan.
-        work: Requirements.
-        spec: Spec of the signatures.
-        rates: Speed of a machine.
-    """
+    """Adds the cores that the requested ingest needs."""
     if work.ingest is None or not spec.has_slots:
         return
     n = work.shingles

@@ -300,8 +300,6 @@ def candidate_probabilities(
     """Returns the candidate probabilities at some similarities.
 
     Args:
-        measure: Measure of the similarity.
-        banding: Bands and rows.
         similarities: Similarities in [0, 1], float64 (n,).
 
     Returns:
@@ -340,15 +338,6 @@ def evaluate_point(
     distribution: Distribution,
 ) -> OperatingPoint:
     """Computes the recall and the cost of a choice of bands, rows, tables and probes.
-
-    Args:
-        measure: Measure of the similarity.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
-        bands: Number of bands of all tables together.
-        rows: Number of slots in a band.
-        tables: Number of independent tables.
-        probes: Number of slots of each band that are probed.
-        distribution: Similarities of the pairs of the corpus.
 
     Examples:
         >>> measure, few = measure_of(Spec()), Distribution.assumed(2)
@@ -392,11 +381,7 @@ def fit_spec(spec: Spec, budget: int) -> Spec:
     """Returns the Spec with as many slots (or signs) as fit into a budget.
 
     Args:
-        spec: Spec of the signatures.
         budget: Size of a document's signature in bytes.
-
-    Raises:
-        UsageError: If the budget is too small for any signature.
 
     Examples:
         >>> fit_spec(Spec(), 300).k, fit_spec(Spec(measure="simhash"), 16).k
@@ -557,11 +542,6 @@ def _check_limits(at_most: Mapping[float, float]) -> None:
 def default_spec(bands: int | None, rows: int | None, tables: int = 1) -> Spec:
     """Returns the default Spec, with more slots if given bands and rows need them.
 
-    Args:
-        bands: Number of bands of a table, or None if they are chosen.
-        rows: Number of slots in a band, or None if they are chosen.
-        tables: Number of independent tables.
-
     Examples:
         >>> default_spec(20, 5).k, default_spec(50, 4).k
         (128, 200)
@@ -629,19 +609,7 @@ def _respects_limits(
 def fewest_bands(
     measure: Measure, threshold: float, recall: float, rows: int, *, tables: int, probes: int
 ) -> int | None:
-    """Returns the smallest number of bands with which a recall is reached.
-
-    Args:
-        measure: Measure of the similarity.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
-        recall: Requested candidate probability at the threshold, in (0, 1).
-        rows: Number of slots in a band.
-        tables: Number of independent tables. The number of bands is a multiple of it.
-        probes: Number of slots of each band that are probed.
-
-    Returns:
-        The number of bands of all tables together, or None if no number reaches the recall.
-    """
+    """Returns the smallest number of bands with which a recall is reached."""
     probes = min(probes, rows)
     has_signs = measure.spec.signature_type is np.uint64
     if has_signs and (tables > 1 or probes):

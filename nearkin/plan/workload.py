@@ -33,11 +33,7 @@ class ValueLimits(NamedTuple):
     description: str
 
     def require(self, name: str, value: float | None) -> None:
-        """Requires that a number is finite and in range. None stands for no requirement.
-
-        Raises:
-            UsageError: If it is not.
-        """
+        """Requires that a number is finite and in range. None stands for no requirement."""
         if value is None:
             return
         if not math.isfinite(value):

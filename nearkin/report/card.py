@@ -38,12 +38,7 @@ LARGEST_CATEGORY = "n>1T"
 
 
 def render_section(data: ReportData, inputs: Sequence[str]) -> str:
-    """Returns the section of a card, with the lines around it.
-
-    Args:
-        data: Data of the report of the run.
-        inputs: The inputs, as the card names them.
-    """
+    """Returns the section of a card, with the lines around it."""
     version = "" if data.provenance is None else f" {data.provenance.version}"
     sentence = f"Near-duplicates were removed with nearkin{version}: {data.headline}"
     rows = [("Rows read", f"{data.counts.read:,}")]
@@ -64,13 +59,7 @@ def render_section(data: ReportData, inputs: Sequence[str]) -> str:
 
 
 def render_metadata(data: ReportData, sources: Sequence[str], data_files: str | None = None) -> str:
-    """Returns the metadata of a new card, in YAML between two lines of dashes.
-
-    Args:
-        data: Data of the report of the run.
-        sources: The datasets of the hub that were read, as `ORG/NAME`.
-        data_files: Pattern of the kept documents in the repository, or None if it is not known.
-    """
+    """Returns the metadata of a new card, in YAML between two lines of dashes."""
     lines = ["---", "tags:", "- deduplicated", "- nearkin", "size_categories:"]
     lines.append(f"- {json.dumps(_size_category(data.counts.kept))}")
     if sources:
@@ -84,13 +73,6 @@ def insert_section(readme: bytes, section: str) -> bytes:
     r"""Returns a README.md with a section in place of an earlier one, or at its end.
 
     All other bytes stay as they are.
-
-    Args:
-        readme: The content of the file.
-        section: The section, with the lines around it.
-
-    Raises:
-        UsageError: If the lines around an earlier section are not one pair.
 
     Examples:
         >>> section = f"{BEGIN}\nnew\n{END}\n"
@@ -110,14 +92,7 @@ def insert_section(readme: bytes, section: str) -> bytes:
 
 
 def find_section(readme: bytes) -> slice | None:
-    """Returns the place of a section in the content of a README.md, or None if there is none.
-
-    Args:
-        readme: The content of the file.
-
-    Raises:
-        UsageError: If the lines around a section are not one pair.
-    """
+    """Returns the place of a section in the content of a README.md, or None if there is none."""
     begins = [match.start() for match in re.finditer(re.escape(BEGIN.encode()), readme)]
     ends = [match.end() for match in re.finditer(re.escape(END.encode()), readme)]
     if not begins and not ends:

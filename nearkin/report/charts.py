@@ -98,9 +98,6 @@ class SizeClass(NamedTuple):
 def group_sizes(sizes: Sequence[SizeCount]) -> list[SizeClass]:
     """Groups cluster sizes in classes of growing width, up to the size of the largest cluster.
 
-    Args:
-        sizes: Number of clusters of each size.
-
     Examples:
         >>> classes = group_sizes([SizeCount(2, 5), SizeCount(6, 1), SizeCount(7, 1)])
         >>> [(entry.label, entry.clusters, entry.removed) for entry in classes]
@@ -119,11 +116,7 @@ def group_sizes(sizes: Sequence[SizeCount]) -> list[SizeClass]:
 
 
 def draw_sizes(classes: Sequence[SizeClass]) -> Chart:
-    """Returns a bar chart of cluster sizes with logarithmic heights.
-
-    Args:
-        classes: Classes of sizes, at least one.
-    """
+    """Returns a bar chart of cluster sizes with logarithmic heights."""
     scale = _LogScale(max(entry.clusters for entry in classes))
     slot = (WIDTH - LEFT - 12) / len(classes)
     bars = []
@@ -150,13 +143,7 @@ def draw_sizes(classes: Sequence[SizeClass]) -> Chart:
 
 
 def draw_similarities(verified: Histogram, estimated: Histogram, parameters: Parameters) -> Chart:
-    """Returns a chart of candidate and verified pairs by similarity, with the S-curve over them.
-
-    Args:
-        verified: Histogram of the verified pairs.
-        estimated: Histogram of the candidate pairs by estimated similarity.
-        parameters: Settings of the run.
-    """
+    """Returns a chart of candidate and verified pairs by similarity, with the S-curve over them."""
     scale = _LogScale(max(*verified.counts, *estimated.counts))
     right_ticks: tuple[Tick, ...] = ()
     if parameters.curve:
@@ -178,11 +165,7 @@ def draw_similarities(verified: Histogram, estimated: Histogram, parameters: Par
 
 
 def draw_recall(audit: Audit) -> Chart:
-    """Returns a chart of the measured recall by similarity over the predicted recall.
-
-    Args:
-        audit: Audit with at least one pair.
-    """
+    """Returns a chart of the measured recall by similarity over the predicted recall."""
     last = audit.bins[-1].high
     first = audit.bins[0].low
     if first == last:

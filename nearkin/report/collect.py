@@ -119,11 +119,7 @@ class RunView(ABC):
     """
 
     def __init__(self, run: FinishedStages) -> None:
-        """Creates a view.
-
-        Args:
-            run: The finished run.
-        """
+        """Creates a view."""
         self.run = run
 
     @abstractmethod
@@ -220,13 +216,7 @@ def collect_report(
     """Collects the data that a report shows of a run.
 
     Args:
-        view: View of the finished run.
-        title: Title of the page.
         peak_memory: Largest anonymous memory of the run in bytes, or 0 if it was not measured.
-        provenance: Date, version, inputs and command of the run.
-
-    Returns:
-        The data of the report.
     """
     run = view.run
     clusters = view.quoted_clusters()
@@ -318,9 +308,6 @@ def _describe_lost(
 def title_of(inputs: Iterable[str]) -> str:
     """Returns the title of a report: its inputs, absolute paths without their folders.
 
-    Args:
-        inputs: Paths, patterns, folders and URLs of the inputs, without passwords.
-
     Examples:
         >>> title_of(["/home/ada/docs.csv", "crawl/*.jsonl"])
         'docs.csv, crawl/*.jsonl'
@@ -329,11 +316,7 @@ def title_of(inputs: Iterable[str]) -> str:
 
 
 def hottest_buckets(run: FinishedStages) -> list[list[int]]:
-    """Returns the largest hot buckets, each as its band, its size and its first document.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns the largest hot buckets, each as its band, its size and its first document."""
     hottest: list[list[int]] = run.recorded("candidates").get("hottest", [])
     return hottest[:MAX_HOT_BUCKETS]
 
@@ -342,10 +325,6 @@ def cut_excerpt(text: str, most: int = EXCERPT_CHARACTERS) -> str:
     """Returns the beginning of a text, which ends between two words if it has spaces.
 
     Half of a word would be shown as a difference from the whole word in the other document.
-
-    Args:
-        text: The text.
-        most: Largest number of characters.
 
     Examples:
         >>> cut_excerpt("one two three", 9), cut_excerpt("one two", 7), cut_excerpt("onetwo", 4)
@@ -381,11 +360,7 @@ def _quote_clusters(
 
 
 def collect_parameters(run: FinishedStages) -> Parameters:
-    """Returns the settings of a run and the values that were derived from them.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns the settings of a run and the values that were derived from them."""
     options = run.options
     spec = options.spec
     banding = None if run.brute_force else run.banding
@@ -416,12 +391,7 @@ def collect_parameters(run: FinishedStages) -> Parameters:
 
 
 def compute_s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
-    """Returns the candidate probabilities at `CURVE_POINTS` + 1 similarities from 0 to 1.
-
-    Args:
-        measure: Measure of the run.
-        banding: Bands and rows of the run.
-    """
+    """Returns the candidate probabilities at `CURVE_POINTS` + 1 similarities from 0 to 1."""
     slot_probabilities = measure.estimator.slot_collision_probability(
         np.linspace(0, 1, CURVE_POINTS + 1)
     )
@@ -432,12 +402,7 @@ def compute_s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
 
 
 def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
-    """Returns the numbers of documents by what became of them, from the records of the stages.
-
-    Args:
-        run: The finished run.
-        clusters: The numbers of documents by kind, and the number `documents_kept`.
-    """
+    """Returns the numbers of documents by what became of them, from the records of the stages."""
     sketch = run.recorded("sketch")
     recorded = run.recorded(Stage.AGAINST)
     against = ReferenceStats.from_dict(recorded)
@@ -466,11 +431,7 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
 
 
 def estimated_histogram(run: FinishedStages) -> Histogram:
-    """Returns the histogram of the candidate pairs by estimated similarity.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns the histogram of the candidate pairs by estimated similarity."""
     agreements = run.recorded("candidates").get("histogram")
     if agreements is None:
         return Histogram()
@@ -482,14 +443,7 @@ def estimated_histogram(run: FinishedStages) -> Histogram:
 
 
 def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str) -> QuotedBucket:
-    """Returns a hot bucket with the shingles that its documents share.
-
-    Args:
-        run: The finished run.
-        band: Number of the band.
-        members: Number of documents in the bucket.
-        text: Text of the first document of the bucket.
-    """
+    """Returns a hot bucket with the shingles that its documents share."""
     spec = run.options.spec
     if not spec.has_slots:
         return QuotedBucket(band, members, ())
@@ -506,10 +460,7 @@ def shingles_of_slots(
     The documents of a bucket share these shingles.
 
     Args:
-        text: Text of a document of the bucket.
         slots: Numbers of the slots of the band, int64 (rows,).
-        spec: Spec of the signatures.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
     """
     candidates = list(dict.fromkeys(shingle_texts(text[: 4 * EXCERPT_CHARACTERS], spec)))
     if not candidates:
@@ -525,11 +476,7 @@ def shingles_of_slots(
 
 
 def summary_counts(counts: Counts) -> dict[str, int]:
-    """Returns counts as run.json and `DedupResult.statistics` contain them.
-
-    Args:
-        counts: Numbers of documents by what became of them.
-    """
+    """Returns counts as run.json and `DedupResult.statistics` contain them."""
     reference = {}
     if counts.removed_reference is not None:
         reference["removed_reference"] = counts.removed_reference

@@ -24,9 +24,6 @@ def format_banding(point: OperatingPoint) -> str:
 
     Bands are those of one table, as in the option `--bands` of a run.
 
-    Args:
-        point: Operating point.
-
     Examples:
         >>> point = OperatingPoint(
         ...     bands=26, rows=7, tables=2, probes=3, recall=0.99, similarities=(), steepest=0.6,
@@ -44,15 +41,7 @@ def format_banding(point: OperatingPoint) -> str:
 
 
 def draw_text(tuning: Tuning, points: Sequence[OperatingPoint]) -> str:
-    """Draws S-curves as text, with one mark for each point and a line at the threshold.
-
-    Args:
-        tuning: Operating points for a threshold and a recall.
-        points: Operating points to draw, at most as many as there are marks.
-
-    Returns:
-        The lines of the drawing, with axes and a legend.
-    """
+    """Draws S-curves as text, with one mark for each point and a line at the threshold."""
     grid = [[" "] * (TEXT_WIDTH + 1) for _ in range(TEXT_HEIGHT + 1)]
     threshold_column = round(tuning.threshold * TEXT_WIDTH)
     for row in grid:
@@ -74,16 +63,7 @@ def draw_text(tuning: Tuning, points: Sequence[OperatingPoint]) -> str:
 
 
 def draw_file(tuning: Tuning, points: Sequence[OperatingPoint], path: Path) -> None:
-    """Draws S-curves to an SVG or PNG file, by its suffix.
-
-    Args:
-        tuning: Operating points for a threshold and a recall.
-        points: Operating points to draw.
-        path: File to write.
-
-    Raises:
-        UsageError: If the file has another suffix.
-    """
+    """Draws S-curves to an SVG or PNG file, by its suffix."""
     similarities = np.linspace(0, 1, PLOT_POINTS)
     figure, axes = _create_figure(path)
     for point in points:
@@ -97,15 +77,7 @@ def draw_file(tuning: Tuning, points: Sequence[OperatingPoint], path: Path) -> N
 
 
 def draw_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) -> None:
-    """Draws precision over recall with intervals, one point for each combination of settings.
-
-    Args:
-        scored: Settings and their scores. Scores without precision are left out.
-        path: SVG or PNG file to write.
-
-    Raises:
-        UsageError: If the file has another suffix.
-    """
+    """Draws precision over recall with intervals, one point for each combination of settings."""
     figure, axes = _create_figure(path)
     for settings, scores in scored:
         recall = scores.recall
@@ -127,15 +99,7 @@ def draw_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) 
 
 
 def require_plotting(path: Path) -> None:
-    """Requires that a plot can be drawn, before the work whose result it shows.
-
-    Args:
-        path: File of the plot.
-
-    Raises:
-        UsageError: If the file is neither SVG nor PNG.
-        MissingExtraError: If matplotlib is not installed.
-    """
+    """Requires that a plot can be drawn, before the work whose result it shows."""
     if path.suffix not in SUFFIXES:
         raise UsageError(f"cannot plot to {path}; name the file *.svg or *.png")
     try:
@@ -158,11 +122,7 @@ def _create_figure(path: Path) -> tuple[Any, Any]:
 
 
 def _save_figure(figure: Any, path: Path) -> None:
-    """Writes a picture. A previous one is unchanged if that fails.
-
-    Raises:
-        RunError: If the file cannot be written.
-    """
+    """Writes a picture. A previous one is unchanged if that fails."""
     # without dates and versions, so that the same plot has the same bytes
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     with disk_errors(path.parent), replacing_durably(path) as file:

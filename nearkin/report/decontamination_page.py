@@ -38,14 +38,7 @@ class DecontaminationReport:
 
 
 def render_decontamination_page(report: DecontaminationReport) -> str:
-    """Renders the page of a report.
-
-    Args:
-        report: Content of the report.
-
-    Returns:
-        The HTML, to be written as UTF-8.
-    """
+    """Renders the page of a report."""
     return (
         make_environment()
         .get_template("decontamination.html")

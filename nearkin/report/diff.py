@@ -52,11 +52,7 @@ class DiffSpan(NamedTuple):
 
 
 def may_be_cut(*texts: str) -> bool:
-    """Returns whether one of some texts may be the beginning of a longer one.
-
-    Args:
-        *texts: Texts as they were stored, for example the excerpts of a report.
-    """
+    """Returns whether one of some texts may be the beginning of a longer one."""
     return max(map(len, texts)) > MAX_CHARACTERS - LONGEST_WORD
 
 
@@ -68,15 +64,6 @@ def diff_words(left: str, right: str, *, is_cut: bool | None = None) -> list[Dif
     found with bit vectors. The time is at most proportional to the square of `MAX_CHARACTERS`
     divided by 64, for any texts (H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA
     2004).
-
-    Args:
-        left: First text.
-        right: Second text.
-        is_cut: Whether one of the texts may be the beginning of a longer one. Its end is not
-            marked then. None decides by the lengths.
-
-    Returns:
-        Spans that cover both texts, from left to right.
 
     Examples:
         >>> for span in diff_words("the cat sat", "the cat lay down"):
@@ -177,15 +164,6 @@ def diff_sides(
     White space at the end of a change does not belong to it, so that it is not colored across
     lines.
 
-    Args:
-        left: First text.
-        right: Second text.
-        is_cut: Whether one of the texts may be the beginning of a longer one. None decides by the
-            lengths.
-
-    Returns:
-        The pieces of both sides. The second side is empty if both texts read the same.
-
     Examples:
         >>> _, right = diff_sides("the cat sat down", "the cat lay down")
         >>> [(piece.kind.value, piece.text) for piece in right]
@@ -224,14 +202,6 @@ def _split_pieces(side: Iterable[tuple[SpanKind, str]]) -> list[Piece]:
 
 def focus_changes(spans: Sequence[DiffSpan], context: int = 200) -> list[DiffSpan]:
     """Elides the middle of long equal spans, so that the changes can be seen.
-
-    Args:
-        spans: Spans of `diff_words`.
-        context: Number of characters to keep next to a change, rounded down to whole lines if
-            possible.
-
-    Returns:
-        The spans, some of them divided, with elided parts in between.
 
     Examples:
         >>> spans = diff_words("word " * 300 + "end", "word " * 300 + "stop")

@@ -41,11 +41,7 @@ FATES = {
 
 
 def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
-    """Returns the names and values of everything that an explanation contains, safe to show.
-
-    Args:
-        explanation: Explanation of a pair.
-    """
+    """Returns the names and values of everything that an explanation contains, safe to show."""
     shingles = explanation.shingles
     first_size, second_size = shingles.sizes
     in_second, in_first = shingles.containment
@@ -93,11 +89,7 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
 
 
 def describe_fields(explanation: FieldsExplanation) -> list[tuple[str, str]]:
-    """Returns the names and values of everything that an explanation of fields contains.
-
-    Args:
-        explanation: Explanation of a pair. Its names and values are made safe to show.
-    """
+    """Returns the names and values of everything that an explanation of fields contains."""
     rows = [("verdict", f"{explanation.verdict}: {explanation.why}")]
     rows += [(field.column, field.describe()) for field in explanation.fields]
     rows.append(("condition", explanation.accept))
@@ -114,14 +106,7 @@ def _describe_fates(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def describe_passages(explanation: Explanation) -> list[tuple[str, str, str]]:
-    """Returns the longest passages that both texts share, safe to show.
-
-    Args:
-        explanation: Explanation of a pair.
-
-    Returns:
-        The number of words of each in words, its beginning in the first text, and in the second.
-    """
+    """Returns the longest passages that both texts share, safe to show."""
     return [
         (f"{passage.tokens:,} words", _shorten(passage.first), _shorten(passage.second))
         for passage in find_shared_passages(*explanation.texts, SHOWN_PASSAGES)
@@ -148,12 +133,7 @@ def _as_cluster(explanation: Explanation) -> ClusterExcerpt:
 
 
 def print_explanation(explanation: Explanation | FieldsExplanation, console: Console) -> None:
-    """Prints an explanation, and the texts of documents of one column side by side.
-
-    Args:
-        explanation: Explanation of a pair.
-        console: Console to print to.
-    """
+    """Prints an explanation, and the texts of documents of one column side by side."""
     if isinstance(explanation, FieldsExplanation):
         _print_rows(describe_fields(explanation), console)
         return
@@ -199,9 +179,6 @@ def find_roles(explanation: Explanation) -> tuple[DocumentRole, DocumentRole]:
 
     If a run kept one of them in the place of the other, the words of the other are lost. In all
     other cases nothing is lost beside the other document, and both are marked alike.
-
-    Args:
-        explanation: Explanation of a pair.
     """
     compared = (DocumentRole.COMPARED, DocumentRole.COMPARED)
     if explanation.run is None:
@@ -215,11 +192,7 @@ def find_roles(explanation: Explanation) -> tuple[DocumentRole, DocumentRole]:
 
 
 def render_explanation(explanation: Explanation) -> str:
-    """Returns an explanation as a self-contained HTML page.
-
-    Args:
-        explanation: Explanation of a pair.
-    """
+    """Returns an explanation as a self-contained HTML page."""
     folder = Path(__file__).parent
     environment = Environment(
         loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined

@@ -13,13 +13,7 @@ REPORT_PAGE = "report.html"
 
 
 def write_report(folder: Path, data: ReportData, mode: int = PRIVATE_FILE) -> None:
-    """Writes the data of a report and its page.
-
-    Args:
-        folder: Output folder of the run.
-        data: Data of the report.
-        mode: Permissions of the two files.
-    """
+    """Writes the data of a report and its page."""
     # `nearkin pairs` shares this module and writes no page.
     from nearkin.report.page import render_page
 
@@ -28,25 +22,12 @@ def write_report(folder: Path, data: ReportData, mode: int = PRIVATE_FILE) -> No
 
 
 def write_page(path: Path, page: str, mode: int = PRIVATE_FILE) -> None:
-    """Writes the page of a report. Texts of documents may hold characters that UTF-8 cannot.
-
-    Args:
-        path: The file. It is replaced if it exists.
-        page: The page.
-        mode: Permissions of the file.
-    """
+    """Writes the page of a report. Texts of documents may hold characters that UTF-8 cannot."""
     write_durably(path, page.encode("utf-8", "backslashreplace"), mode)
 
 
 def read_report(folder: Path) -> ReportData:
-    """Reads the data of a report.
-
-    Args:
-        folder: Output folder of the run.
-
-    Raises:
-        UsageError: If the folder does not contain a report that can be read.
-    """
+    """Reads the data of a report."""
     try:
         if (folder / REPORT_DATA).exists():
             report: Any = json.loads((folder / REPORT_DATA).read_bytes())

@@ -43,10 +43,6 @@ def format_compact(count: float) -> str:
 def describe_match(similarity: float | None) -> str:
     """Describes why a removed document is a duplicate of the kept one.
 
-    Args:
-        similarity: Similarity of the two documents, or None if they share a value of a column and
-            their texts were not compared.
-
     Examples:
         >>> describe_match(0.81234), describe_match(None)
         ('similarity 0.812', 'equal value')

@@ -61,13 +61,7 @@ class ExcerptCollector:
     """
 
     def __init__(self, run: LocalRun, result: Clustering, clusters: int = QUOTED_CLUSTERS) -> None:
-        """Decides which documents are quoted.
-
-        Args:
-            run: The finished run.
-            result: Clusters of the run.
-            clusters: Number of the largest clusters to quote.
-        """
+        """Decides which documents are quoted."""
         self.clusters = largest_clusters(result, clusters)
         self.sampled = sample_clusters(result, {cluster.kept for cluster in self.clusters})
         self.borderline = borderline_pairs(run)
@@ -118,12 +112,7 @@ class ExcerptCollector:
         return np.union1d(self._ordinals, sampled)
 
     def observe(self, first: int, documents: pa.Array) -> None:
-        """Takes the excerpts of the quoted documents of a batch.
-
-        Args:
-            first: Number of the first document of the batch in the corpus.
-            documents: Texts, lists of tokens or vectors of the batch.
-        """
+        """Takes the excerpts of the quoted documents of a batch."""
         if self.has_texts:
             self.sample.observe(first, documents)
             self.examined.observe(first, documents)
@@ -144,14 +133,7 @@ class LocalRunView(RunView):
         excerpts: ExcerptCollector,
         rejected: Mapping[str, int],
     ) -> None:
-        """Creates a view.
-
-        Args:
-            run: The finished run.
-            result: Clusters of the run.
-            excerpts: Collector that has observed the whole corpus.
-            rejected: Number of rejected rows for each reason.
-        """
+        """Creates a view."""
         super().__init__(run)
         self._local = run
         self._result = result
@@ -323,12 +305,7 @@ class LocalRunView(RunView):
 
 
 def largest_clusters(result: Clustering, clusters: int = QUOTED_CLUSTERS) -> list[QuotedCluster]:
-    """Returns the largest clusters with some of their removed documents.
-
-    Args:
-        result: Clusters of a run.
-        clusters: Largest number of clusters to return.
-    """
+    """Returns the largest clusters with some of their removed documents."""
     removed = np.flatnonzero(result.removed_in_run)
     if not len(removed):
         return []
@@ -344,11 +321,6 @@ def sample_clusters(
     """Returns clusters that are drawn at random, with some of their removed documents.
 
     The same run has the same sample.
-
-    Args:
-        result: Clusters of a run.
-        excluded: Numbers of the kept documents of clusters that are not drawn.
-        clusters: Largest number of clusters to return.
     """
     removed = result.removed_in_run
     kept = np.unique(np.asarray(result.leader)[removed].astype(np.int64))
@@ -361,7 +333,6 @@ def _quote(result: Clustering, chosen: np.ndarray) -> list[QuotedCluster]:
     """Returns clusters with some of their removed documents.
 
     Args:
-        result: Clusters of a run.
         chosen: Numbers of the kept documents of the clusters, int64 (n,).
     """
     leader = np.asarray(result.leader)

@@ -495,12 +495,7 @@ class Provenance:
 
     @classmethod
     def now(cls, inputs: Iterable[str] = (), command: str = "") -> Self:
-        """Returns the provenance of a report that is made now by this version.
-
-        Args:
-            inputs: Paths, patterns, folders and URLs of the inputs, without passwords.
-            command: Command line of the run without passwords.
-        """
+        """Returns the provenance of a report that is made now by this version."""
         created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return cls(created=created, version=VERSION, inputs=tuple(inputs), command=command)
 
@@ -700,18 +695,7 @@ def _restore_value(kind: Any, value: Any) -> Any:
 
 
 def restore_dataclass(kind: Any, values: Any) -> Any:
-    """Restores a dataclass from its plain form, nested dataclasses and named tuples included.
-
-    Args:
-        kind: The dataclass.
-        values: Values of its fields by name.
-
-    Returns:
-        The dataclass.
-
-    Raises:
-        UsageError: If the values are not an object, or a field is missing or unknown.
-    """
+    """Restores a dataclass from its plain form, nested dataclasses and named tuples included."""
     if not isinstance(values, Mapping):
         raise UsageError(
             f"{kind.__name__} of a report must be a JSON object, not {str(values)[:40]!r}"

@@ -16,12 +16,7 @@ BARS = 20
 
 
 def first_rows(title: str, table: pa.Table) -> TableView:
-    """Returns the first rows of a table.
-
-    Args:
-        title: Title above them.
-        table: The table.
-    """
+    """Returns the first rows of a table."""
     names = table.column_names
     rows = table.slice(0, SHOWN_ROWS).to_pylist()
     return TableView(title, names, [[row[name] for name in names] for row in rows], table.num_rows)
@@ -29,11 +24,6 @@ def first_rows(title: str, table: pa.Table) -> TableView:
 
 def bin_edges(bins: int, threshold: float | None) -> np.ndarray:
     """Returns the edges of bins of similarity from 0 to 1, float64. A bin contains its left edge.
-
-    Args:
-        bins: Number of bins of equal width.
-        threshold: Similarity at which a bin begins as well, so that no bin holds pairs on both
-            sides of it. None without a threshold.
 
     Examples:
         >>> bin_edges(4, 0.8).tolist()
@@ -48,16 +38,7 @@ def bin_edges(bins: int, threshold: float | None) -> np.ndarray:
 def similarity_bars(
     title: str, similarities: pa.ChunkedArray, threshold: float | None
 ) -> list[BarView]:
-    """Returns the histogram of similarities, without the empty bars at both ends.
-
-    Args:
-        title: Title above it.
-        similarities: Similarities from 0 to 1. Nulls are left out.
-        threshold: Similarity at which a bar begins, or None.
-
-    Returns:
-        One chart, or none without similarities.
-    """
+    """Returns the histogram of similarities, without the empty bars at both ends."""
     edges = bin_edges(BARS, threshold)
     counts, _ = np.histogram(_numbers(similarities), edges)
     occupied = np.flatnonzero(counts)
@@ -72,16 +53,7 @@ def similarity_bars(
 def plot_similarities(
     similarities: pa.ChunkedArray, threshold: float | None, axes: "Axes | None"
 ) -> "Axes":
-    """Draws the histogram of similarities with Matplotlib.
-
-    Args:
-        similarities: Similarities from 0 to 1. Nulls are left out.
-        threshold: Similarity at which a bar begins, and which is marked by a line, or None.
-        axes: Axes to draw on. By default, those of a new figure.
-
-    Raises:
-        MissingExtraError: If matplotlib is not installed.
-    """
+    """Draws the histogram of similarities with Matplotlib."""
     try:
         from matplotlib import pyplot
     except ImportError as error:

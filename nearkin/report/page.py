@@ -139,14 +139,7 @@ class _ThresholdSlider(NamedTuple):
 
 
 def render_page(data: ReportData) -> str:
-    """Renders the page of a report, with style and charts inline.
-
-    Args:
-        data: Data of the report.
-
-    Returns:
-        The HTML, to be written as UTF-8.
-    """
+    """Renders the page of a report, with style and charts inline."""
     sources = sorted(data.sources, key=lambda source: (-source.read, source.source))
     total_seconds = data.total_seconds or 1
     return (
@@ -193,11 +186,7 @@ def render_page(data: ReportData) -> str:
 
 @cache
 def make_environment(folder: Path = _FOLDER) -> Environment:
-    """Returns the environment of page templates, which escapes texts and makes them visible.
-
-    Args:
-        folder: Folder of templates, which can import those of the report.
-    """
+    """Returns the environment of page templates, which escapes texts and makes them visible."""
     environment = Environment(
         loader=FileSystemLoader([folder, _FOLDER]),
         autoescape=True,
@@ -375,11 +364,7 @@ def _list_settings(data: ReportData) -> list[tuple[str, str]]:
 
 
 def choose_example(cluster: ClusterExcerpt) -> RemovedExample | None:
-    """Returns the first removed document that differs from the kept one, or else the first.
-
-    Args:
-        cluster: Cluster with examples of removed documents.
-    """
+    """Returns the first removed document that differs from the kept one, or else the first."""
     for example in cluster.examples:
         if example.similarity is None or example.similarity < 1:
             return example
@@ -391,13 +376,7 @@ def compare_cluster(
     left_role: DocumentRole = DocumentRole.KEPT,
     right_role: DocumentRole = DocumentRole.REMOVED,
 ) -> ClusterComparison:
-    """Returns the kept document of a cluster beside a removed one, with marked differences.
-
-    Args:
-        cluster: Cluster with examples of removed documents.
-        left_role: Role of the document of the cluster.
-        right_role: Role of the example.
-    """
+    """Returns the kept document of a cluster beside a removed one, with marked differences."""
     example = choose_example(cluster)
     if example is None:
         text = escape(make_visible(cluster.text[:MAX_CHARACTERS]))
@@ -425,17 +404,6 @@ def diff_markup(
 ) -> tuple[Markup, Markup]:
     """Returns two texts as markup, with their differences marked.
 
-    Args:
-        left: First text.
-        right: Second text.
-        left_role: Role of the first document, which decides how its own words are marked.
-        right_role: Role of the second document.
-        is_cut: Whether one of the texts may be the beginning of a longer one. None decides by the
-            lengths.
-
-    Returns:
-        Both texts. The second is empty if they read the same.
-
     Examples:
         >>> kept, removed = diff_markup("a cat", "a dog", DocumentRole.KEPT, DocumentRole.REMOVED)
         >>> print(kept, removed)
@@ -449,12 +417,7 @@ def diff_markup(
 
 
 def describe_equal_texts(left: str, right: str) -> str:
-    """Returns a remark on two texts of which `diff_markup` shows one, because both read the same.
-
-    Args:
-        left: First text.
-        right: Second text.
-    """
+    """Returns a remark on two texts that read the same, of which `diff_markup` shows one."""
     if may_be_cut(left, right):
         return "Both documents begin with the same words. Only the beginnings are compared here."
     return "Both documents have the same words."

@@ -43,15 +43,7 @@ class PassagesReport:
 
 
 def render_lines_page(title: str, lines: LinesReport) -> str:
-    """Renders the page of a run over repeated lines.
-
-    Args:
-        title: Names of the inputs.
-        lines: The repeated lines.
-
-    Returns:
-        The HTML, to be written as UTF-8.
-    """
+    """Renders the page of a run over repeated lines."""
     return (
         make_environment()
         .get_template("lines.html")
@@ -60,14 +52,7 @@ def render_lines_page(title: str, lines: LinesReport) -> str:
 
 
 def render_passages_page(report: PassagesReport) -> str:
-    """Renders the page of a report.
-
-    Args:
-        report: Content of the report.
-
-    Returns:
-        The HTML, to be written as UTF-8.
-    """
+    """Renders the page of a report."""
     environment = make_environment()
     environment.filters["bytes"] = format_bytes
     return environment.get_template("passages.html").render(

@@ -39,11 +39,7 @@ class TerminalProgress:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        """Creates a display.
-
-        Args:
-            console: Console to show progress on. Standard error by default.
-        """
+        """Creates a display."""
         self._console = Console(stderr=True) if console is None else console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -52,12 +48,7 @@ class TerminalProgress:
         self._previous_listener: CompilationListener | None = None
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Begins a stage and ends the previous one.
-
-        Args:
-            name: Name of the stage, for example `sketch`.
-            total: Number of documents (or other items) in the stage, or None if it is unknown.
-        """
+        """Begins a stage and ends the previous one."""
         if not self._console.is_terminal or self._console.quiet:
             return
         if self._progress is None:
@@ -97,11 +88,7 @@ class TerminalProgress:
                 COMPILATION.listener = self._previous_listener
 
     def start_kernel(self, name: str) -> None:
-        """Shows that a kernel is compiled.
-
-        Args:
-            name: Name of the kernel.
-        """
+        """Shows that a kernel is compiled."""
         if self._progress is None:
             return
         if self._compilation is None:
@@ -114,7 +101,6 @@ class TerminalProgress:
         """Shows how many kernels are compiled.
 
         Args:
-            compiled: Number of kernels that this process has compiled.
             seconds: Time that it has spent on them, in seconds.
         """
         if self._progress is not None and self._compilation is not None:

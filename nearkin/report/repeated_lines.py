@@ -19,12 +19,7 @@ TEXT_CHARACTERS = 300
 
 
 def describe_lines(run: LineRun, request: LinesRequest) -> LinesReport:
-    """Returns the repeated lines of a run: their counts, and the lines in most documents.
-
-    Args:
-        run: The run, whose stages are finished.
-        request: What was found.
-    """
+    """Returns the repeated lines of a run: their counts, and the lines in most documents."""
     counts = run.counts
     sizes = _count_sources(run)
     return LinesReport(
@@ -63,12 +58,7 @@ def _count_sources(run: LineRun) -> dict[str | None, int]:
 
 
 def list_line(row: Mapping[str, object], sizes: Mapping[str | None, int]) -> ListedLine:
-    """Returns a repeated line as a report lists it.
-
-    Args:
-        row: Row of the table of repeated lines.
-        sizes: Number of documents of each source in which lines were looked for.
-    """
+    """Returns a repeated line as a report lists it."""
     sources = [
         LineSource(
             source=each["source"],

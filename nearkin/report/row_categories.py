@@ -20,11 +20,7 @@ class RowCategory(NamedTuple):
 
 
 def categorize_rows(data: ReportData) -> list[RowCategory]:
-    """Returns the categories of the rows of a run. Most categories without rows are omitted.
-
-    Args:
-        data: Data of the report.
-    """
+    """Returns the categories of the rows of a run. Most categories without rows are omitted."""
     counts = data.counts
     parameters = data.parameters
     contents = {"cosine": "vector", HAMMING: "fingerprint"}

@@ -87,11 +87,7 @@ class FinishedStages(Protocol):
 
 
 def warn_of_run(run: FinishedStages) -> list[str]:
-    """Returns the warnings that follow from the settings of a run and the statistics of its stages.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns the warnings that follow from the settings of a run and its statistics."""
     warnings = []
     options = run.options
     sketch = run.recorded("sketch")
@@ -181,11 +177,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
 
 
 def warn_of_fingerprints(run: FinishedStages) -> list[str]:
-    """Returns warnings about fingerprints that are ignored, and about those that should perhaps be.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns warnings about fingerprints that are ignored, or perhaps should be."""
     warnings = []
     grouping = run.recorded("collapse")
     options = run.options
@@ -208,11 +200,7 @@ def warn_of_fingerprints(run: FinishedStages) -> list[str]:
 
 
 def warn_of_decisions(run: FinishedStages) -> list[str]:
-    """Returns a warning if decisions are about documents that a run does not have.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns a warning if decisions are about documents that a run does not have."""
     counts = run.recorded("collapse").get("decisions") or {}
     absent = counts.get("absent", 0)
     if not absent:
@@ -226,11 +214,7 @@ def warn_of_decisions(run: FinishedStages) -> list[str]:
 
 
 def warn_of_reference(run: FinishedStages) -> list[str]:
-    """Returns warnings about a reference that could not be compared completely.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns warnings about a reference that could not be compared completely."""
     recorded = run.recorded(Stage.AGAINST)
     if not recorded:
         return []
@@ -266,11 +250,7 @@ def warn_of_reference(run: FinishedStages) -> list[str]:
 
 
 def warn_of_preset(run: FinishedStages) -> list[str]:
-    """Returns a warning if a run is larger than those that its preset was measured on.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns a warning if a run is larger than those that its preset was measured on."""
     preset = run.options.parsed_preset
     if preset is None:
         return []
@@ -279,11 +259,7 @@ def warn_of_preset(run: FinishedStages) -> list[str]:
 
 
 def warn_of_short_documents(run: FinishedStages) -> list[str]:
-    """Returns a warning if many documents are too short for the shingles of the run.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns a warning if many documents are too short for the shingles of the run."""
     options = run.options
     grouping = run.recorded("collapse")
     compared = run.recorded("sketch").get("documents", 0) - grouping.get("empty", 0)
@@ -326,11 +302,7 @@ def _propose_for_short_texts(options: RunOptions) -> str:
 
 
 def warn_of_duplicates_left(run: FinishedStages) -> list[str]:
-    """Returns a warning if many near-duplicates may be left in a result, because of hot buckets.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns a warning if many near-duplicates may be left in a result, because of hot buckets."""
     recorded = run.recorded(Stage.MISSING_PAIRS)
     options = run.options
     if not recorded or not run.recorded(Stage.CLUSTER):
@@ -352,11 +324,7 @@ def warn_of_duplicates_left(run: FinishedStages) -> list[str]:
 
 
 def warn_of_recall(run: FinishedStages) -> list[str]:
-    """Returns a warning for each reason why the recall of a run is lower than requested.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns a warning for each reason why the recall of a run is lower than requested."""
     options = run.options
     if options.distance is not None or run.brute_force:
         return []
@@ -388,11 +356,7 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
 
 
 def warn_of_missing_pairs(run: FinishedStages) -> list[str]:
-    """Returns a warning if a run that lists pairs lacks some, because of its pair budget.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns a warning if a run that lists pairs lacks some, because of its pair budget."""
     recorded = run.recorded(Stage.MISSING_PAIRS)
     if not recorded:
         return []
@@ -423,9 +387,6 @@ def log_warnings(warnings: Iterable[str]) -> None:
     A program that has not configured logging receives Python warnings instead, so that a result
     that is not what it seems is never returned in silence. They name the line of the program that
     called nearkin.
-
-    Args:
-        warnings: The warnings.
     """
     logged = _has_log_handler()
     for warning in warnings:
@@ -460,12 +421,7 @@ def _has_log_handler() -> bool:
 
 
 def warn_of_rejections(rejected: int, reasons: Mapping[str, int]) -> list[str]:
-    """Returns a warning with the most frequent reasons of rejected rows, or none without such rows.
-
-    Args:
-        rejected: The number of rejected rows.
-        reasons: The number of rows for each reason, or for the most frequent ones alone.
-    """
+    """Returns a warning with the most frequent reasons of rejected rows, if there are any."""
     if not rejected:
         return []
     remedy = ""
@@ -475,12 +431,7 @@ def warn_of_rejections(rejected: int, reasons: Mapping[str, int]) -> list[str]:
 
 
 def warn_of_inputs(corpus: Corpus, columns: Columns) -> list[str]:
-    """Returns warnings about inputs that were not read, or perhaps not as intended.
-
-    Args:
-        corpus: Corpus of the run.
-        columns: Columns that were read.
-    """
+    """Returns warnings about inputs that were not read, or perhaps not as intended."""
     if not isinstance(corpus, FileCorpus):
         return []
     return [

@@ -60,12 +60,7 @@ class SparkRunView(RunView):
     """
 
     def __init__(self, run: SparkRun, clusters: int = QUOTED_CLUSTERS) -> None:
-        """Creates a view.
-
-        Args:
-            run: The run after its last stage.
-            clusters: Number of the largest clusters to quote.
-        """
+        """Creates a view."""
         super().__init__(run)
         self._spark_run = run
         self._clusters = clusters

@@ -18,22 +18,14 @@ class TemplateCache(FileSystemBytecodeCache):
     """A cache of templates that is only a shortcut: what it cannot read or write is compiled."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Loads the code of a template, unless there is none for its current source.
-
-        Args:
-            bucket: Receives the code.
-        """
+        """Loads the code of a template, unless there is none for its current source."""
         try:
             super().load_bytecode(bucket)
         except (OSError, EOFError, pickle.UnpicklingError):
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Writes the code of a template, if the disk has room for it.
-
-        Args:
-            bucket: Holds the code.
-        """
+        """Writes the code of a template, if the disk has room for it."""
         with suppress(OSError):
             super().dump_bytecode(bucket)
 

@@ -41,9 +41,6 @@ def has_higher_thresholds(run: LocalRun) -> bool:
 
     They do not for Hamming distances, for runs with several fields, a second measure, a reference
     or a blocklist, and for those in which an expression decides.
-
-    Args:
-        run: The finished run.
     """
     options = run.options
     if options.distance is not None or options.second_measure is not None or run.compares_others:
@@ -52,11 +49,7 @@ def has_higher_thresholds(run: LocalRun) -> bool:
 
 
 def list_thresholds(run: LocalRun) -> list[float]:
-    """Returns thresholds in even steps from that of the run to 1, both included.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns thresholds in even steps from that of the run to 1, both included."""
     affordable = ELECTED_DOCUMENTS // max(len(run.documents()), 1)
     steps = max(MIN_STEPS, min(MAX_STEPS, affordable))
     low = run.options.threshold
@@ -68,9 +61,6 @@ def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
 
     There are none if buckets were hot: their documents were compared with the leaders of the run's
     threshold, and others would lead at a higher one.
-
-    Args:
-        run: The finished run.
     """
     if run.hot_buckets or not has_higher_thresholds(run):
         return ()
@@ -82,11 +72,7 @@ def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
 
 
 def borderline_pairs(run: LocalRun) -> tuple[PairAboveThreshold, ...]:
-    """Returns the least similar pairs above each threshold. A pair is returned once.
-
-    Args:
-        run: The finished run.
-    """
+    """Returns the least similar pairs above each threshold. A pair is returned once."""
     if not has_higher_thresholds(run):
         return ()
     scored = run.scored().select(slice(0, SEARCHED_PAIRS))

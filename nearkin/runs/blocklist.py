@@ -71,14 +71,6 @@ def add_files_to_blocklist(job: BlocklistJob) -> BlocklistSummary:
 
     The list is replaced at once when all documents are read. Two changes at a time are not
     possible: the second one is refused.
-
-    Args:
-        job: The request.
-
-    Raises:
-        UsageError: If an input, a column or the list is not valid, or the list has another Spec.
-            The list is unchanged.
-        RunError: If a file cannot be read or written.
     """
     corpus = _open_inputs(job)
     require_file_path(job.path)
@@ -96,17 +88,7 @@ def add_files_to_blocklist(job: BlocklistJob) -> BlocklistSummary:
 
 
 def remove_from_blocklist(job: BlocklistJob, names: Sequence[str] = ()) -> BlocklistSummary:
-    """Removes the entries of the documents of files, and those of some names.
-
-    Args:
-        job: The request. Its inputs may be empty.
-        names: Names of entries.
-
-    Raises:
-        UsageError: If an input, a column or the list is not valid, or no entry has a name. The list
-            is unchanged.
-        RunError: If a file cannot be read or written.
-    """
+    """Removes the entries of the documents of files, and those of some names."""
     corpus = _open_inputs(job) if job.inputs else None
     require_file_path(job.path)
     # Read before the lock, which would create a folder beside a list that does not exist.

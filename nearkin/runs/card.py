@@ -17,14 +17,7 @@ REPOSITORY = re.compile(rf"^(?P<url>{HUB}://datasets/(?P<name>[^/@]+/[^/@]+)@(?P
 
 
 class DatasetCard:
-    """The card of the dataset that a run made.
-
-    Args:
-        run: Output folder of `nearkin dedup`.
-
-    Raises:
-        UsageError: If the folder is not the output of such a run.
-    """
+    """The card of the dataset that a run made."""
 
     def __init__(self, run: Path) -> None:
         files = read_run_record(run / RUN).require_files(run)
@@ -45,14 +38,6 @@ class DatasetCard:
         """Returns the content of a README.md with the current section.
 
         An empty file also gets metadata. That of another file is not changed.
-
-        Args:
-            readme: The content.
-            data_files: Pattern of the kept documents in the repository, for the metadata of an
-                empty file.
-
-        Raises:
-            UsageError: If the comments of an earlier section are not one pair.
         """
         if not readme:
             found = (REPOSITORY.match(file["path"]) for file in self._inputs)
@@ -61,13 +46,7 @@ class DatasetCard:
         return insert_section(readme, self.section)
 
     def write(self, readme: Path) -> None:
-        """Writes the section into a README.md, which is created if it does not exist.
-
-        Raises:
-            UsageError: If the path is a folder, or the comments of an earlier section are not one
-                pair.
-            RunError: If the file cannot be written.
-        """
+        """Writes the section into a README.md, which is created if it does not exist."""
         target = readme.resolve()
         require_file_path(target)
         exists = target.exists()

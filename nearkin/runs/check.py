@@ -51,17 +51,7 @@ class FilesOfInputs:
     def find(
         cls, corpus: FileCorpus, first: str, second: str, selection: Selection | None
     ) -> "FilesOfInputs":
-        """Returns the input of each file of a corpus.
-
-        Args:
-            corpus: Files of both inputs.
-            first: Path, pattern, folder or URL of the first input.
-            second: Path, pattern, folder or URL of the second input.
-            selection: The rules for files in folders.
-
-        Raises:
-            UsageError: If an input names no file, or both name one file, also through a link.
-        """
+        """Returns the input of each file of a corpus."""
         of_first = {file.path for file in FileCorpus.open([first], selection=selection).files}
         of_second = {file.path for file in FileCorpus.open([second], selection=selection).files}
         targets = {identify_file(path) for path in of_first}
@@ -104,14 +94,7 @@ class RowsOfInputs:
 
 
 def require_checkable(options: RunOptions) -> RunOptions:
-    """Returns the options of a check, after requiring that they do not contradict it.
-
-    Args:
-        options: The options as requested.
-
-    Raises:
-        UsageError: If an option has no meaning between two inputs.
-    """
+    """Returns the options of a check, after requiring that they do not contradict it."""
     if options.across is not None:
         raise UsageError(
             f"{name_setting('across', options.across)} has no effect on a check, which compares "
@@ -168,19 +151,11 @@ class CheckOutcome:
     request: Mapping[str, object]
 
     def passes(self, most: int) -> bool:
-        """Returns True if there are no more pairs than allowed.
-
-        Args:
-            most: Largest allowed number of pairs.
-        """
+        """Returns True if there are no more pairs than allowed."""
         return self.pairs.num_rows <= most
 
     def to_dict(self, most: int) -> dict[str, object]:
-        """Returns the outcome without its pairs as JSON values.
-
-        Args:
-            most: Largest allowed number of pairs.
-        """
+        """Returns the outcome without its pairs as JSON values."""
         return {
             "passed": self.passes(most),
             "pairs": self.pairs.num_rows,
@@ -195,12 +170,7 @@ class CheckOutcome:
 
 
 def check_inputs(run: LocalRun, inputs: TwoInputs) -> CheckOutcome:
-    """Finds the near-duplicates between two inputs.
-
-    Args:
-        run: The run over both inputs, whose options `require_checkable` returned.
-        inputs: The two inputs.
-    """
+    """Finds the near-duplicates between two inputs."""
     run.sources_of = lambda documents: inputs.are_second(documents).astype(np.uint64)
     run.to_pairs()
     missing = estimate_missing_pairs(run, expand_exact=False)

@@ -35,16 +35,6 @@ def open_work_folder(
 
     The folder is deleted when the run is complete. After a failure it stays if it holds results
     that a later run can use.
-
-    Args:
-        job: The job.
-        identity: The parameters that must be unchanged for a run to be resumed.
-        corpus: The input files.
-        references: The references, if the run has any.
-
-    Raises:
-        UsageError: If the run cannot be resumed because its inputs or its settings have changed.
-        RunError: If another process holds the folder, or the disk fails.
     """
     command = str(identity["command"]).partition(" ")[0]
     claim = Claim.take(job.out, f"nearkin {command}")
@@ -96,10 +86,5 @@ def _create_or_resume(
 
 
 def may_replace_output(job: Job, work: WorkFolder) -> bool:
-    """Returns whether the run may replace an output, by its request now or when it was begun.
-
-    Args:
-        job: The job as requested now.
-        work: The work folder, whose manifest holds the request from when the run was begun.
-    """
+    """Returns whether the run may replace an output, by its request now or when it was begun."""
     return job.overwrite or bool(work.manifest["replaces"])

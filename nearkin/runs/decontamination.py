@@ -82,11 +82,7 @@ class DecontaminationSummary:
         return counts
 
     def suites_above(self, share: float) -> list[Mapping[str, object]]:
-        """Returns the suites of which a larger share of the items is contaminated.
-
-        Args:
-            share: Share of the items, in [0, 1].
-        """
+        """Returns the suites of which a larger share of the items is contaminated."""
         return [suite for suite in self.suites if float(str(suite["share"])) > share]
 
 
@@ -113,18 +109,7 @@ def prepare_decontamination(
     against: Sequence[str],
     **engine: str,
 ) -> PreparedDecontamination:
-    """Checks all of a request that can be checked before documents are read.
-
-    Args:
-        job: The job. Of its settings, only memory and workers are used.
-        suites: The suites.
-        request: What counts as found, and what happens to contaminated documents.
-        against: Paths of the suites, which the output must not replace.
-        **engine: The name of the engine, for the identity of the run. Empty for the local one.
-
-    Raises:
-        UsageError: If the request is invalid.
-    """
+    """Checks all of a request that can be checked before documents are read."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     corpus = job.open_corpus()
     require_apart(job.out, [*job.inputs, *against, *(file.path for file in corpus.files)])
@@ -153,15 +138,7 @@ def prepare_decontamination(
 def find_finished_decontamination(
     job: Job, prepared: PreparedDecontamination
 ) -> DecontaminationSummary | None:
-    """Returns the summary of the output if it is complete, or None if a run is needed.
-
-    Args:
-        job: The job.
-        prepared: The checked request.
-
-    Raises:
-        UsageError: If the output is that of another request, or the inputs have changed.
-    """
+    """Returns the summary of the output if it is complete, or None if a run is needed."""
     if not is_output_finished(job):
         return None
     facts = read_finished(job, prepared.identity, job.out / FACTS, prepared.corpus)
@@ -176,22 +153,7 @@ def run_decontamination(
     progress: Progress,
     against: Sequence[str] = (),
 ) -> DecontaminationSummary:
-    """Writes the items of suites in files into the output folder of a job.
-
-    Args:
-        job: The job. Of its settings, only memory and workers are used.
-        suites: The suites.
-        request: What counts as found, and what happens to contaminated documents.
-        progress: Receives stage and row-count updates.
-        against: Paths of the suites, which the output must not replace.
-
-    Returns:
-        What was done.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If the run failed. It can be resumed if a stage was completed.
-    """
+    """Writes the items of suites in files into the output folder of a job."""
     prepared = prepare_decontamination(job, suites, request, against)
     corpus = prepared.corpus
     columns = prepared.columns
@@ -241,12 +203,7 @@ def run_decontamination(
 
 
 def write_tables(tables: ContaminationTables, folder: Path) -> None:
-    """Writes the tables of a run into an empty folder.
-
-    Args:
-        tables: The tables.
-        folder: The folder.
-    """
+    """Writes the tables of a run into an empty folder."""
     write = result_tables.write_batches
     write(folder / "hits.parquet", CONTAMINATIONS, tables.hit_batches())
     write(folder / "items.parquet", ITEMS, iter(tables.items.to_batches()))
@@ -285,16 +242,7 @@ def write_report(
     quotes: Sequence[QuotedHit],
     folder: Path,
 ) -> None:
-    """Writes the report page of a run.
-
-    Args:
-        job: The job.
-        request: What counts as found.
-        tables: The tables of the run.
-        counts: Counts of the run, with those of what was cut or removed.
-        quotes: Excerpts of contaminated documents.
-        folder: The folder of the result.
-    """
+    """Writes the report page of a run."""
     report = DecontaminationReport(
         title=title_of([hide_password(path) for path in job.inputs]),
         request=request,
@@ -306,16 +254,7 @@ def write_report(
 
 
 def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
-    """Requires that suites can be saved in a file.
-
-    Args:
-        out: The file.
-        inputs: Paths of the suites, which the file must not replace.
-        overwrite: Whether an existing file of suites is replaced.
-
-    Raises:
-        UsageError: If the file must not be written. The message says why.
-    """
+    """Requires that suites can be saved in a file."""
     require_suffix(out, ".arrow", "suites", "build")
     require_file_output(
         out, is_suites_file, "a file of suites", inputs, overwrite=overwrite, option="build"
@@ -323,17 +262,7 @@ def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) 
 
 
 def save_suites(out: Path, suites: Suites, readers: Readers, *, overwrite: bool) -> None:
-    """Saves suites in a file.
-
-    Args:
-        out: The file, as `require_suites_output` allowed it.
-        suites: The suites.
-        readers: Users who may read the file.
-        overwrite: Whether an existing file of suites is replaced.
-
-    Raises:
-        RunError: If the file cannot be written.
-    """
+    """Saves suites in a file."""
     with (
         claimed(out, "nearkin decontaminate", replaces=overwrite) as claim,
         disk_errors(out.parent),

@@ -77,21 +77,7 @@ if TYPE_CHECKING:
 def run_dedup(
     job: Job, progress: Progress, *, confirm: Callable[[str], bool] | None = None
 ) -> RunRecord:
-    """Deduplicates files into the output folder of a job.
-
-    Args:
-        job: The job.
-        progress: Receives stage and row-count updates.
-        confirm: Asks the user whether to go on although the result is doubted. By default, such a
-            run fails.
-
-    Returns:
-        The run record.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If the run failed. It can be resumed if a stage was completed.
-    """
+    """Deduplicates files into the output folder of a job."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     saved = SavedRun.find(job.inputs)
     if saved is not None:
@@ -191,16 +177,6 @@ def require_undoubted(
     """Requires that a run does not seem to remove unique documents, or that the user confirms it.
 
     A run that removes nothing from its output has a warning instead.
-
-    Args:
-        job: The job.
-        stats: Statistics of the run, up to its clusters.
-        quote: Returns the removed documents that are least similar to the kept ones.
-        confirm: Asks the user whether to go on. None if nobody can be asked.
-        can_resume: Whether the engine can resume the run.
-
-    Raises:
-        RunError: If the result is doubted, and nobody confirmed it.
     """
     doubt = doubt_removals(stats, job.settings.removal_limits)
     if doubt is None or not job.removes_documents:
@@ -240,15 +216,7 @@ def _report_lines(job: Job, line_run: "LineRun | None") -> LinesReport | None:
 
 
 def describe_passages(job: Job, counts: "CutCounts") -> PassageReport | None:
-    """Returns the passages that were cut, for the report and for run.json.
-
-    Args:
-        job: The job.
-        counts: Counts of what was cut.
-
-    Returns:
-        The passages, or None if the job cuts none.
-    """
+    """Returns the passages that were cut, for the report and for run.json."""
     if job.passages is None:
         return None
     record = job.passages.to_record()
@@ -264,20 +232,7 @@ def describe_passages(job: Job, counts: "CutCounts") -> PassageReport | None:
 def open_references_of(
     job: Job, corpus: FileCorpus, *, uses_signatures: bool = True
 ) -> OpenedReferences | None:
-    """Opens the references of a job, and checks that they are neither inputs nor the output.
-
-    Args:
-        job: The job.
-        corpus: The input files.
-        uses_signatures: Whether signatures of finished runs are used instead of sketching.
-
-    Returns:
-        The references, or None if the job names none.
-
-    Raises:
-        UsageError: If a reference does not exist or cannot be compared, an option contradicts it,
-            or a file is both an input and a part of a reference.
-    """
+    """Opens the references of a job, and checks that they are neither inputs nor the output."""
     references = open_references(reference_request_of(job, uses_signatures=uses_signatures))
     if references is not None:
         references.require_other_files(corpus)
@@ -286,12 +241,7 @@ def open_references_of(
 
 
 def reference_request_of(job: Job, *, uses_signatures: bool) -> ReferenceRequest:
-    """Returns the request to open the references of a job.
-
-    Args:
-        job: The job.
-        uses_signatures: Whether signatures of finished runs are used instead of sketching.
-    """
+    """Returns the request to open the references of a job."""
     return ReferenceRequest(
         job.against,
         job.columns,
@@ -306,12 +256,7 @@ def reference_request_of(job: Job, *, uses_signatures: bool) -> ReferenceRequest
 
 
 def open_blocklist_of(job: Job) -> Blocklist | GivenDocuments | None:
-    """Opens the blocklist of a job, and checks that the run can use it.
-
-    Returns:
-        The list, with the given documents of a purge. Of a run without shingles, it is these
-        documents alone. None if the job has neither.
-    """
+    """Opens the blocklist of a job, and checks that the run can use it."""
     if job.blocklist is None and job.purge is None:
         return None
     if job.blocklist is None and job.purge is not None and has_given_documents(job.settings):
@@ -346,13 +291,7 @@ def record_blocklist(
 def record_references(
     job: Job, references: OpenedReferences | None, files: Sequence[Sequence[InputRecord]]
 ) -> ReferenceRecord | None:
-    """Returns the reference of a job as run.json describes it, or None if it has none.
-
-    Args:
-        job: The job.
-        references: The opened references of the job, or None if it names none.
-        files: The files of each reference, as `OpenedReferences.describe` lists them.
-    """
+    """Returns the reference of a job as run.json describes it, or None if it has none."""
     if references is None:
         return None
     record = ReferenceRecord(

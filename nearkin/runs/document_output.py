@@ -44,10 +44,6 @@ class DocumentOutput:
             `cluster_sources`.
         weights: Weights of the column `document_weight`, which the copies of all rows get. None to
             copy only the kept rows, without weights.
-
-    Raises:
-        UsageError: If a value is unknown, or nothing is copied and a codec is chosen or columns are
-            added.
     """
 
     output: str = KEPT
@@ -80,11 +76,7 @@ class DocumentOutput:
                 )
 
     def added_columns(self, source: str | None) -> ClusterColumns:
-        """Returns the columns about clusters that the copies get.
-
-        Args:
-            source: Column of sources of the run, or None.
-        """
+        """Returns the columns about clusters that the copies get."""
         return ClusterColumns(self.sizes, self.sizes and source is not None, self.weights)
 
     @property
@@ -106,14 +98,7 @@ class DocumentOutput:
         return record
 
     def require_folder(self, out: Path) -> None:
-        """Requires the default output and codec for an output that is one file of documents.
-
-        Args:
-            out: The file.
-
-        Raises:
-            UsageError: If one of them differs from its default.
-        """
+        """Requires the default output and codec for an output that is one file of documents."""
         for name, value, default in (
             ("output", self.output, KEPT),
             ("codec", self.codec, SAME_CODEC),
@@ -127,18 +112,7 @@ class DocumentOutput:
     def require_usable(
         self, corpus: FileCorpus, columns: Columns, options: RunOptions, *, compares_others: bool
     ) -> None:
-        """Requires that a codec has an effect on these inputs, and that columns can be added.
-
-        Args:
-            corpus: The inputs.
-            columns: The columns that are read.
-            options: The options of the run.
-            compares_others: Whether the documents are compared with a reference or a blocklist.
-
-        Raises:
-            UsageError: If a codec is chosen, and no input is a Parquet file; or columns cannot be
-                added.
-        """
+        """Requires that a codec has an effect on these inputs, and that columns can be added."""
         self.require_new_columns(corpus, columns, options, compares_others=compares_others)
         if self.codec == SAME_CODEC:
             return
@@ -156,18 +130,7 @@ class DocumentOutput:
         *,
         compares_others: bool,
     ) -> None:
-        """Requires that the columns about clusters can be added.
-
-        Args:
-            corpus: The inputs.
-            columns: The columns that are read.
-            options: The options of the run.
-            compares_others: Whether the documents are compared with a reference or a blocklist.
-
-        Raises:
-            UsageError: If an input has a column of one of their names; or documents get weights,
-                and empty documents are dropped or there is a reference or a blocklist.
-        """
+        """Requires that the columns about clusters can be added."""
         require_weightable(self.weights, options, compares_others=compares_others)
         added = self.added_columns(options.source).names
         if added:
@@ -177,17 +140,7 @@ class DocumentOutput:
 def require_weightable(
     weights: DocumentWeights | None, options: RunOptions, *, compares_others: bool
 ) -> None:
-    """Requires that each document of a run belongs to a cluster of which it gets a weight.
-
-    Args:
-        weights: Weights of documents, or None if they get none.
-        options: The options of the run.
-        compares_others: Whether the documents are compared with a reference or a blocklist.
-
-    Raises:
-        UsageError: If empty documents are dropped, several documents of a cluster are kept, or
-            there is a reference or a blocklist.
-    """
+    """Requires that each document of a run belongs to a cluster of which it gets a weight."""
     if weights is None:
         return
     requested = name_setting("document_weights", weights.to_record())
@@ -210,13 +163,7 @@ def require_weightable(
 
 
 def write_removed_ids(run: LocalRun, clustering: Clustering, folder: Path) -> None:
-    """Writes the ids of the removed documents, in the order of the inputs.
-
-    Args:
-        run: The run.
-        clustering: Its clusters.
-        folder: The folder of the list.
-    """
+    """Writes the ids of the removed documents, in the order of the inputs."""
 
     def removed() -> Iterator[pa.RecordBatch]:
         for batch in result_tables.cluster_batches(run.documents().ids, clustering):
@@ -233,14 +180,7 @@ def documents_to_copy(
     annotate: bool = False,
     purges: bool = False,
 ) -> np.ndarray:
-    """Returns the documents that an output copies, bool (n,): the kept ones, or all.
-
-    Args:
-        clustering: The clusters of a run.
-        output: What the output holds of the documents.
-        annotate: Whether all rows get cluster columns.
-        purges: Whether the run purges an earlier one, so that no blocked document is copied.
-    """
+    """Returns the documents that an output copies, bool (n,): the kept ones, or all."""
     kept = np.asarray(clustering.kept)
     if not annotate and output.weights is None:
         return kept
@@ -254,7 +194,6 @@ def known_documents(run: LocalRun, observed: np.ndarray = NO_ORDINALS) -> KnownD
     """Returns where a run has found its documents, so that copies need not parse all rows.
 
     Args:
-        run: The run.
         observed: Ordinals of the documents whose values are needed, ascending, int64 (n,).
     """
     documents = run.documents()
@@ -264,18 +203,7 @@ def known_documents(run: LocalRun, observed: np.ndarray = NO_ORDINALS) -> KnownD
 def columns_to_add(
     run: LocalRun, clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
 ) -> Annotations | None:
-    """Returns a function that makes the columns that the copies of documents get.
-
-    Args:
-        run: The run.
-        clustering: Its clusters.
-        output: What the output holds of the documents.
-        annotate: Whether all rows get cluster columns.
-
-    Returns:
-        A function from the first document of a range and the one after its last, or None if no
-        columns are added.
-    """
+    """Returns a function that makes the columns that the copies of documents get."""
     added = output.added_columns(run.options.source)
     if not annotate and not added.names:
         return None
@@ -292,12 +220,7 @@ def columns_to_add(
 
 
 def join_columns(first: Annotations | None, second: Annotations) -> Annotations:
-    """Returns a function that makes the columns of two functions.
-
-    Args:
-        first: A function as `columns_to_add` returns it, or None.
-        second: Another one.
-    """
+    """Returns a function that makes the columns of two functions."""
     if first is None:
         return second
 
@@ -312,14 +235,7 @@ def join_columns(first: Annotations | None, second: Annotations) -> Annotations:
 def copy_rows(
     run: LocalRun, corpus: TableCorpus, clustering: Clustering, output: DocumentOutput
 ) -> pa.Table:
-    """Returns the rows of a table that an output copies, with the columns that they get.
-
-    Args:
-        run: The run.
-        corpus: Its table.
-        clustering: Its clusters.
-        output: What the output holds of the documents.
-    """
+    """Returns the rows of a table that an output copies, with the columns that they get."""
     copied = documents_to_copy(clustering, output)
     rows = np.asarray(run.documents().rows)[copied]
     table = corpus.table.take(pa.array(rows))

@@ -77,19 +77,7 @@ class FrequencySummary:
 
 
 def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
-    """Writes the document frequencies of files, if they hold a document.
-
-    Args:
-        job: The job.
-        progress: Receives stage and row-count updates.
-
-    Returns:
-        What was done.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If a file cannot be read or written.
-    """
+    """Writes the document frequencies of files, if they hold a document."""
     if job.columns.vector is not None:
         raise UsageError(
             f"column {job.columns.vector!r} holds vectors, and vectors have no shingles to count; "

@@ -67,11 +67,7 @@ class HubOutput:
 
     @classmethod
     def parse(cls, out: str | Path) -> "HubOutput | None":
-        """Returns the place that an output names, or None if it is not a URL of the hub.
-
-        Raises:
-            UsageError: If it is not the URL of a dataset repository.
-        """
+        """Returns the place that an output names, or None if it is not a URL of the hub."""
         url = URL.fullmatch(str(out))
         if url is None:
             return None
@@ -104,15 +100,7 @@ class HubOutput:
         return Path(self.repository.partition("/")[2], self.path)
 
     def require_writable(self, *, may_exist: bool) -> None:
-        """Requires that the output can be uploaded, as far as it is known before it is made.
-
-        Args:
-            may_exist: Whether files at the place are replaced, or may be those of the output.
-
-        Raises:
-            UsageError: If there is no token, the token can only read, the branch does not exist, or
-                the place is taken.
-        """
+        """Requires that the output can be uploaded, as far as it is known before it is made."""
         with self._translated_errors("cannot upload to", "correct that and run again"):
             self._require_token()
             state = self._read_state()
@@ -137,14 +125,6 @@ class HubOutput:
         It has no effect if the repository holds the same files already. A repository that does not
         exist is created, and is private. A folder of `nearkin dedup` also updates the section of
         the run in README.md.
-
-        Args:
-            overwrite: Whether an earlier output is replaced. Only files that its marker lists are
-                deleted.
-
-        Raises:
-            UsageError: If the place is taken.
-            RunError: If the upload fails. The local output is complete.
         """
         with self._translated_errors(
             f"{self.local} is complete, but cannot be uploaded to",
@@ -207,11 +187,7 @@ class HubOutput:
     def _replaceable_files(
         self, state: HubState, files: Mapping[str, Path], *, overwrite: bool
     ) -> list[str]:
-        """Returns the files of an earlier output that the new one does not have.
-
-        Raises:
-            UsageError: If the earlier output must not be replaced, or the place holds other files.
-        """
+        """Returns the files of an earlier output that the new one does not have."""
         if not overwrite:
             raise UsageError(
                 f"{self.url} has appeared while the output was made; replace it with "
@@ -298,11 +274,7 @@ class HubOutput:
         return content
 
     def _require_uploaded(self, files: Mapping[str, Path], commit: str) -> None:
-        """Requires that a commit has all files, which a .gitignore can leave out.
-
-        Raises:
-            OSError: If a file is missing.
-        """
+        """Requires that a commit has all files, which a .gitignore can leave out."""
         tree = self._api.list_repo_tree(
             self.repository, recursive=True, repo_type="dataset", revision=commit
         )

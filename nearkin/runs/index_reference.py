@@ -98,18 +98,7 @@ class IndexReference:
         return local_file_of(self.url)
 
     def check(self, columns: Columns, options: RunOptions) -> None:
-        """Checks that the documents of a run can be searched for.
-
-        Args:
-            columns: Columns of the run.
-            options: Options of the run.
-
-        Raises:
-            MissingIndexError: If there is no index.
-            IncompatibleError: If the index has another Spec or a higher threshold.
-            UsageError: If the scope, a column or an option contradicts the index.
-            StoreError: If the store cannot be reached.
-        """
+        """Checks that the documents of a run can be searched for."""
         require_scope(self.scope)
         against = name_setting("against", self.shown_url)
         if options.fields:
@@ -163,11 +152,7 @@ class IndexReference:
             yield index
 
     def _require_comparable(self, index: Index, options: RunOptions) -> None:
-        """Requires that an index finds what a run would count as duplicates.
-
-        Raises:
-            IncompatibleError: If it would miss some of them.
-        """
+        """Requires that an index finds what a run would count as duplicates."""
         name = f"the index {self.shown_url}"
         if index.holds_both:
             raise IncompatibleError(
@@ -215,11 +200,7 @@ class IndexReference:
         self._require_related(index, options, name)
 
     def _require_related(self, index: Index, options: RunOptions, name: str) -> None:
-        """Requires that an index finds what a run would count as related.
-
-        Raises:
-            IncompatibleError: If it would miss some of them.
-        """
+        """Requires that an index finds what a run would count as related."""
         if options.related is None:
             return
         wanted = name_setting("related", options.related)
@@ -237,12 +218,7 @@ class IndexReference:
             )
 
     def compare(self, run: LocalRun, number: int) -> ComparedReference:
-        """Searches for the first document of each exact group, as `DocumentReference` describes.
-
-        Args:
-            run: Run whose exact duplicates are grouped.
-            number: Position of the reference, for the texts that a condition is computed of.
-        """
+        """Searches for the first document of each exact group, as `DocumentReference` describes."""
         if run.options.acceptance is not None:
             return self._compare_texts(run, number)
         found: list[_FoundInIndex] = []
@@ -264,12 +240,7 @@ class IndexReference:
         return index.counts()["records"] if has_scope else 0
 
     def _compare_texts(self, run: LocalRun, number: int) -> ComparedReference:
-        """Compares the documents with the texts of those that the index finds, by a condition.
-
-        Args:
-            run: Run whose exact duplicates are grouped.
-            number: Position of the reference among those of the run.
-        """
+        """Compares the documents with the texts of those that the index finds, by a condition."""
         ids: set[str] = set()
         with self._open(run.options) as index:
 
@@ -289,13 +260,7 @@ class IndexReference:
         return compared._replace(stats=replace(compared.stats, documents=stored))
 
     def _write_texts(self, index: Index, ids: list[str], path: Path) -> None:
-        """Writes the texts of documents of an index to a file.
-
-        Args:
-            index: The index.
-            ids: Ids of the documents.
-            path: Parquet file.
-        """
+        """Writes the texts of documents of an index to a file."""
         with disk_errors(path.parent), pq.ParquetWriter(path, TEXTS) as writer:
             for start in range(0, len(ids), index.settings.max_batch):
                 entries = index.get_many(self.scope, ids[start : start + index.settings.max_batch])
@@ -311,8 +276,6 @@ class IndexReference:
         """Yields the contents of some documents, as `DocumentReference` describes.
 
         Args:
-            run: Run that was compared with the index by a condition.
-            number: Position of the reference among those of the run.
             documents: Numbers of the documents among those that were found, ascending, int64 (m,).
         """
         return _open_texts(run, number).read_contents(run, number, documents)
@@ -372,7 +335,6 @@ def _number_batches(
     """Yields batches with the numbers of their documents.
 
     Args:
-        batches: Batches of the wanted documents, in order.
         wanted: Numbers of these documents, ascending, int64 (m,).
     """
     for batch in batches:

@@ -107,15 +107,7 @@ class Job:
         return work_folder_of(self.out)
 
     def identity(self, command: str, **other: object) -> dict[str, object]:
-        """Returns the parameters that must be unchanged for a run to be resumed.
-
-        Args:
-            command: Name of the command.
-            **other: Further options of the command that decide the result.
-
-        Returns:
-            A mapping that can be written as JSON.
-        """
+        """Returns the parameters that must be unchanged for a run to be resumed."""
         only = {"only_against": self.only_against} if self.against else {}
         hashes = {"save_hashes": True} if self.save_hashes else {}
         passages = {} if self.passages is None else {"passages": self.passages.to_record()}
@@ -137,17 +129,7 @@ class Job:
 
 
 def check_job(job: Job, corpus: FileCorpus) -> None:
-    """Checks everything that can be checked before anything is written.
-
-    Args:
-        job: The job.
-        corpus: The input files of the job.
-
-    Raises:
-        UsageError: If the output would replace an input, a column does not exist or cannot be
-            added, the codec has no effect, options exclude each other, or the key or the data that
-            the Spec refers to are missing.
-    """
+    """Checks everything that can be checked before anything is written."""
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
     if job.annotate and job.settings.keep_up_to > 1:
         raise UsageError(
@@ -184,11 +166,7 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
 
 
 def _require_savable_hashes(job: Job) -> None:
-    """Requires that sets of shingle hashes can be kept.
-
-    Raises:
-        UsageError: If signatures are not kept, or documents are not compared by such sets.
-    """
+    """Requires that sets of shingle hashes can be kept."""
     if not job.save_signatures:
         raise UsageError(
             f"{name_flag('save_hashes')} keeps shingle hashes beside signatures; add "

@@ -36,11 +36,6 @@ class UnfitColumnError(Exception):
 class TableColumns:
     """The columns of a table, whose types are merged from those of its parts.
 
-    Args:
-        target: The file of the table.
-        texts: The names of columns that are known to be texts.
-        keeps_dictionaries: Whether all rows of a column can share one dictionary.
-
     Attributes:
         texts: The names of columns that are texts because no other type holds their values.
     """
@@ -84,11 +79,7 @@ class TableColumns:
         self._types[name] = merged or TEXT
 
     def convert_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns rows with the columns of the table. Columns that they do not have are null.
-
-        Raises:
-            UnfitColumnError: If a column does not fit.
-        """
+        """Returns rows with the columns of the table. Columns that they do not have are null."""
         columns = []
         for field in self.schema:
             if field.name not in batch.schema.names:
@@ -100,11 +91,7 @@ class TableColumns:
         return pa.record_batch(columns, schema=self.schema)
 
     def convert_rows(self, rows: Sequence[dict[str, Any]]) -> pa.RecordBatch:
-        """Returns rows with the columns of the table, as `convert_batch` does.
-
-        Raises:
-            UnfitColumnError: If a column does not fit.
-        """
+        """Returns rows with the columns of the table, as `convert_batch` does."""
         columns = []
         for field in self.schema:
             values = [row.get(field.name) for row in rows]

@@ -84,15 +84,7 @@ class KeptFile:
 
     @classmethod
     def parse(cls, out: Path, columns: Columns) -> "KeptFile | None":
-        """Returns the file that an output names, or None if the output is a folder.
-
-        Args:
-            out: The path of the output.
-            columns: The columns that are read. A file may hold lines if they are documents.
-
-        Raises:
-            UsageError: If its suffix is that of a file in a format that nearkin does not write.
-        """
+        """Returns the file that an output names, or None if the output is a folder."""
         table = None if out.is_dir() else TableFile.parse(out, lines=columns.lines)
         return None if table is None else cls(table)
 
@@ -104,17 +96,7 @@ class KeptFile:
     def require_free(
         self, inputs: Iterable[Path | str], *, resume: bool = False, overwrite: bool = False
     ) -> None:
-        """Requires that the file can be written.
-
-        Args:
-            inputs: The inputs of the run, which the file must not replace.
-            resume: Whether an interrupted run is resumed.
-            overwrite: Whether the results of an earlier run are replaced.
-
-        Raises:
-            UsageError: If the file is an input, or exists and was not written by the run in the
-                folder beside it, or must not be replaced.
-        """
+        """Requires that the file can be written."""
         out = self.table.path
         require_apart(out, inputs, marked=False)
         if not os.path.lexists(out):
@@ -131,14 +113,7 @@ class KeptFile:
             )
 
     def require_holds(self, names: Iterable[str]) -> None:
-        """Requires that the format can hold the columns that are added to documents.
-
-        Args:
-            names: Names of the added columns.
-
-        Raises:
-            UsageError: If sources are counted or passages cut, and the format is CSV or TSV.
-        """
+        """Requires that the format can hold the columns that are added to documents."""
         nested = sorted({CLUSTER_SOURCES, CUT_SPANS} & set(names))
         if nested and self.table.delimits:
             kind = "map" if nested[0] == CLUSTER_SOURCES else "list"
@@ -148,16 +123,7 @@ class KeptFile:
             )
 
     def require_convertible(self, corpus: FileCorpus, columns: Columns) -> None:
-        """Requires that the file can hold the rows and columns of the inputs, as far as known.
-
-        Args:
-            corpus: The inputs.
-            columns: The columns that are read, with the options for reading CSV.
-
-        Raises:
-            UsageError: If it cannot hold a column, or is that of lines and an input has columns, or
-                rows are converted and several columns of an input have one name.
-        """
+        """Requires that the file can hold the rows and columns of the inputs, as far as known."""
         join = _FileJoin(corpus, columns, self.table)
         for file in corpus.files:
             form = corpus.format_of(file)
@@ -192,21 +158,7 @@ class KeptFile:
         overwrite: bool,
         is_stream: bool = False,
     ) -> list[str]:
-        """Writes the documents of a folder of kept files.
-
-        Args:
-            kept: The folder `kept` of a finished run.
-            columns: The columns that were read, with the options for reading CSV.
-            readers: The users who may read the file.
-            overwrite: Whether an existing file is replaced.
-            is_stream: Whether the file becomes a stream without a name. Lines stay lines in it.
-
-        Returns:
-            A sentence about the columns that became texts, if there are some.
-
-        Raises:
-            RunError: If the rows cannot be written, or the disk is full.
-        """
+        """Writes the documents of a folder of kept files."""
         join = _FileJoin(FileCorpus(list_kept(kept, kept)), columns, self.table)
         if is_stream and join.holds_lines:
             join = replace(join, target=replace(self.table, format=TableFormat.TEXT))
@@ -225,16 +177,7 @@ class KeptFile:
         ]
 
     def write_table(self, table: pa.Table, readers: Readers) -> None:
-        """Writes the rows of a table.
-
-        Args:
-            table: The kept rows.
-            readers: The users who may read the file.
-
-        Raises:
-            UsageError: If the format cannot hold a column, or several columns have one name.
-            RunError: If the disk is full.
-        """
+        """Writes the rows of a table."""
 
         def write(staged: Path) -> list[str]:
             columns = TableColumns(self.table, keeps_dictionaries=True)
@@ -275,12 +218,7 @@ KEEP_BOTH = "rename all but one, or choose a folder as the output, whose copies 
 
 
 def _require_unique_columns(schema: pa.Schema, place: str) -> None:
-    """Requires that rows of different formats can become columns of one file by their names.
-
-    Args:
-        schema: Columns of an input. Fields of structs count as columns.
-        place: The input, for the message.
-    """
+    """Requires that rows of different formats can become columns of one file by their names."""
     require_unique_columns(list_paths(schema), place, ONE_OF_EACH_NAME, KEEP_BOTH)
 
 
@@ -295,22 +233,7 @@ def _describe_repeated_key(key: str, file: InputFile) -> str:
 def write_kept_file(
     run: LocalRun, clustering: Clustering, file: KeptFile, readers: Readers, output: DocumentOutput
 ) -> Path:
-    """Writes the kept documents of a run of the library into a new file.
-
-    Args:
-        run: The run.
-        clustering: Its clusters.
-        file: The file.
-        readers: The users who may read it.
-        output: The columns that the documents get.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        UsageError: If the file exists, or would replace an input, or its format cannot hold a
-            column.
-    """
+    """Writes the kept documents of a run of the library into a new file."""
     corpus = run.corpus
     inputs = (
         [input_file.path for input_file in corpus.files] if isinstance(corpus, FileCorpus) else []
@@ -352,11 +275,7 @@ class _FileJoin:
     target: TableFile
 
     def write(self, staged: Path) -> list[str]:
-        """Writes all rows: as they are if every file has the format, otherwise by columns.
-
-        Returns:
-            The names of columns that are texts because no other type holds their values.
-        """
+        """Writes all rows: as they are if every file has the format, otherwise by columns."""
         if self.can_copy:
             with open_sink(self.target, staged) as sink:
                 for file in self.corpus.files:

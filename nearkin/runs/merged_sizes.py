@@ -38,20 +38,7 @@ KEPT = "kept"
 
 
 def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
-    """Returns the sizes of the clusters over several runs.
-
-    Args:
-        folders: Output folders of runs with the same settings and `--sizes`.
-        progress: Receives stage and row-count updates.
-
-    Returns:
-        A row for each kept document of all runs together: id, cluster_size, and cluster_sources
-        if the runs counted sources.
-
-    Raises:
-        UsageError: If a folder is not such an output, the runs have different settings, a run is
-            given twice, or the sizes do not add up to the documents of the runs.
-    """
+    """Returns the sizes of the clusters over several runs."""
     records = [read_run_record(folder / RUN) for folder in folders]
     _require_different_runs(folders)
     for folder, record in zip(folders, records, strict=True):
@@ -77,11 +64,7 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
 
 
 def _require_different_runs(folders: Sequence[Path]) -> None:
-    """Requires that no run is given twice, also not through a link or a copy of its folder.
-
-    Raises:
-        UsageError: If one is, because its documents would count twice.
-    """
+    """Requires that no run is given twice, also not through a link or a copy of its folder."""
     folder_of: dict[str, Path] = {}
     for folder in folders:
         marker = read_marker(folder)
@@ -95,11 +78,7 @@ def _require_different_runs(folders: Sequence[Path]) -> None:
 
 
 def _require_sizes(folder: Path, record: RunRecord) -> None:
-    """Requires that each kept document of a run has the size of its cluster.
-
-    Raises:
-        UsageError: If it has not.
-    """
+    """Requires that each kept document of a run has the size of its cluster."""
     request = record.require_files(folder).request
     has_all_rows = request.annotate or "document_weights" in request.documents
     if not request.documents.get("sizes") or has_all_rows or "keep_up_to" in record.parameters:
@@ -113,11 +92,7 @@ def _require_sizes(folder: Path, record: RunRecord) -> None:
 def _require_same_settings(
     first_folder: Path, first: RunRecord, folder: Path, record: RunRecord
 ) -> None:
-    """Requires that two runs have the same Spec, options and columns.
-
-    Raises:
-        UsageError: If they have not.
-    """
+    """Requires that two runs have the same Spec, options and columns."""
     is_same = (
         first.spec_json == record.spec_json
         and first.parameters == record.parameters
@@ -144,16 +119,7 @@ def _count_clustered(record: RunRecord) -> int:
 
 
 def _read_sizes(documents: Documents, counted: int) -> np.ndarray:
-    """Returns the size that each kept document had in its run, int64 (n,).
-
-    Args:
-        documents: Kept documents of all runs.
-        counted: Number of documents that the runs counted in their clusters.
-
-    Raises:
-        UsageError: If the sizes do not add up to it. The documents were changed, or a row of JSON
-            had a field of this name, beside which the size has another name.
-    """
+    """Returns the size that each kept document had in its run, int64 (n,)."""
     try:
         sizes = documents.carried[CLUSTER_SIZE].cast(pa.int64())
     except pa.ArrowInvalid:
@@ -171,11 +137,7 @@ def _read_sizes(documents: Documents, counted: int) -> np.ndarray:
 def _sum_sizes(
     documents: Documents, clustering: Clustering, own_sizes: np.ndarray, options: RunOptions
 ) -> pa.Table:
-    """Returns the sizes of clusters, each in the row of its kept document.
-
-    Raises:
-        UsageError: If the sources of a document are not those of its cluster.
-    """
+    """Returns the sizes of clusters, each in the row of its kept document."""
     kept = np.flatnonzero(clustering.kept)
     leader = np.asarray(clustering.leader)
     sizes = np.zeros(len(leader), np.int64)
@@ -194,14 +156,6 @@ def _sum_sizes(
 
 def _read_counts(text: str | None, size: int) -> dict[str, int]:
     """Returns the number of documents of each source from the text of a carried column.
-
-    Args:
-        text: The text, or None for a null.
-        size: Number of documents of the cluster.
-
-    Raises:
-        UsageError: If the text is something else, or the numbers do not add up to the size. A row
-            of JSON had a field of this name, beside which the sources have another name.
 
     Examples:
         >>> _read_counts('{"web":2}', 2), _read_counts('[{"key":"web","value":2}]', 2)

@@ -76,14 +76,6 @@ def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
 
     Neither the folder nor the work folder of an interrupted run may exist, unless the run may be
     resumed or its output replaced.
-
-    Args:
-        out: The output folder.
-        resume: Whether an interrupted run is resumed.
-        overwrite: Whether an existing output is replaced.
-
-    Raises:
-        UsageError: If it exists and must not be replaced. The message says why.
     """
     work_folder = work_folder_of(out)
     require_work_folder(work_folder)
@@ -100,17 +92,7 @@ def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
 
 
 def require_suffix(out: Path, suffix: str, kind: str, option: str = "out") -> None:
-    """Requires that the name of an output file says what is in it, or has no suffix.
-
-    Args:
-        out: The file.
-        suffix: The suffix of such files, for example `.arrow`.
-        kind: The name of what is written, for the message.
-        option: Name of the option that gave the file, for the message.
-
-    Raises:
-        UsageError: If the file has another suffix.
-    """
+    """Requires that the name of an output file says what is in it, or has no suffix."""
     if out.suffix and out.suffix.lower() != suffix:
         raise UsageError(
             f"cannot write {kind} to {str(out)!r}: the suffix of such files is {suffix}; choose, "
@@ -127,19 +109,7 @@ def require_file_output(
     overwrite: bool,
     option: str = "out",
 ) -> None:
-    """Requires that an output file can be written: it does not exist, or may be replaced.
-
-    Args:
-        out: The file.
-        is_replaceable: Returns whether an existing file is of the kind that the command writes.
-        kind: The name of that kind, for the message.
-        inputs: The inputs of the command, which the file must not replace.
-        overwrite: Whether an existing file is replaced if it is of that kind.
-        option: Name of the option that gave the file, for the message.
-
-    Raises:
-        UsageError: If the file must not be written. The message says why.
-    """
+    """Requires that an output file can be written: it does not exist, or may be replaced."""
     if out.is_dir():
         raise UsageError(f"{out} is a folder; give the name of a file with {name_setting(option)}")
     require_apart(out, inputs, marked=False, option=option)
@@ -160,17 +130,7 @@ def find_finished_run(
     corpus: FileCorpus,
     references: OpenedReferences | None = None,
 ) -> RunRecord | None:
-    """Returns the run record of a finished output that a job resumes, or None if work is left.
-
-    Args:
-        job: The job.
-        identity: The parameters that must be unchanged for a run to be resumed.
-        corpus: The input files.
-        references: The references, if the job has any.
-
-    Raises:
-        UsageError: If the output is the result of another request, or its inputs have changed.
-    """
+    """Returns the run record of a finished output that a job resumes, or None if work is left."""
     if not is_output_finished(job):
         return None
 
@@ -187,11 +147,7 @@ def find_finished_run(
 
 
 def is_output_finished(job: Job) -> bool:
-    """Returns whether a job resumes a run whose output is complete.
-
-    Args:
-        job: The job.
-    """
+    """Returns whether a job resumes a run whose output is complete."""
     if job.overwrite or not job.resume or not os.path.lexists(job.out):
         return False
     marker = read_marker(job.out)
@@ -202,16 +158,7 @@ def is_output_finished(job: Job) -> bool:
 def require_same_request(
     job: Job, identity: Mapping[str, object], find_change: Callable[[], str | None]
 ) -> None:
-    """Requires that a finished output is that of a job, and removes what is left of its work.
-
-    Args:
-        job: The job, which resumes the run.
-        identity: The parameters that must be unchanged for a run to be resumed.
-        find_change: Returns a sentence about the first input that has changed since, or None.
-
-    Raises:
-        UsageError: If the output is the result of another request, or its inputs have changed.
-    """
+    """Requires that a finished output is that of a job, and removes what is left of its work."""
     marker = read_marker(job.out)
     if marker is None:
         raise UsageError(
@@ -235,18 +182,7 @@ def require_same_request(
 
 
 def read_finished(job: Job, identity: Mapping[str, object], path: Path, corpus: FileCorpus) -> Any:
-    """Reads the facts of a finished output, and removes what is left of its work.
-
-    Args:
-        job: The job, which resumes the run.
-        identity: The parameters that must be unchanged for a run to be resumed.
-        path: JSON file of the facts, with an entry `inputs`.
-        corpus: The corpus of the job.
-
-    Raises:
-        UsageError: If the output is the result of another request, its inputs have changed, or the
-            file cannot be read.
-    """
+    """Reads the facts of a finished output, and removes what is left of its work."""
     command = str(identity["command"]).partition(" ")[0]
 
     def read() -> Any:
@@ -263,13 +199,7 @@ def read_finished(job: Job, identity: Mapping[str, object], path: Path, corpus: 
 
 
 def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> None:
-    """Writes clusters.parquet, pairs.parquet and rejected.jsonl, and related.parquet if asked for.
-
-    Args:
-        run: The run.
-        clustering: Its clusters.
-        folder: The folder of the files.
-    """
+    """Writes clusters.parquet, pairs.parquet, rejected.jsonl, and related.parquet if asked."""
     documents = run.documents()
     clusters = result_tables.cluster_batches(documents.ids, clustering)
     schema = result_tables.clusters_schema(clustering)
@@ -299,20 +229,6 @@ def write_result(
     """Writes the outputs of a run of the library into a new folder.
 
     The kept rows of a table are written to kept/documents.parquet.
-
-    Args:
-        run: The run.
-        clustering: Its clusters.
-        data: The content of its report.
-        folder: A new folder.
-        readers: The users who may read it.
-        output: What the folder holds of the documents. By default, the kept ones.
-
-    Returns:
-        The folder.
-
-    Raises:
-        UsageError: If the folder exists, or would replace an input, or a codec has no effect.
     """
     output = output or DocumentOutput()
     if os.path.lexists(folder):
@@ -395,20 +311,7 @@ def build_run_record(
     decisions: DecisionsRecord | None = None,
     blocklist: BlocklistRecord | None = None,
 ) -> RunRecord:
-    """Returns the run record of a run over files.
-
-    Args:
-        job: The job.
-        inputs: The input files, as `describe_inputs` lists them.
-        stages: The record of each stage, by its name.
-        data: The content of the report.
-        corpus: The input files.
-        engine: The name of the engine. None for the local engine.
-        master: The master of the Spark session. None for the local engine.
-        against: The reference, or None if the run has none.
-        decisions: The decisions, or None if the run has none.
-        blocklist: The blocklist, or None if the run has none.
-    """
+    """Returns the run record of a run over files."""
     request = RunRequest(
         command="dedup",
         columns=job.columns.to_record(),
@@ -472,16 +375,6 @@ def publish_output(
     """Completes the result in the work folder and moves it to the place of the output.
 
     A previous output stays in its place until the new one is complete.
-
-    Args:
-        job: The job.
-        claim: Its work folder.
-        staging: The result, a folder inside the work folder.
-        run_id: The id of the run.
-        record: The run record.
-        data: The content of the report.
-        identity: The parameters that must be unchanged for a run to be resumed.
-        replaces: Whether an existing output is replaced.
     """
     with disk_errors(staging):
         write_report(staging, data)

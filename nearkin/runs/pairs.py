@@ -64,16 +64,7 @@ class Relation(StrEnum):
 
 
 def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -> Relation:
-    """Returns the relation of a name, after checking that the other options are compatible.
-
-    Args:
-        relation: `similarity` or `containment`.
-        settings: The parameters of the run.
-        expand_exact: Whether every member of a group of exact duplicates is listed.
-
-    Raises:
-        UsageError: If the relation is unknown, or another option contradicts it.
-    """
+    """Returns the relation of a name, after checking that the other options are compatible."""
     if relation not in list(Relation):
         raise UsageError(
             f"{name_setting('relation', relation)} is not one of {', '.join(Relation)}"
@@ -114,11 +105,7 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
 
 
 def with_pair_budget(options: RunOptions) -> RunOptions:
-    """Returns the options of a run that lists pairs: with the default pair budget if none is given.
-
-    Args:
-        options: The options as requested.
-    """
+    """Returns the options of a run that lists pairs, with a pair budget."""
     if options.pair_budget is not None:
         return options
     return replace(options, pair_budget=DEFAULT_PAIR_BUDGET)
@@ -140,13 +127,7 @@ class FoundPairs(NamedTuple):
 
 
 def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> FoundPairs:
-    """Runs the stages that find pairs.
-
-    Args:
-        run: The run, whose options have a pair budget.
-        relation: The relation of the pairs.
-        expand_exact: Whether every member of a group of exact duplicates is listed.
-    """
+    """Runs the stages that find pairs."""
     if relation == Relation.CONTAINMENT:
         run.to_exact_groups()
         contained = find_contained(run)
@@ -172,12 +153,7 @@ def _count_copies(run: LocalRun) -> int:
 
 
 def describe_copies(copies: int, *, can_be_listed: bool) -> str:
-    """Returns the end of a summary, which says how many copies are in no pair if some are.
-
-    Args:
-        copies: Number of documents that others represent.
-        can_be_listed: Whether the request can be repeated with `expand_exact`.
-    """
+    """Returns the end of a summary, which says how many copies are in no pair if some are."""
     if not copies:
         return ""
     are = "exact copy is" if copies == 1 else "exact copies are"
@@ -254,22 +230,7 @@ def run_pairs(
     *,
     expand_exact: bool = False,
 ) -> PairsSummary:
-    """Writes all verified pairs into the output file of a job.
-
-    Args:
-        job: The job.
-        progress: Receives stage and row-count updates.
-        relation: `similarity` or `containment`.
-        expand_exact: Whether every member of a group of exact duplicates is listed, instead of
-            one member for all.
-
-    Returns:
-        What was done.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If the run failed. It can be resumed if a stage was completed.
-    """
+    """Writes all verified pairs into the output file of a job."""
     job = replace(job, settings=with_pair_budget(job.settings))
     parse_relation(relation, job.settings, expand_exact=expand_exact)
     require_pairs_output(job.out, job.inputs, resume=job.resume, overwrite=job.overwrite)
@@ -340,25 +301,7 @@ def write_pairs_file(
     copies: int = 0,
     overwrite: bool = False,
 ) -> Path:
-    """Writes the pairs of a run without a work folder of its own into a file.
-
-    Args:
-        path: The file. Its suffix decides the format.
-        pairs: The pairs.
-        request: The command, the Spec and the parameters, which parquet and Arrow files record.
-        missing: Estimate of the pairs that are missing, which they record too, or None.
-        readers: The users who may read it.
-        copies: Number of documents that are in no pair, which they record too.
-        overwrite: Whether an existing file of pairs is replaced.
-
-    Returns:
-        The file.
-
-    Raises:
-        UsageError: If the file exists or its folder does not, or its suffix is that of another
-            format.
-        RunError: If the disk is full.
-    """
+    """Writes the pairs of a run without a work folder of its own into a file."""
     target = TableFile.require(path)
     # it refuses URLs
     work_folder_of(path)
@@ -382,14 +325,7 @@ def _footer_of(
     missing: MissingPairsStats | None,
     copies: int,
 ) -> dict[bytes, bytes]:
-    """Returns the metadata of a file of pairs.
-
-    Args:
-        identity: The request.
-        inputs: The inputs.
-        missing: Estimate of the pairs that are missing, or None.
-        copies: Number of documents that are in no pair.
-    """
+    """Returns the metadata of a file of pairs."""
     footer: dict[str, object] = {"identity": identity, "inputs": inputs}
     if missing is not None:
         footer[Stage.MISSING_PAIRS] = missing.to_dict()
@@ -401,17 +337,7 @@ def _footer_of(
 def require_pairs_output(
     out: Path, inputs: tuple[str, ...], *, resume: bool, overwrite: bool
 ) -> None:
-    """Requires that a file of pairs can be written. With `resume` an existing one is accepted.
-
-    Args:
-        out: The file.
-        inputs: The inputs of the run, which the file must not replace.
-        resume: Whether an interrupted run is resumed.
-        overwrite: Whether an existing file of pairs is replaced.
-
-    Raises:
-        UsageError: If the file must not be written. The message says why.
-    """
+    """Requires that a file of pairs can be written. With `resume` an existing one is accepted."""
     TableFile.require(out)
     replaceable = overwrite or resume
     require_file_output(out, is_pairs_file, "a file of pairs", inputs, overwrite=replaceable)

@@ -32,15 +32,7 @@ DEFAULTS = {
 
 
 def show_parameters(function: Function, **changed_defaults: object) -> Function:
-    """Shows the keywords of a run in the signature and in the help of a function.
-
-    Args:
-        function: A function whose last parameter is `**parameters: Unpack[RunParameters]`.
-        **changed_defaults: Defaults of keywords that differ from those of other runs.
-
-    Returns:
-        The same function.
-    """
+    """Shows the keywords of a run in the signature and in the help of a function."""
     shown: Any = function
     signature = inspect.signature(function)
     further_names = [

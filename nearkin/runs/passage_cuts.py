@@ -33,19 +33,7 @@ CUTS_TABLE = "cuts.parquet"
 def require_passages_cuttable(
     request: PassageRequest, columns: Columns, documents: DocumentOutput, *, annotate: bool
 ) -> None:
-    """Requires that passages can be cut from the documents in an output.
-
-    Args:
-        request: What is cut.
-        columns: Columns of the run.
-        documents: What the output holds of the documents.
-        annotate: Whether all rows are kept and get cluster columns.
-
-    Raises:
-        UsageError: If documents are not copied, or removed ones are copied, too; or they are not
-            texts of one column.
-        MissingExtraError: If the library of grapheme clusters is not installed.
-    """
+    """Requires that passages can be cut from the documents in an output."""
     _require_kept_copies(name_setting("passages", str(request.least)), documents, annotate=annotate)
     options_of(request).columns_of(columns)
     require_rewritable(columns)
@@ -54,18 +42,7 @@ def require_passages_cuttable(
 def require_lines_cuttable(
     request: LinesRequest, columns: Columns, documents: DocumentOutput, *, annotate: bool
 ) -> None:
-    """Requires that repeated lines can be cut from the documents in an output.
-
-    Args:
-        request: What is cut.
-        columns: Columns of the run.
-        documents: What the output holds of the documents.
-        annotate: Whether all rows are kept and get cluster columns.
-
-    Raises:
-        UsageError: If nothing is to be cut, documents are not copied, or removed ones are copied,
-            too; or they are not texts of one column.
-    """
+    """Requires that repeated lines can be cut from the documents in an output."""
     if not request.is_cut:
         raise UsageError(
             f"{name_setting('lines_action', str(request.action))} cuts nothing from the kept "
@@ -78,16 +55,7 @@ def require_lines_cuttable(
 
 
 def _require_kept_copies(setting: str, documents: DocumentOutput, *, annotate: bool) -> None:
-    """Requires that the kept documents are copied, and no others.
-
-    Args:
-        setting: Setting that cuts parts of them, for the message.
-        documents: What the output holds of the documents.
-        annotate: Whether all rows are kept and get cluster columns.
-
-    Raises:
-        UsageError: If they are not.
-    """
+    """Requires that the kept documents are copied, and no others."""
     if not documents.has_copies:
         raise UsageError(
             f"{setting} rewrites copies of documents, and "
@@ -105,9 +73,7 @@ def options_of(request: PassageRequest, memory: int = 4 << 30, workers: int = 1)
     """Returns the options of the run over passages.
 
     Args:
-        request: What is cut.
         memory: Bound on the anonymous memory, in bytes.
-        workers: Number of threads.
     """
     spec = Spec(unit=request.unit, n=1)
     return PassageOptions(spec, request.least, memory=memory, workers=workers)
@@ -120,20 +86,12 @@ def lines_options_of(
 
     Args:
         memory: Bound on the anonymous memory, in bytes.
-        workers: Number of threads.
-        source: Column of sources, with which lines are listed, or None.
     """
     return PassageOptions(Spec(n=1), source=source, memory=memory, workers=workers)
 
 
 def cut_kept_lines(run: LocalRun, clustering: Clustering, request: LinesRequest) -> LineRun:
-    """Cuts the repeated lines of the documents that a run keeps.
-
-    Args:
-        run: The run, whose stages are finished.
-        clustering: Its final clusters.
-        request: What is cut.
-    """
+    """Cuts the repeated lines of the documents that a run keeps."""
     options = lines_options_of(run.options.memory, run.options.workers, run.options.source)
     lines = LineRun(
         run.corpus,
@@ -149,23 +107,12 @@ def cut_kept_lines(run: LocalRun, clustering: Clustering, request: LinesRequest)
 
 
 def _read_same_rows(other: DocumentRun, run: LocalRun) -> None:
-    """Makes the same rows documents as in a run, which may have begun with another bound.
-
-    Args:
-        other: A run over the same corpus.
-        run: The run over documents.
-    """
+    """Makes the same rows documents as in a run, which may have begun with another bound."""
     other.columns = replace(other.columns, document_limit=run.columns.document_limit)
 
 
 def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageRequest) -> CutRun:
-    """Cuts the passages of the documents that a run keeps.
-
-    Args:
-        run: The run, whose stages are finished.
-        clustering: Its final clusters.
-        request: What is cut.
-    """
+    """Cuts the passages of the documents that a run keeps."""
     options = options_of(request, run.options.memory, run.options.workers)
     passages = PassageRun(
         run.corpus,
@@ -182,23 +129,12 @@ def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageReq
 
 
 def write_cut_table(run: CutTexts, folder: Path) -> None:
-    """Writes the table of what is cut.
-
-    Args:
-        run: The run, whose stages are finished.
-        folder: The folder of the result.
-    """
+    """Writes the table of what is cut."""
     result_tables.write_batches(folder / CUTS_TABLE, CUTS, run.cut_batches())
 
 
 def write_cut_documents(cuts: CutTexts, corpus: FileCorpus, folder: Path) -> None:
-    """Writes the documents without what is cut into `kept/`, and the table of what is cut.
-
-    Args:
-        cuts: What is cut, after the stages of the run.
-        corpus: Its corpus.
-        folder: The folder of the result.
-    """
+    """Writes the documents without what is cut into `kept/`, and the table of what is cut."""
     (folder / "kept").mkdir()
     write_kept(
         corpus,

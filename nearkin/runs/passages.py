@@ -74,22 +74,7 @@ def run_passages(
     cut: CutRequest | None = None,
     lines: LinesRequest | None = None,
 ) -> PassagesSummary:
-    """Writes the passages of files into the output folder of a job.
-
-    Args:
-        job: The job. Of its settings, only memory and workers are used.
-        options: The options of the run.
-        progress: Receives stage and row-count updates.
-        cut: The request to cut the passages, or None.
-        lines: The request to find repeated lines instead of passages, or None.
-
-    Returns:
-        What was done.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If the run failed. It can be resumed if a stage was completed.
-    """
+    """Writes the passages of files into the output folder of a job."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     corpus = job.open_corpus()
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])

@@ -118,14 +118,6 @@ def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
 
     All documents of the inputs are compared with the given ones exactly, kept or not. The other
     documents of a cluster whose kept document is purged elect another one.
-
-    Args:
-        purge: The request.
-        progress: Receives stage and row-count updates.
-
-    Raises:
-        UsageError: If the request is invalid, or the run cannot be repeated. Nothing is written.
-        RunError: If the run failed. It can be resumed if a stage was completed.
     """
     folder = purge.request.run
     record = read_run_record(folder / RUN)
@@ -143,12 +135,7 @@ def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
 
 
 def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
-    """Returns the purged documents of a result.
-
-    Args:
-        out: Output folder.
-        finished: The columns `id` and `kept` of the clusters of the finished run.
-    """
+    """Returns the purged documents of a result."""
     names = ["id", "similarity", "blocked_by", "kind"]
     clusters = pq.read_table(out / CLUSTERS, columns=names)
     blocked = clusters.filter(pc.equal(clusters["kind"].cast(pa.string()), "blocked"))
@@ -169,11 +156,7 @@ def _merges_parts(record: RunRecord) -> bool:
 
 
 def _job_of(purge: RunPurge, record: RunRecord) -> Job:
-    """Returns the job that repeats a finished run with a blocklist of the given documents.
-
-    Raises:
-        UsageError: If the run cannot be repeated so.
-    """
+    """Returns the job that repeats a finished run with a blocklist of the given documents."""
     folder = purge.request.run
     files = record.require_files(folder)
     _require_repeatable(folder, record, files)
@@ -252,11 +235,7 @@ def _require_blockable(folder: Path, settings: RunOptions, resources: SpecResour
 
 
 def _inputs_of(folder: Path, record: RunRecord) -> tuple[str, ...]:
-    """Returns the inputs of the repeated run: the finished one if it has signatures, or its files.
-
-    Raises:
-        UsageError: If a file has changed since, or cannot be named.
-    """
+    """Returns the inputs of the repeated run: the finished one with signatures, or its files."""
     has_signatures = (folder / SIGNATURES).is_dir()
     try:
         corpus = SavedRun(folder, record).open_corpus("quarantine", uses_signatures=has_signatures)
@@ -271,11 +250,7 @@ def _inputs_of(folder: Path, record: RunRecord) -> tuple[str, ...]:
 
 
 def _require_same_reference(folder: Path, record: RunRecord, job: Job) -> None:
-    """Requires that the reference of a run is as it was. An index may change.
-
-    Raises:
-        UsageError: If a file of it is missing, is new or has changed since.
-    """
+    """Requires that the reference of a run is as it was. An index may change."""
     files = record.require_files(folder)
     recorded = files.inputs.against
     if recorded is None:
@@ -303,11 +278,7 @@ def _documents_of(recorded: Mapping[str, object]) -> DocumentOutput:
 
 
 def _decisions_of(folder: Path, files: FileRun) -> Path | None:
-    """Returns the file of the decisions that a run was made with, or None.
-
-    Raises:
-        UsageError: If the file cannot be read, or its decisions are others now.
-    """
+    """Returns the file of the decisions that a run was made with, or None."""
     recorded = files.inputs.decisions
     if recorded is None:
         return None

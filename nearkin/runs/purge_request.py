@@ -39,16 +39,7 @@ class LikeFiles:
         return [file.path for file in self._open().files]
 
     def add_to(self, blocklist: Blocklist, *, whole: bool = False) -> None:
-        """Adds the documents to a blocklist.
-
-        Args:
-            blocklist: The list, whose Spec the documents are sketched with.
-            whole: Whether each row must be a whole document, so that no id is repeated.
-
-        Raises:
-            UsageError: If a file or a column is not valid, or an id is repeated.
-            RunError: If a row cannot be read.
-        """
+        """Adds the documents to a blocklist."""
         added: set[str] = set()
         for batch in self._read(self.columns):
             if whole:
@@ -56,18 +47,7 @@ class LikeFiles:
             blocklist.add_documents(batch.documents, batch.ids)
 
     def read_documents(self, columns: Columns, measure: Measure) -> GivenDocuments:
-        """Returns documents without shingles.
-
-        Args:
-            columns: Columns of the run, which the documents have too. A column of vectors can have
-                another name.
-            measure: Measure of the run.
-
-        Raises:
-            UsageError: If a file or a column is not valid, another column of documents is given, or
-                a document lacks fields.
-            RunError: If a row cannot be read.
-        """
+        """Returns documents without shingles."""
         default = Columns()
         own = replace(columns, id=self.columns.id, carried_columns=())
         if columns.vector is not None and self.columns.vector is not None:
@@ -101,20 +81,12 @@ class LikeFiles:
 
 
 def has_given_documents(options: RunOptions) -> bool:
-    """Returns whether a run is purged by the given documents themselves, and not by hashes of them.
-
-    Args:
-        options: Options of the run.
-    """
+    """Returns whether a run is purged by documents themselves, and not by hashes of them."""
     return bool(options.fields) or not options.spec.has_shingles
 
 
 def _require_other_ids(ids: Sequence[str], added: set[str]) -> None:
-    """Requires that no document was added before, and notes some as added.
-
-    Raises:
-        UsageError: If an id is repeated.
-    """
+    """Requires that no document was added before, and notes some as added."""
     for name in ids:
         if name in added:
             raise UsageError(

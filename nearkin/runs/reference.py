@@ -99,33 +99,18 @@ class OpenedReferences:
         return files + [file for file in stores if file is not None]
 
     def describe(self, hash_inputs: HashedPart) -> list[list[InputRecord]]:
-        """Returns an entry for each file of each reference, with its size, time and hash.
-
-        Args:
-            hash_inputs: Part of the content that is hashed.
-        """
+        """Returns an entry for each file of each reference, with its size, time and hash."""
         return [describe_inputs(files, hash_inputs) for files in self.files]
 
     def find_change(self, described: Sequence[Sequence[InputRecord]]) -> str | None:
-        """Returns a sentence about the first difference of the references, or None.
-
-        Args:
-            described: What `describe` returned before.
-        """
+        """Returns a sentence about the first difference of the references, or None."""
         if len(described) != len(self.files):
             return f"there were {len(described)} references and there are {len(self.files)}"
         changes = map(find_first_change, described, self.files)
         return next((f"of the reference, {change}" for change in changes if change), None)
 
     def require_other_files(self, corpus: FileCorpus) -> None:
-        """Requires that no file is both an input and a part of a reference.
-
-        Args:
-            corpus: The inputs.
-
-        Raises:
-            UsageError: If a file is both. Each of its documents would be removed.
-        """
+        """Requires that no file is both an input and a part of a reference."""
         inputs = {identify_file(file.path) for file in corpus.files}
         for texts in self.texts:
             for file in texts.files:
@@ -138,14 +123,7 @@ class OpenedReferences:
 
 
 def require_comparable(options: RunOptions) -> None:
-    """Requires that the options of a run have a meaning with a reference.
-
-    Args:
-        options: Options of the run.
-
-    Raises:
-        UsageError: If an option contradicts a reference.
-    """
+    """Requires that the options of a run have a meaning with a reference."""
     against = name_setting("against")
     if options.cluster != ClusterMethod.LEADERS:
         raise UsageError(
@@ -170,16 +148,6 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
     """Opens the references of a run.
 
     The files of the request are one reference, and each finished run or index is another one.
-
-    Args:
-        request: The request.
-
-    Returns:
-        The references, or None if the request names none.
-
-    Raises:
-        UsageError: If a reference does not exist or cannot be compared, or an option contradicts
-            it.
     """
     if not request.paths:
         if request.only:
@@ -216,15 +184,7 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
 
 
 def check_reference(corpus: Corpus, columns: Columns) -> None:
-    """Checks that a reference has the columns that are compared.
-
-    Args:
-        corpus: Files or table of the reference.
-        columns: Columns of the reference.
-
-    Raises:
-        UsageError: If a column is missing.
-    """
+    """Checks that a reference has the columns that are compared."""
     try:
         corpus.check(columns)
     except UsageError as error:
@@ -232,12 +192,7 @@ def check_reference(corpus: Corpus, columns: Columns) -> None:
 
 
 def name_reference(error: UsageError, columns: Columns) -> UsageError:
-    """Returns an error that says which data it is about, and which columns a reference needs.
-
-    Args:
-        error: Error about a missing column.
-        columns: Columns of the reference.
-    """
+    """Returns an error that says which data it is about, and which columns a reference needs."""
     remedy = ""
     if columns.carried_columns:
         names = ", ".join(map(repr, columns.carried_columns))
@@ -246,11 +201,7 @@ def name_reference(error: UsageError, columns: Columns) -> UsageError:
 
 
 def find_store_urls(paths: Sequence[str]) -> list[str]:
-    """Returns the paths that are URLs of stores of an index.
-
-    Args:
-        paths: Paths and URLs of a reference.
-    """
+    """Returns the paths that are URLs of stores of an index."""
     urls = [path for path in paths if "://" in path]
     if not urls:
         return []
@@ -261,12 +212,7 @@ def find_store_urls(paths: Sequence[str]) -> list[str]:
 
 
 def _open_indexes(request: ReferenceRequest) -> "tuple[IndexReference, ...]":
-    """Returns the references of a request that are indexes, after a look at each of them.
-
-    Raises:
-        UsageError: If an index does not exist or cannot answer for the run, or a scope is given
-            without one.
-    """
+    """Returns the references of a request that are indexes, after a look at each of them."""
     urls = find_store_urls(request.paths)
     if request.scope is not None and not urls:
         raise UsageError(
@@ -300,12 +246,7 @@ class _OpenedReference:
 
 
 def columns_of_reference(columns: Columns, options: RunOptions) -> Columns:
-    """Returns the columns that are read of a reference: those that are compared.
-
-    Args:
-        columns: Columns of the inputs.
-        options: Options of the run.
-    """
+    """Returns the columns that are read of a reference: those that are compared."""
     return replace(columns, carried_columns=options.compared_columns)
 
 

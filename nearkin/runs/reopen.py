@@ -43,20 +43,7 @@ def open_finished_run(
     *,
     uses_signatures: bool = False,
 ) -> tuple[ReopenedRun, RunRecord]:
-    """Opens a finished run and its inputs.
-
-    Args:
-        folder: Output folder of the run.
-        secret: The key, if the Spec requires one.
-        workers: Number of threads.
-        uses_signatures: Whether the saved signatures are read, so that they must be whole.
-
-    Returns:
-        The run, and its run record.
-
-    Raises:
-        UsageError: If the folder is not the output of a run, or its inputs have changed.
-    """
+    """Opens a finished run and its inputs."""
     record = read_run_record(folder / RUN)
     files = record.require_files(folder)
     if not (folder / CLUSTERS).exists():
@@ -77,18 +64,7 @@ def open_finished_run(
 def explain_in_run(
     folder: Path, a: str, b: str, secret: HashKey | None = None
 ) -> Explanation | FieldsExplanation:
-    """Explains why two documents of a finished run were matched or not.
-
-    Args:
-        folder: Output folder of the run.
-        a: The id of a document.
-        b: The id of another document.
-        secret: The key, if the Spec requires one.
-
-    Raises:
-        UsageError: If the folder is not the output of a run, its inputs have changed, or a
-            document does not exist.
-    """
+    """Explains why two documents of a finished run were matched or not."""
     run, record = open_finished_run(folder, secret)
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
     decisions = record.require_files(folder).inputs.decisions
@@ -148,23 +124,6 @@ def audit_run(
     """Audits a finished run, and writes the result into its run.json, report.json and report.html.
 
     Meanwhile no other process can replace or audit the run.
-
-    Args:
-        folder: Output folder of the run.
-        progress: Receives stage and row-count updates.
-        secret: The key, if the Spec requires one.
-        sample: Number of documents that are compared with the whole corpus.
-        removed: Number of removed documents that are compared with the kept one.
-        deadline: Time at which the audit ends with what it has reached. None for no limit.
-        seed: Random seed for sampling.
-        workers: Number of threads.
-        golden: File of labelled documents for the metric `recall_on_labeled_set`. By default the
-            pairs that the audit finds are used.
-
-    Raises:
-        UsageError: If the folder is not the output of a run, its inputs have changed, or it was
-            made against a reference.
-        RunError: If another process holds the folder, or the disk fails.
     """
     labels = None if golden is None else read_golden_set(golden)
     read_run_record(folder / RUN).require_no_reference(folder, "be audited")
@@ -206,20 +165,6 @@ def shadow_run(
     """Compares the settings of a run with other settings over the same signatures.
 
     Neither result replaces the other.
-
-    Args:
-        folder: Output folder of a saved run.
-        against: The settings to change, by their names.
-        progress: Receives stage and row-count updates.
-        secret: The key, if the Spec requires one.
-        golden: File of labelled documents by which precision and recall are measured.
-        listed: Maximum number of disagreements that are listed.
-        workers: Number of threads.
-
-    Raises:
-        UsageError: If the run was saved without signatures or made against a reference or with
-            decisions, a setting is unknown, out of range or without an effect, or the threshold
-            differs although an acceptance replaces it.
     """
     labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))

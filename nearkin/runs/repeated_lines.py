@@ -19,27 +19,14 @@ LINES_TABLE = "repeated_lines.parquet"
 
 
 def write_lines_table(run: LineRun, folder: Path) -> None:
-    """Writes the table of repeated lines.
-
-    Args:
-        run: The run, whose stages are finished.
-        folder: The folder of the result.
-    """
+    """Writes the table of repeated lines."""
     result_tables.write_batches(folder / LINES_TABLE, REPEATED_LINES, run.line_batches())
 
 
 def write_repeated_lines(
     title: str, run: LineRun, request: LinesRequest, corpus: FileCorpus, folder: Path
 ) -> dict[str, int]:
-    """Writes the result of a run into an empty folder, and returns its counts.
-
-    Args:
-        title: Names of the inputs.
-        run: The run, whose stages are finished.
-        request: What was found.
-        corpus: Its corpus.
-        folder: The folder of the result.
-    """
+    """Writes the result of a run into an empty folder, and returns its counts."""
     write_lines_table(run, folder)
     page = render_lines_page(title, describe_lines(run, request))
     write_page(folder / REPORT_PAGE, page)

@@ -71,18 +71,7 @@ class _ListedPair(NamedTuple):
 def collect_review_queue(
     folder: Path, decisions: Decisions, limit: int, secret: HashKey | None = None
 ) -> ReviewQueue:
-    """Returns the pairs of a finished run that are nearest to its threshold and not yet decided.
-
-    Args:
-        folder: Output folder of the run.
-        decisions: Decisions, about whose pairs nothing is asked again.
-        limit: Largest number of pairs.
-        secret: The key, if the Spec of the run requires one.
-
-    Raises:
-        UsageError: If the folder is not the output of a run over texts by the local engine, or its
-            inputs have changed.
-    """
+    """Returns the pairs of a finished run that are nearest to its threshold and not yet decided."""
     run, record = open_finished_run(folder, secret)
     if record.require_files(folder).environment.engine is not None:
         raise UsageError(
@@ -147,11 +136,7 @@ def _list_pairs(folder: Path, threshold: float) -> Iterator[_ListedPair]:
 
 
 def _read_texts(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, str]:
-    """Returns the texts of documents by their ids. The corpus is read once.
-
-    Raises:
-        UsageError: If the corpus does not have one of them.
-    """
+    """Returns the texts of documents by their ids. The corpus is read once."""
     value_set = pa.array(sorted(ids), pa.large_string())
     all_ids = pq.read_table(folder / CLUSTERS, columns=["id"])["id"].cast(pa.large_string())
     texts: dict[str, str] = {}
@@ -175,14 +160,6 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
     """Writes a review queue as a table with the texts, most uncertain first.
 
     It can be read by its owner alone, because it quotes documents.
-
-    Args:
-        queue: The queue.
-        path: The file, whose suffix decides the format. It must not exist.
-
-    Raises:
-        UsageError: If the suffix is not that of a format that nearkin writes, or the file exists.
-        RunError: If it cannot be written.
     """
     rows = [
         {**pair._asdict(), "uncertainty": round(abs(pair.similarity - queue.threshold), 12)}
@@ -198,15 +175,7 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
 
 
 def require_free_table(path: Path) -> TableFile:
-    """Returns the file of a table, which must not exist.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UsageError: If it exists, its folder does not, or it has not the suffix of a format that
-            nearkin writes.
-    """
+    """Returns the file of a table, which must not exist."""
     target = TableFile.require(path)
     require_file_path(path)
     if os.path.lexists(path):

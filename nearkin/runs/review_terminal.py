@@ -52,11 +52,7 @@ class ReviewSession:
     read_key: Callable[[], str]
 
     def ask_all(self) -> int:
-        """Asks about all pairs, until the user quits. Returns the number of new decisions.
-
-        Raises:
-            OSError: If the file of decisions cannot be written.
-        """
+        """Asks about all pairs, until the user quits. Returns the number of new decisions."""
         decided = 0
         for number, pair in enumerate(self.queue.pairs, 1):
             self._show_pair(number, pair)

@@ -191,11 +191,7 @@ class FileRun:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Restores this part from the content of run.json.
-
-        Args:
-            values: Content of run.json, as a JSON reader returns it.
-        """
+        """Restores this part from the content of run.json."""
         return cls(
             request=RunRequest(
                 command=values["command"],
@@ -275,12 +271,7 @@ class RunRecord:
         return RunStats.from_stages(self.stages)
 
     def with_audit(self, audit: Audit, metrics: QualityMetrics) -> "RunRecord":
-        """Returns the record of an audited run.
-
-        Args:
-            audit: Result of the audit.
-            metrics: Metrics with the measured recall.
-        """
+        """Returns the record of an audited run."""
         return replace(self, audit=audit.to_dict(), metrics=metrics)
 
     def to_json(self) -> dict[str, object]:
@@ -306,14 +297,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Restores a run record. Unknown entries are ignored.
-
-        Args:
-            values: Content of run.json, as a JSON reader returns it.
-
-        Raises:
-            KeyError: If an entry is missing.
-        """
+        """Restores a run record. Unknown entries are ignored."""
         return cls(
             version=values["nearkin"],
             spec_json=values["spec"],
@@ -329,28 +313,13 @@ class RunRecord:
         )
 
     def require_files(self, folder: Path) -> FileRun:
-        """Returns the part that only runs over files have.
-
-        Args:
-            folder: Output folder, for the message.
-
-        Raises:
-            UsageError: If the output is not that of a run over files.
-        """
+        """Returns the part that only runs over files have."""
         if self.files is None:
             raise UsageError(f"{folder} is not the output of nearkin dedup on files")
         return self.files
 
     def require_no_reference(self, folder: Path, purpose: str) -> None:
-        """Requires that the run has no reference and no blocklist, whose documents it has not.
-
-        Args:
-            folder: Output folder, for the message.
-            purpose: What the run cannot be used for, for example `be audited`.
-
-        Raises:
-            UsageError: If it was.
-        """
+        """Requires that the run has no reference and no blocklist, whose documents it has not."""
         if self.files is None:
             return
         if self.files.inputs.blocklist is not None:
@@ -365,15 +334,7 @@ class RunRecord:
             )
 
     def require_no_decisions(self, folder: Path, purpose: str) -> None:
-        """Requires that the run was made without decisions, which it does not hold.
-
-        Args:
-            folder: Output folder, for the message.
-            purpose: What the run cannot be used for, for example `become an index`.
-
-        Raises:
-            UsageError: If it was made with decisions.
-        """
+        """Requires that the run was made without decisions, which it does not hold."""
         if self.files is not None and self.files.inputs.decisions is not None:
             raise UsageError(
                 f"{folder} cannot {purpose}: it was made with "
@@ -383,28 +344,14 @@ class RunRecord:
             )
 
     def require_sketch_stats(self, folder: Path) -> SketchStats:
-        """Returns the statistics of the sketch stage.
-
-        Args:
-            folder: Output folder, for the message.
-
-        Raises:
-            UsageError: If the record has no such stage.
-        """
+        """Returns the statistics of the sketch stage."""
         sketched = self.stats.sketch
         if sketched is None:
             raise UsageError(f"{folder} is not the output of a run: run.json has no sketch stage")
         return sketched
 
     def columns_of(self, folder: Path) -> Columns:
-        """Returns the columns that a run over files read, with the document limit of the run.
-
-        Args:
-            folder: Output folder, for the message.
-
-        Raises:
-            UsageError: If the output is not that of a run over files.
-        """
+        """Returns the columns that a run over files read, with the document limit of the run."""
         columns = Columns.from_record(self.require_files(folder).request.columns)
         limit = self.require_sketch_stats(folder).document_limit
         return replace(columns, document_limit=limit)
@@ -412,9 +359,6 @@ class RunRecord:
 
 def is_run_folder(path: str | Path) -> bool:
     """Returns whether a path is the output folder of a run. Any text is accepted.
-
-    Args:
-        path: A path, a URL or a pattern.
 
     Examples:
         >>> is_run_folder("word " * 1000)
@@ -428,15 +372,7 @@ def is_run_folder(path: str | Path) -> bool:
 
 
 def read_run_record(path: Path) -> RunRecord:
-    """Reads the run record of a finished run.
-
-    Args:
-        path: File run.json of an output folder.
-
-    Raises:
-        UsageError: If the file does not exist, is not valid JSON, or has not the entries of a run
-            record.
-    """
+    """Reads the run record of a finished run."""
     try:
         return RunRecord.from_json(json.loads(path.read_bytes()))
     except FileNotFoundError as error:

@@ -49,11 +49,7 @@ class SavedRun:
 
     @classmethod
     def find(cls, inputs: tuple[str, ...]) -> "SavedRun | None":
-        """Returns the saved run that the inputs name, or None if they name other files.
-
-        Raises:
-            UsageError: If the inputs name a run that was not saved with signatures.
-        """
+        """Returns the saved run that the inputs name, or None if they name other files."""
         folder = Path(inputs[0])
         if len(inputs) != 1 or not is_run_folder(folder):
             return None
@@ -75,14 +71,7 @@ class SavedRun:
         return RunOptions.from_parameters(self.record.parameters, self.spec)
 
     def with_recorded_fields(self, columns: Columns) -> Columns:
-        """Returns columns whose fields have the kinds and the sizes that the run found.
-
-        Args:
-            columns: Columns as requested.
-
-        Raises:
-            UsageError: If the run compared other columns.
-        """
+        """Returns columns whose fields have the kinds and the sizes that the run found."""
         recorded = Columns.from_record(self.record.require_files(self.folder).request.columns)
         if not columns.fields and not recorded.fields:
             return columns
@@ -101,17 +90,7 @@ class SavedRun:
         )
 
     def open_corpus(self, on_error: str, *, uses_signatures: bool = True) -> FileCorpus:
-        """Opens the inputs from which the run was made.
-
-        Args:
-            on_error: `quarantine` or `fail`, for rows and files that cannot be read.
-            uses_signatures: Whether the signatures are read, too. If not, they may be missing or
-                damaged.
-
-        Raises:
-            UsageError: If an input has changed since, its URL contained a password, or the
-                signatures are damaged.
-        """
+        """Opens the inputs from which the run was made."""
         if uses_signatures:
             self._require_whole_signatures()
         corpus = self.find_inputs(on_error)
@@ -121,14 +100,7 @@ class SavedRun:
         return corpus
 
     def find_inputs(self, on_error: str) -> FileCorpus:
-        """Returns the inputs from which the run was made, which may have changed since.
-
-        Args:
-            on_error: `quarantine` or `fail`, for rows and files that cannot be read.
-
-        Raises:
-            UsageError: If an input does not exist, or its URL contained a password.
-        """
+        """Returns the inputs from which the run was made, which may have changed since."""
         files = self.record.require_files(self.folder).inputs.files
         paths = [entry["path"] for entry in files]
         hidden = next(filter(has_hidden_password, paths), None)
@@ -141,14 +113,7 @@ class SavedRun:
         return FileCorpus.open(paths, on_error=on_error)
 
     def read_clusters(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Returns the table of clusters, with a row for each document.
-
-        Args:
-            columns: Names of the columns that are read. By default, all are.
-
-        Raises:
-            UsageError: If the table cannot be read, or is not that of the signatures.
-        """
+        """Returns the table of clusters, with a row for each document."""
         path = self.folder / CLUSTERS
         sketched = self.record.require_sketch_stats(self.folder)
         try:
@@ -166,11 +131,7 @@ class SavedRun:
         return clusters
 
     def _require_whole_signatures(self) -> None:
-        """Requires that the files of the signatures have the sizes that run.json implies.
-
-        Raises:
-            UsageError: If a file is missing or has another size.
-        """
+        """Requires that the files of the signatures have the sizes that run.json implies."""
         sketched = self.record.require_sketch_stats(self.folder)
         key_count = 0
         if sketched.keyed is not None:
@@ -189,28 +150,14 @@ class SavedRun:
 
 
 def open_job_corpus(job: Job, saved: SavedRun | None) -> FileCorpus:
-    """Opens the files that a job reads: its inputs, or those from which a saved run was made.
-
-    Args:
-        job: The job.
-        saved: The saved run that is the input of the job, if there is one.
-    """
+    """Opens the files that a job reads: its inputs, or those from which a saved run was made."""
     if saved is not None:
         return saved.open_corpus(job.on_error)
     return job.open_corpus()
 
 
 def with_saved_run(job: Job, saved: SavedRun) -> Job:
-    """Returns the job with the Spec and the columns of the saved run that is its input.
-
-    Args:
-        job: The job as requested.
-        saved: The saved run.
-
-    Raises:
-        UsageError: If the job requests another Spec, other columns or other facts of the texts than
-            the saved run has.
-    """
+    """Returns the job with the Spec and the columns of the saved run that is its input."""
     recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
     saved.with_recorded_fields(job.columns)
@@ -290,13 +237,7 @@ def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> N
 
 
 def copy_saved_signatures(saved: SavedRun, work: WorkFolder, *, with_sets: bool = False) -> None:
-    """Copies the signatures of a saved run into a work folder, as the result of its sketch stage.
-
-    Args:
-        saved: The saved run.
-        work: The work folder of a run over it. Nothing is copied if its sketch stage is complete.
-        with_sets: Whether sets of shingle hashes are copied, too.
-    """
+    """Copies the signatures of a saved run into a work folder, as its sketch stage."""
     if work.done("sketch") is not None:
         return
     with work.stage("sketch") as facts:
@@ -312,10 +253,6 @@ def save_signatures(work: WorkFolder, staging: Path) -> None:
     """Adds the signatures and the band keys of a run to its output.
 
     They stay in the work folder too, so that this step can be repeated.
-
-    Args:
-        work: The work folder of the run.
-        staging: The unfinished output folder.
     """
     with disk_errors(staging):
         target = staging / SIGNATURES
@@ -334,10 +271,6 @@ def _ignore_band_keys(
     """Returns a filter for copytree that leaves out band keys and half-written files.
 
     Band keys belong to a banding, which the next run may change.
-
-    Args:
-        folder: Folder that is copied.
-        others: Names of further files that are left out.
     """
 
     def ignored_names(parent: Any, names: list[str]) -> set[str]:

@@ -92,10 +92,6 @@ class Settings:
         values: Values by key, for example `{"shingle": "words:1", "threshold": 0.6}`.
         source: How messages name the file.
 
-    Raises:
-        UsageError: If a key is unknown, a value is of another type or out of range, or two values
-            contradict each other. The message names the file and the key.
-
     Examples:
         >>> Settings({"shingle": "words:1"}).merge_into({"threshold": 0.6})
         {'threshold': 0.6, 'shingle': 'words:1'}
@@ -129,14 +125,7 @@ class Settings:
 
     @classmethod
     def read(cls, path: str | Path) -> "Settings":
-        """Reads a settings file.
-
-        Args:
-            path: A TOML file.
-
-        Raises:
-            UsageError: If the file cannot be read, is not TOML, or its settings are not valid.
-        """
+        """Reads a settings file."""
         path = Path(path)
         try:
             with path.open("rb") as file:
@@ -171,12 +160,6 @@ class Settings:
     def of_preset(cls, name: str) -> "Settings":
         """Returns the settings of a preset.
 
-        Args:
-            name: One of `PRESETS`.
-
-        Raises:
-            UsageError: If there is no such preset.
-
         Examples:
             >>> Settings.of_preset("logs").values["measure"]
             'jaccard'
@@ -185,16 +168,7 @@ class Settings:
 
     @classmethod
     def resolve(cls, settings: "SettingsSource", preset: str | None = None) -> "Settings":
-        """Returns the settings that a caller gave: a file, values, or None for no settings.
-
-        Args:
-            settings: A settings file, or its values.
-            preset: Name of a preset, in place of settings.
-
-        Raises:
-            UsageError: If the file cannot be read, its settings are not valid, there is no such
-                preset, or both are given.
-        """
+        """Returns the settings that a caller gave: a file, values, or None for no settings."""
         if preset is not None:
             if settings is not None:
                 raise UsageError(
@@ -209,11 +183,7 @@ class Settings:
         return cls.read(settings)
 
     def for_dedup(self) -> "Settings":
-        """Returns the settings that `dedup` takes.
-
-        Raises:
-            UsageError: If the relation is containment, which only `pairs` finds.
-        """
+        """Returns the settings that `dedup` takes."""
         if self.values.get("relation", SIMILARITY) != SIMILARITY:
             raise UsageError(
                 f"{self.source}: relation={self.values['relation']!r} has no effect on clusters; "
@@ -226,12 +196,7 @@ class Settings:
         return self._without(CLUSTER_OPTIONS - {"accept"})
 
     def for_splits(self) -> "Settings":
-        """Returns the settings that `split` and `check` take. Those of clusters are left out.
-
-        Raises:
-            UsageError: If the relation is containment, which only `pairs` finds, several fields are
-                compared, or an acceptance takes the place of the threshold.
-        """
+        """Returns the settings that `split` and `check` take. Those of clusters are left out."""
         if self.values.get("fields"):
             raise UsageError(
                 f"{self.source}: fields are compared by nearkin dedup and nearkin pairs only; "
@@ -245,11 +210,7 @@ class Settings:
         return self.for_dedup()._without(CLUSTER_OPTIONS)
 
     def limit_to(self, names: Collection[str]) -> "Settings":
-        """Returns the settings of some names.
-
-        Args:
-            names: Keys of settings.
-        """
+        """Returns the settings of some names."""
         kept = {name: value for name, value in self.values.items() if name in names}
         return Settings(kept, self.source)
 
@@ -258,15 +219,7 @@ class Settings:
         return Settings(kept, self.source)
 
     def merge_into(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Returns parameters in which given values win over those of the file.
-
-        Args:
-            given: Parameters. None stands for a parameter that was not given.
-
-        Returns:
-            The given parameters and the settings that none of them replaces. The blocklist is a
-            property of its own.
-        """
+        """Returns parameters in which given values win over those of the file."""
         merged = {name: value for name, value in given.items() if value is not None}
         has_condition = str(merged.get("accept", SIMILAR)).strip() != SIMILAR
         for name, value in self.values.items():
@@ -276,11 +229,7 @@ class Settings:
         return merged
 
     def apply_to(self, parameters: RunParameters) -> RunParameters:
-        """Returns the parameters of a run with the settings that none of them replaces.
-
-        Args:
-            parameters: The parameters, of which `settings` is left out.
-        """
+        """Returns the parameters of a run with the settings that none of them replaces."""
         given = {name: value for name, value in parameters.items() if name != "settings"}
         merged = self.merge_into(given)
         merged.pop("relation", None)
@@ -301,14 +250,7 @@ class Settings:
 
 
 def _require_consistent(values: Mapping[str, Any]) -> None:
-    """Requires that values are valid together.
-
-    Args:
-        values: Values of settings, each of its type.
-
-    Raises:
-        UsageError: If one is out of range, or two contradict each other.
-    """
+    """Requires that values are valid together."""
     if "distance" in values and "threshold" in values:
         raise UsageError("distance and threshold exclude each other; delete one of them")
     relation = values.get("relation", SIMILARITY)
@@ -346,25 +288,12 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
 
 
 def write_settings(path: str | Path, settings: Settings, remarks: Sequence[str] = ()) -> None:
-    """Writes a settings file. After a kill, it has the previous content or the new one.
-
-    Args:
-        path: The file. An existing file is replaced.
-        settings: The settings.
-        remarks: Lines of a comment at the beginning, without `#`.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Writes a settings file. After a kill, it has the previous content or the new one."""
     write_durably(Path(path), format_settings(settings, remarks).encode())
 
 
 def format_settings(settings: Settings, remarks: Sequence[str] = ()) -> str:
     """Returns the content of a settings file.
-
-    Args:
-        settings: The settings.
-        remarks: Lines of a comment at the beginning, without `#`.
 
     Examples:
         >>> print(format_settings(Settings({"shingle": "words:1", "threshold": 0.6}), ["Fitted."]))
@@ -380,10 +309,6 @@ def format_settings(settings: Settings, remarks: Sequence[str] = ()) -> str:
 
 
 def format_value(value: object) -> str:
-    """Returns a value in TOML, whose values are those of JSON but for one escape.
-
-    Args:
-        value: A text, a number, True or False, or a list of them.
-    """
+    """Returns a value in TOML, whose values are those of JSON but for one escape."""
     value = list(value) if isinstance(value, tuple) else value
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

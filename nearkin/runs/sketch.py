@@ -99,19 +99,7 @@ class SketchSummary:
 
 
 def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
-    """Writes the signatures of files. Rejected rows are counted by their reasons.
-
-    Args:
-        job: The job.
-        progress: Receives stage and row-count updates.
-
-    Returns:
-        What was done.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If a file cannot be read or written.
-    """
+    """Writes the signatures of files. Rejected rows are counted by their reasons."""
     if is_run_folder(job.inputs[0]):
         raise UsageError(
             f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from"
@@ -160,16 +148,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
 
 
 def require_signature_output(out: Path, inputs: Iterable[Path | str], *, overwrite: bool) -> None:
-    """Requires that a signature file can be written.
-
-    Args:
-        out: The file.
-        inputs: The inputs of the command, which the file must not replace.
-        overwrite: Whether an existing signature file is replaced.
-
-    Raises:
-        UsageError: If the file must not be written, or its suffix is that of another format.
-    """
+    """Requires that a signature file can be written."""
     named = TableFile.parse(out)
     if named is not None and named.format is not TableFormat.ARROW:
         raise UsageError(

@@ -67,14 +67,7 @@ class SpecRequest:
     accept: str = SIMILAR
 
     def to_spec(self, columns: Columns) -> Spec:
-        """Returns the Spec, still without document frequencies and without a frequency cut.
-
-        Args:
-            columns: The columns of the inputs, with the length of the vectors.
-
-        Raises:
-            UsageError: If the options contradict each other or the columns.
-        """
+        """Returns the Spec, still without document frequencies and without a frequency cut."""
         keyed: KeyFields = {}
         if self.secret is not None:
             keyed = {"base_hash": KEYED, "key_id": self.secret.id}
@@ -105,18 +98,7 @@ class ResolvedInputs(NamedTuple):
 def resolve_spec(
     columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any
 ) -> Spec:
-    """Returns a Spec that is compatible with the columns: the given one, or one of the measure.
-
-    Args:
-        columns: The columns of the inputs, with the length of the vectors.
-        measure: The measure, or None for the default: cosine for vectors, hamming for fingerprints,
-            otherwise jaccard.
-        spec: The Spec, or None to make one.
-        **fields: Fields of the Spec that is made.
-
-    Raises:
-        UsageError: If the measure, the Spec and the columns contradict each other.
-    """
+    """Returns a Spec that is compatible with the columns: the given one, or one of the measure."""
     has_vectors = columns.vector is not None
     if spec is None:
         if measure == HAMMING and columns.fingerprint is None:
@@ -184,23 +166,6 @@ def resolve_inputs(
     """Reads the inputs as far as their Spec requires it.
 
     The Spec and the document frequencies of a saved run are taken from its output.
-
-    Args:
-        inputs: Paths, globs, folders and URLs; or the folder of one saved run.
-        columns: The columns of the inputs that are read.
-        request: The options from which the Spec is made.
-        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
-        workers: Number of threads.
-        out: The output of the run. Shingles are counted in its work folder.
-        progress: Receives stage and row-count updates.
-        count: Counts document frequencies, on one machine or over Spark.
-        check: Raises UsageError if the rest of the request is invalid with a Spec and the columns
-            that were found. It is called before shingles are counted.
-        selection: The rules that decide which files of input folders are read.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If a file cannot be read or the work folder cannot be written.
     """
     saved = SavedRun.find(inputs)
     if saved is not None:
@@ -285,33 +250,13 @@ def _resolve_cut(
 def count_frequency_cut(
     max_df: float, counting: FrequencyRequest, count: FrequencyCounter = count_frequencies
 ) -> DocumentFrequencies:
-    """Counts the shingles that a frequency cut removes.
-
-    Args:
-        max_df: Share of the documents, in (0, 1), above which a shingle is removed.
-        counting: The corpus and the Spec of the shingles.
-        count: Counts document frequencies.
-
-    Returns:
-        The shingles of more than that share of the documents, and of at least LEAST_CUT documents.
-
-    Raises:
-        UsageError: If the share is out of range, or the documents have no shingles.
-    """
+    """Counts the shingles that a frequency cut removes."""
     require_valid_cut(max_df, counting.spec)
     return select_frequency_cut(count(counting, max_df), max_df)
 
 
 def require_valid_cut(max_df: float, spec: Spec) -> None:
-    """Requires that a frequency cut is in range, and that documents have shingles.
-
-    Args:
-        max_df: Share of the documents above which a shingle is removed.
-        spec: The Spec of the documents.
-
-    Raises:
-        UsageError: If the share is not in (0, 1), or the documents have no shingles.
-    """
+    """Requires that a frequency cut is in range, and that documents have shingles."""
     if not 0 < max_df < 1:
         raise UsageError(
             f"{name_setting('max_df', max_df)} is outside 0 to 1 (exclusive): the share of "
@@ -323,12 +268,7 @@ def require_valid_cut(max_df: float, spec: Spec) -> None:
 
 
 def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:
-    """Returns the shingles that a frequency cut removes.
-
-    Args:
-        counted: Document frequencies of shingles.
-        max_df: Share of the documents, in (0, 1), above which a shingle is removed.
-    """
+    """Returns the shingles that a frequency cut removes."""
     least_share = (LEAST_CUT - 1) / max(counted.documents, 1)
     return counted.above(min(max(max_df, least_share), 1.0))
 

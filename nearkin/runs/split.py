@@ -82,11 +82,7 @@ class FinishedSplit:
 
 
 def with_recall_of_splits(parameters: RunParameters) -> RunParameters:
-    """Returns parameters with the default recall of splits and checks, if none is given.
-
-    Args:
-        parameters: The parameters of a run.
-    """
+    """Returns parameters with the default recall of splits and checks, if none is given."""
     return {"recall": SPLIT_RECALL, **parameters}
 
 
@@ -95,13 +91,6 @@ def execute_split(run: LocalRun, groups: SplitGroups) -> FinishedSplit:
 
     Equal values of the columns of `same` and `url` keep documents together, too. They do not
     replace the comparison of their texts, because near-duplicates of each must be kept together.
-
-    Args:
-        run: The run. Its options are changed.
-        groups: The groups.
-
-    Raises:
-        UsageError: If the options leave pairs out.
     """
     require_splittable(run.options)
     columns = value_columns_of(run.options)
@@ -114,20 +103,7 @@ def execute_split(run: LocalRun, groups: SplitGroups) -> FinishedSplit:
 
 
 def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
-    """Splits files into the output folder of a job.
-
-    Args:
-        job: The job.
-        groups: The groups.
-        progress: Receives stage and row-count updates.
-
-    Returns:
-        The record of the split.
-
-    Raises:
-        UsageError: If the request is invalid. Nothing is written in this case.
-        RunError: If the run failed. It can be resumed if a stage was completed.
-    """
+    """Splits files into the output folder of a job."""
     require_splittable(job.settings)
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     saved = SavedRun.find(job.inputs)

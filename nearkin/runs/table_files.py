@@ -82,13 +82,6 @@ class TableFile:
     def parse(cls, path: Path, *, lines: bool = False) -> "TableFile | None":
         """Returns the file that a path names, or None if its suffix is not that of a file.
 
-        Args:
-            path: The path of an output.
-            lines: Whether the file may hold lines of text files.
-
-        Raises:
-            UsageError: If the suffix is that of a file in a format that nearkin does not write.
-
         Examples:
             >>> TableFile.parse(Path("kept.csv.gz")).compression
             'gzip'
@@ -110,14 +103,7 @@ class TableFile:
 
     @classmethod
     def require(cls, path: Path) -> "TableFile":
-        """Returns the file that a path names. A path without a suffix is a parquet file.
-
-        Args:
-            path: The path of an output.
-
-        Raises:
-            UsageError: If the suffix is not that of a format that nearkin writes.
-        """
+        """Returns the file that a path names. A path without a suffix is a parquet file."""
         table_file = cls.parse(path)
         if table_file is not None:
             return table_file
@@ -134,15 +120,7 @@ class TableFile:
         return "\t" if self.format is TableFormat.TSV else ","
 
     def require_types(self, schema: pa.Schema) -> None:
-        """Requires that the format can hold the columns of a table.
-
-        Args:
-            schema: The schema of the table.
-
-        Raises:
-            UsageError: If a column is nested or binary, and the format is CSV or TSV; or is binary,
-                and the format is JSON lines.
-        """
+        """Requires that the format can hold the columns of a table."""
         for field in schema:
             kind = plain_type(field.type)
             nested = pa.types.is_nested(kind)
@@ -162,20 +140,7 @@ class TableFile:
 def write_table_file(
     target: TableFile, staged: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Writes a table in the format of a file.
-
-    Args:
-        target: The file, which decides the format.
-        staged: The path to write to.
-        schema: The schema of the batches.
-        batches: The rows.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        UsageError: If the format cannot hold a column.
-    """
+    """Writes a table in the format of a file."""
     target.require_types(schema)
     if target.format is TableFormat.PARQUET:
         return result_tables.write_batches(staged, schema, iter(batches))
@@ -189,12 +154,7 @@ def write_table_file(
 
 @contextmanager
 def open_sink(target: TableFile, staged: Path) -> Iterator[Any]:
-    """Opens a stream of bytes that compresses as the suffix of a file says.
-
-    Args:
-        target: The file, which decides the compression.
-        staged: The path to write to.
-    """
+    """Opens a stream of bytes that compresses as the suffix of a file says."""
     with pa.OSFile(str(staged), "wb") as file:
         if target.compression is None:
             yield file
@@ -217,10 +177,6 @@ def write_json_lines(sink: Any, rows: list[dict[str, object]]) -> int:
 
     Args:
         sink: The stream of bytes.
-        rows: The objects.
-
-    Returns:
-        The number of rows.
     """
     lines = [_dump_json(row) for row in rows]
     if lines:
@@ -265,9 +221,6 @@ def _write_delimited(
 def format_csv_value(value: object) -> str:
     """Returns a value as CSV files hold it. Numbers are written without loss.
 
-    Args:
-        value: The value. None becomes an empty text.
-
     Examples:
         >>> format_csv_value(True), format_csv_value(None), format_csv_value(0.9995)
         ('true', '', '0.9995')
@@ -291,9 +244,6 @@ def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them.
 
     Maps from text are dictionaries.
-
-    Args:
-        batch: The rows, whose columns have different names.
     """
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

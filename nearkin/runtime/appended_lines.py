@@ -15,17 +15,6 @@ def append_line(path: Path, line: bytes, header: bytes = b"") -> int:
     """Appends a line to a file, and waits until it is on the disk.
 
     A last line without its end is completed first, so that lines never run into each other.
-
-    Args:
-        path: The file, which is created if it does not exist.
-        line: The line, with the line feed at its end.
-        header: First line of a file that is empty or new.
-
-    Returns:
-        The position of the line in the file.
-
-    Raises:
-        OSError: If the file cannot be written. It is as before then.
     """
     with path.open("ab", buffering=0) as file:
         previous_length = file.tell()
@@ -52,11 +41,7 @@ def _ends_with_line(path: Path) -> bool:
 
 
 def _write_all(file: io.FileIO, content: bytes) -> None:
-    """Writes to a file without a buffer.
-
-    Raises:
-        OSError: If only a part of the content was written.
-    """
+    """Writes to a file without a buffer."""
     if file.write(content) < len(content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -36,12 +36,6 @@ class MessageFacts(NamedTuple):
 def read_facts(metadata: bytes) -> MessageFacts:
     """Returns the facts in the metadata of a message.
 
-    Args:
-        metadata: FlatBuffer of the message.
-
-    Raises:
-        ValueError: If the metadata is damaged.
-
     Examples:
         >>> import pyarrow as pa
         >>> batch = pa.record_batch({"text": ["some", "text"]})

@@ -11,11 +11,7 @@ TEXT = pa.large_string()
 
 
 def to_text_array(texts: Sequence[str]) -> pa.Array:
-    """Returns texts as an array, large_string (n,).
-
-    Raises:
-        UsageError: If a text has half of a surrogate pair, which UTF-8 does not have.
-    """
+    """Returns texts as an array, large_string (n,)."""
     try:
         return pa.array(texts, TEXT)
     except UnicodeEncodeError as error:
@@ -57,11 +53,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of the values of an encoded or extension type.
-
-    Args:
-        kind: The type.
-    """
+    """Returns the type of the values of an encoded or extension type."""
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     return plain_type(kind.value_type) if is_encoded(kind) else kind

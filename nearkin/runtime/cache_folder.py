@@ -42,17 +42,6 @@ def trusted_folder(folder: Path, *, verify_above: bool = True) -> Path:
     folder and every symbolic link on the way must belong to this user or to root, and no folder may
     be writable by others unless it is sticky. Each part is verified before the next one is looked
     up; another user can therefore not exchange a part after it was verified.
-
-    Args:
-        folder: The cache folder. It must belong to this user and must not be writable by others,
-            sticky or not.
-        verify_above: True if the folders above it are verified too. False is for volumes that only
-            one container uses.
-
-    Raises:
-        UntrustedFolderError: If another user can change the folder or the way to it. The message
-            names the part.
-        OSError: If the folder cannot be created or entered.
     """
     user = os.getuid()
     absolute = Path.cwd() / folder
@@ -140,11 +129,6 @@ def find_cache_folder(name: str, kept: str = "") -> Path | None:
 
     A folder inside that of the user comes first, then one of the user in the system's temporary
     folder.
-
-    Args:
-        name: Name of the folder.
-        kept: Description of the content, for a warning about a folder that is not used. Empty for
-            no warning.
     """
     candidates = [Path(tempfile.gettempdir()) / f"nearkin-jit-{_user_id()}" / name]
     if (chosen := user_folder()) is not None:

@@ -27,17 +27,12 @@ class CompilationListener(Protocol):
     """A receiver of updates about the compilation of kernels. Methods are called in any thread."""
 
     def start_kernel(self, name: str) -> None:
-        """Is called when the compilation of a kernel begins.
-
-        Args:
-            name: Name of the kernel.
-        """
+        """Is called when the compilation of a kernel begins."""
 
     def finish_kernel(self, compiled: int, seconds: float) -> None:
         """Is called when a kernel is compiled.
 
         Args:
-            compiled: Number of kernels that this process has compiled.
             seconds: Time that it has spent on them, in seconds.
         """
 
@@ -85,11 +80,7 @@ class CompilationClock:
 
     @contextmanager
     def ends_at(self, deadline: "Deadline") -> Iterator[None]:
-        """Limits the time in which compilations begin, in all threads.
-
-        Args:
-            deadline: Time after which a kernel that is not compiled raises CompilationStoppedError.
-        """
+        """Limits the time in which compilations begin, in all threads."""
         self._deadline = deadline
         try:
             yield
@@ -97,14 +88,7 @@ class CompilationClock:
             self._deadline = None
 
     def start(self, name: str) -> None:
-        """Counts a kernel whose compilation begins.
-
-        Args:
-            name: Name of the kernel.
-
-        Raises:
-            CompilationStoppedError: If the time for compilations has ended.
-        """
+        """Counts a kernel whose compilation begins."""
         with self._lock:
             if not self._active:
                 if self._deadline is not None and self._deadline.has_passed:

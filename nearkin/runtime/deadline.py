@@ -12,7 +12,6 @@ class Deadline:
 
     Args:
         seconds: Time until it passes, in seconds. None for work without a limit.
-        clock: Clock that measures the time.
 
     Examples:
         >>> times = iter([0.0, 2.0, 2.0, 5.0, 6.0, 10.0])
@@ -46,11 +45,7 @@ class Deadline:
         return self._seconds is None or self.elapsed + seconds < self._seconds
 
     def portion(self, share: float) -> "Deadline":
-        """Returns an earlier deadline, at which a share of the time that is left has passed.
-
-        Args:
-            share: Share of the time that is left, in (0, 1].
-        """
+        """Returns an earlier deadline, at which a share of the time that is left has passed."""
         if self._seconds is None:
             return self
         return Deadline(share * (self._seconds - self.elapsed), self._clock)

@@ -7,12 +7,6 @@ SECTIONS = ("Args:", "Returns:", "Raises:")
 def remove_sections(docstring: str) -> str:
     r"""Returns a docstring without the sections that are for readers of the code.
 
-    Args:
-        docstring: A docstring in Google style, without indentation.
-
-    Returns:
-        Its other paragraphs.
-
     Examples:
         >>> remove_sections("Sends a file.\n\nArgs:\n    path: Its path.\n\nIt may be large.")
         'Sends a file.\n\nIt may be large.'

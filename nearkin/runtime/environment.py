@@ -13,11 +13,7 @@ NO_THREAD = "can't start new thread"
 
 
 def require_supported_platform() -> None:
-    """Requires an operating system on which files can be locked and are private to a user.
-
-    Raises:
-        UsageError: If it is Windows. The message says what to use there.
-    """
+    """Requires an operating system on which files can be locked and are private to a user."""
     if sys.platform == "win32":
         raise UsageError(
             "nearkin does not run on Windows, because its locks and the permissions of its files "
@@ -29,9 +25,6 @@ def require_address_space() -> None:
     """Requires that the limit of the address space lets libraries be loaded.
 
     Some of them end the process in a smaller one, without an error of Python.
-
-    Raises:
-        UsageError: If the limit is too small.
     """
     # Windows does not have it.
     import resource
@@ -45,11 +38,7 @@ def require_address_space() -> None:
 
 
 def check_numba_settings() -> None:
-    """Checks that the environment variables of Numba allow kernels to be compiled.
-
-    Raises:
-        UsageError: If a variable has an unsupported value. The message names the variable.
-    """
+    """Checks that the environment variables of Numba allow kernels to be compiled."""
     disabled = _number("NUMBA_DISABLE_JIT")
     if disabled is not None and disabled != 0:
         raise UsageError(

@@ -10,22 +10,10 @@ import fcntl  # noqa: E402
 
 
 def lock_exclusively(file: int | IO[str], *, wait: bool = True) -> None:
-    """Locks a file or a folder for this process. Closing it releases the lock.
-
-    Args:
-        file: Open file, or the number of an open file or folder.
-        wait: Whether to wait until another process releases it.
-
-    Raises:
-        BlockingIOError: If another process holds the lock and the call must not wait.
-    """
+    """Locks a file or a folder for this process. Closing it releases the lock."""
     fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def lock_shared(file: int | IO[str]) -> None:
-    """Locks a file or a folder against exclusive locks. Closing it releases the lock.
-
-    Args:
-        file: Open file, or the number of an open file or folder.
-    """
+    """Locks a file or a folder against exclusive locks. Closing it releases the lock."""
     fcntl.flock(file, fcntl.LOCK_SH)

@@ -49,11 +49,7 @@ class Readers(Enum):
 
     @classmethod
     def parse(cls, name: str) -> "Readers":
-        """Returns the readers that a name stands for.
-
-        Raises:
-            UsageError: If the name is unknown.
-        """
+        """Returns the readers that a name stands for."""
         try:
             return cls(name)
         except ValueError as error:
@@ -79,28 +75,13 @@ class Readers(Enum):
 
 
 def restrict_new_files(readable_by: str) -> str:
-    """Sets who may read the files that this process writes from now on.
-
-    Args:
-        readable_by: `owner`, `group` or `everyone`.
-
-    Returns:
-        The same name.
-
-    Raises:
-        UsageError: If the name is unknown.
-    """
+    """Sets who may read the files that this process writes from now on."""
     os.umask(Readers.parse(readable_by).umask)
     return readable_by
 
 
 def set_readers(path: Path, readers: Readers) -> None:
-    """Sets the permissions of a file, or of a folder and everything in it.
-
-    Args:
-        path: The file or folder.
-        readers: The users who may read it.
-    """
+    """Sets the permissions of a file, or of a folder and everything in it."""
     if not path.is_dir():
         path.chmod(readers.file_mode)
         return
@@ -132,11 +113,7 @@ def reserve_blocks(file: IO[bytes], size: int) -> None:
     full.
 
     Args:
-        file: File that is open for writing.
         size: Number of bytes.
-
-    Raises:
-        OSError: If the disk is full.
     """
     if hasattr(os, "posix_fallocate") and size:
         os.posix_fallocate(file.fileno(), 0, size)
@@ -167,17 +144,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folders(folder: Path) -> list[Path]:
-    """Creates a folder and its missing parents, and makes their names durable.
-
-    Args:
-        folder: The folder.
-
-    Returns:
-        The folders that were created, the deepest first.
-
-    Raises:
-        OSError: If a folder cannot be created.
-    """
+    """Creates a folder and its missing parents, and makes their names durable."""
     missing = []
     for parent in (folder, *folder.parents):
         if os.path.lexists(parent):
@@ -225,12 +192,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def replace_durably(staged: Path, target: Path) -> None:
-    """Renames a file or folder and makes the new name durable.
-
-    Args:
-        staged: The file or folder. Its content must be synced already.
-        target: The new path, which is replaced if it exists.
-    """
+    """Renames a file or folder and makes the new name durable."""
     staged.replace(target)
     sync_folder(target.parent)
     if staged.parent != target.parent:
@@ -241,16 +203,6 @@ def create_exclusively(path: Path, mode: int) -> int:
     """Creates a file, and deletes one that a killed process left at the path.
 
     Links are never followed.
-
-    Args:
-        path: The file.
-        mode: Permissions of the file, before the umask of the process.
-
-    Returns:
-        A file descriptor.
-
-    Raises:
-        OSError: If the file cannot be created.
     """
     with suppress(FileNotFoundError):
         # A killed process with the same process id may have left it.
@@ -265,23 +217,13 @@ def staging_name(path: Path) -> str:
     The threads of all processes of a machine have different numbers, so that none of them writes
     into the file of another one. Containers that share a folder may number their threads equally,
     but have names of their own.
-
-    Args:
-        path: The file that is replaced.
     """
     machine = zlib.crc32(os.uname().nodename.encode("utf-8", "surrogateescape"))
     return f".{path.name}.{machine:08x}-{get_native_id()}"
 
 
 def require_file_path(path: Path) -> None:
-    """Requires a path where a file can be created or replaced.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UsageError: If it is a folder, or is in a folder that does not exist.
-    """
+    """Requires a path where a file can be created or replaced."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the path of a file")
     if not path.parent.is_dir():
@@ -290,16 +232,7 @@ def require_file_path(path: Path) -> None:
 
 @contextmanager
 def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]:
-    """Yields a file to write to, which replaces `path` if the body ends without an error.
-
-    Args:
-        path: The file. It is replaced if it exists.
-        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts
-            and secrets.
-
-    Raises:
-        OSError: If the file cannot be written. The previous file is unchanged.
-    """
+    """Yields a file to write to, which replaces `path` if the body ends without an error."""
     staged = path.with_name(f"{staging_name(path)}.tmp")
     handle = create_exclusively(staged, mode)
     try:
@@ -314,16 +247,6 @@ def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]
 
 
 def write_durably(path: Path, data: bytes, mode: int = SHARED_FILE) -> None:
-    """Writes a file that is complete or absent after a kill and after a power cut.
-
-    Args:
-        path: The file. It is replaced if it exists.
-        data: The content.
-        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts
-            and secrets.
-
-    Raises:
-        OSError: If the file cannot be written. The previous file is unchanged.
-    """
+    """Writes a file that is complete or absent after a kill and after a power cut."""
     with replacing_durably(path, mode) as file:
         file.write(data)

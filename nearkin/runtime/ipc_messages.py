@@ -44,9 +44,6 @@ def measure_messages(source: Any) -> Iterator[MessageSize]:
     """Yields the sizes of the record batches and dictionaries of an open file or stream.
 
     It stops at the end, or where no message follows.
-
-    Args:
-        source: A file that can be read at any position.
     """
     at = MAGIC_BYTES if source.read_at(len(MAGIC), 0) == MAGIC else 0
     while True:
@@ -80,11 +77,6 @@ def read_plain_stream(stream: pa.Buffer, schema: pa.Schema) -> pa.Table:
 
     Args:
         stream: The bytes of the stream.
-        schema: The schema that it must have. Metadata may differ.
-
-    Raises:
-        ValueError: If the stream has another schema, a dictionary, or larger buffers.
-        ArrowException: If the bytes are not a stream.
     """
     left = stream.size
     batches = []

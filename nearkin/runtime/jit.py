@@ -145,13 +145,6 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
         Numba would first register the typing and the lowering of all functions that it can compile,
         which takes as long as importing Numba. Machine code needs only the functions of the
         runtime, which allocate arrays. If a kernel is compiled, the compiler registers the rest.
-
-        Args:
-            sig: The types of the arguments.
-            target_context: The target of the compiler.
-
-        Returns:
-            The compiled kernel, or None if it is not in the cache.
         """
         rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)

@@ -39,11 +39,7 @@ def paused_collector() -> Iterator[None]:
 
 
 class _Blocker:
-    """A finder of modules that says that a library is not installed.
-
-    Args:
-        library: Name of the library.
-    """
+    """A finder of modules that says that a library is not installed."""
 
     def __init__(self, library: str) -> None:
         self._library = library
@@ -51,16 +47,7 @@ class _Blocker:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> "ModuleSpec | None":
-        """Returns None, so that other finders are asked, unless the module is the library.
-
-        Args:
-            fullname: Name of the module.
-            path: Folders that are searched. They are not used.
-            target: Module that is loaded again, or None. It is not used.
-
-        Raises:
-            ModuleNotFoundError: If the module is the library.
-        """
+        """Returns None, so that other finders are asked, unless the module is the library."""
         if fullname == self._library:
             raise ModuleNotFoundError(f"{fullname} is hidden from this process", name=fullname)
         return None

@@ -12,14 +12,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Process:
-    """A process whose files in /proc stay open, because opening them takes most of the time.
-
-    Args:
-        number: Id of the process.
-
-    Raises:
-        OSError: If the process has ended.
-    """
+    """A process whose files in /proc stay open, because opening them takes most of the time."""
 
     def __init__(self, number: int) -> None:
         self._memory = os.open(f"/proc/{number}/statm", os.O_RDONLY)
@@ -71,7 +64,6 @@ def main(number: int, interval: float) -> None:
     """Samples a process until the input ends.
 
     Args:
-        number: Id of the process.
         interval: Number of seconds between two samples.
     """
     try:

@@ -56,11 +56,7 @@ class QualityMetrics:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Restores metrics from what `to_dict` returned. Unknown metrics are ignored.
-
-        Args:
-            values: Metrics by name.
-        """
+        """Restores metrics from what `to_dict` returned. Unknown metrics are ignored."""
         names = {item.name for item in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in names})
 
@@ -68,12 +64,7 @@ class QualityMetrics:
     def from_stages(
         cls, stages: Mapping[str, Mapping[str, Any]], recall: float | None = None
     ) -> "QualityMetrics":
-        """Computes the metrics of a run from the statistics that its stages recorded.
-
-        Args:
-            stages: Statistics by name of stage, as in run.json.
-            recall: Recall on a labelled set, in [0, 1], if it was measured.
-        """
+        """Computes the metrics of a run from the statistics that its stages recorded."""
         sketch = stages.get("sketch", {})
         candidates = stages.get("candidates", {})
         verify = stages.get("verify", {})
@@ -105,10 +96,6 @@ def weighted_percentile(counts: Sequence[Sequence[int]], share: float) -> int | 
 
     Args:
         counts: Pairs of a value and how often it occurs, in ascending order of the values.
-        share: Share of the values, in [0, 1]; 0.5 selects the median.
-
-    Returns:
-        The value, or None if nothing was counted.
 
     Examples:
         >>> counts = [(1, 98), (2, 1), (900, 1)]

@@ -18,12 +18,7 @@ UPDATE_SECONDS = 0.2
 
 @contextmanager
 def open_progress(progress: Progress | None = None) -> Iterator[Progress]:
-    """Yields the receiver of a function's progress, and closes it when the function ends or fails.
-
-    Args:
-        progress: The receiver that the caller gives. The default is a bar in a notebook, and the
-            log elsewhere.
-    """
+    """Yields the receiver of a function's progress, and closes it at the end."""
     updates = progress
     if updates is None:
         updates = NotebookProgress() if in_notebook() else LoggedProgress()
@@ -55,12 +50,7 @@ class NotebookProgress:
         self._shown = 0.0
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Shows the beginning of a stage.
-
-        Args:
-            name: Name of the stage.
-            total: Number of units of work (documents or pairs), if it is known.
-        """
+        """Shows the beginning of a stage."""
         self._log.stage(name, total)
         self._stage = name
         self._total = total
@@ -68,11 +58,7 @@ class NotebookProgress:
         self._show()
 
     def advance(self, count: int) -> None:
-        """Shows that more units of work are done.
-
-        Args:
-            count: Number of these units.
-        """
+        """Shows that more units of work are done."""
         self._done += count
         if time.monotonic() - self._shown >= UPDATE_SECONDS:
             self._show()

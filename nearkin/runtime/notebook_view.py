@@ -47,12 +47,6 @@ def render_view(
 ) -> str:
     """Returns the HTML of a result.
 
-    Args:
-        title: Title of the result.
-        numbers: Names and values, which are shown side by side.
-        bars: Charts of bars.
-        tables: Tables.
-
     Examples:
         >>> render_view("Pairs <1>", {"pairs": 2})
         '<div><strong>Pairs &lt;1&gt;</strong><div>pairs: 2</div></div>'
@@ -72,11 +66,6 @@ def render_view(
 
 def render_progress(stage: str, done: int, total: int | None) -> str:
     """Returns the HTML of the progress of a stage.
-
-    Args:
-        stage: Name of the stage.
-        done: Number of units of work that are done.
-        total: Number of units of work, or None if it is not known.
 
     Examples:
         >>> render_progress("sketch", 1000, 4000)

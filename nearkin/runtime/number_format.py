@@ -6,10 +6,6 @@ import math
 def format_count(count: int, noun: str) -> str:
     """Formats a number of things, with the noun in the plural unless there is one.
 
-    Args:
-        count: Number of things.
-        noun: Noun whose plural ends in s.
-
     Examples:
         >>> format_count(1, "row"), format_count(1500, "row"), format_count(0, "row")
         ('1 row', '1,500 rows', '0 rows')
@@ -19,9 +15,6 @@ def format_count(count: int, noun: str) -> str:
 
 def format_percent(share: float) -> str:
     """Formats a share as a percentage. Only 0 and 1 themselves read as 0 % and 100 %.
-
-    Args:
-        share: Share in [0, 1].
 
     Examples:
         >>> [format_percent(share) for share in (0, 0.00001, 0.256, 0.9995, 1)]
@@ -36,11 +29,6 @@ def format_percent(share: float) -> str:
 def format_part(count: int, total: int, noun: str = "document") -> str:
     """Formats a number of things with the number of all things, and its share of them.
 
-    Args:
-        count: Number of things.
-        total: Number of all things.
-        noun: Noun whose plural ends in s.
-
     Examples:
         >>> format_part(234, 430), format_part(0, 0)
         ('234 of 430 documents (54.4%)', '0 of 0 documents')
@@ -54,10 +42,6 @@ def format_similarity(similarity: float, digits: int = 3) -> str:
 
     Only equal sets read as 1, and no similarity below a threshold reads as the threshold.
 
-    Args:
-        similarity: Similarity in [-1, 1].
-        digits: Number of decimals.
-
     Examples:
         >>> format_similarity(0.99996), format_similarity(0.8), format_similarity(1.0)
         ('0.999', '0.800', '1.000')
@@ -70,10 +54,6 @@ def format_similarity(similarity: float, digits: int = 3) -> str:
 
 def format_fraction(value: float, digits: int = 3) -> str:
     """Formats a share, a probability or an estimate. Only 0 and 1 themselves read as 0 and 1.
-
-    Args:
-        value: Value in [0, 1].
-        digits: Number of decimals, to which the value is rounded.
 
     Examples:
         >>> [format_fraction(value) for value in (0, 0.00001, 0.2567, 0.9995, 1)]

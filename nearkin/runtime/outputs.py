@@ -72,16 +72,7 @@ def is_work_folder(folder: Path) -> bool:
 
 
 def work_folder_of(out: Path, option: str = "out") -> Path:
-    """Returns the folder in which an output is made until it is complete.
-
-    Args:
-        out: The output folder or file.
-        option: Name of the option that gave the output, for messages.
-
-    Raises:
-        UsageError: If `out` is a URL or has a password, is the root of the file system or inside
-            the work folder of a run, or its path is not UTF-8.
-    """
+    """Returns the folder in which an output is made until it is complete."""
     if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
         raise UsageError(
             f"{out} cannot be an output: outputs are local, and this is a URL; give a path with "
@@ -115,12 +106,6 @@ def require_outside_work_folders(out: Path) -> None:
     """Requires that a new file or folder is not inside the work folder of a run.
 
     The run deletes its work folder when it ends.
-
-    Args:
-        out: The file or folder.
-
-    Raises:
-        UsageError: If it is, whether the run is under way or can be resumed.
     """
     place = _make_absolute(out)
     for folder in (*place.parents, *place.resolve().parents):
@@ -146,20 +131,7 @@ def _make_absolute(path: Path) -> Path:
 def require_apart(
     out: Path, inputs: Iterable[Path | str], *, marked: bool = True, option: str = "out"
 ) -> None:
-    """Requires that an output replaces no input, and is not read as an input next time.
-
-    Args:
-        out: The output folder or file.
-        inputs: The inputs of this run: files and folders, paths and URLs. Only local ones matter.
-        marked: Whether the output is a folder with a marker, which input folders leave out when
-            they are read.
-        option: Name of the option that gave the output, for messages.
-
-    Raises:
-        UsageError: If the output or its work folder is an input or contains one, or the output is
-            inside an input folder and
-                would be read as one of its files.
-    """
+    """Requires that an output replaces no input, and is not read as an input next time."""
     names = [str(path).removeprefix("file://") for path in inputs]
     local = [Path(name) for name in names if "://" not in name]
     real = _resolve_links(local)
@@ -231,11 +203,7 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def require_replaceable_folder(out: Path) -> None:
-    """Requires that an existing folder is empty, or the result of a run and nothing else.
-
-    Raises:
-        UsageError: If it is not. The message says why.
-    """
+    """Requires that an existing folder is empty, or the result of a run and nothing else."""
     advice = f"move or delete it, or choose another {name_setting('out')}"
     if out.is_symlink():
         raise UsageError(
@@ -284,18 +252,7 @@ def _written_for(name: str) -> str:
 def require_replaceable_file(
     out: Path, recognise: Callable[[Path], bool], what: str, option: str = "out"
 ) -> None:
-    """Requires that an existing file is of the kind that a command writes.
-
-    Args:
-        out: The file.
-        recognise: Returns whether a file is of that kind. It may raise OSError or ValueError if it
-            cannot read the file.
-        what: The name of the kind, for the message, for example "a file of pairs".
-        option: Name of the option that gave the file, for the message.
-
-    Raises:
-        UsageError: If it is not.
-    """
+    """Requires that an existing file is of the kind that a command writes."""
     try:
         same = out.is_file() and not out.is_symlink() and recognise(out)
     except (OSError, ValueError):
@@ -309,45 +266,20 @@ def require_replaceable_file(
 
 
 def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
-    """Returns True if a file begins with one of some byte strings, after optional white space.
-
-    Args:
-        path: File.
-        beginnings: Byte strings in lower case. The content is compared in lower case.
-    """
+    """Returns True if a file begins with one of some byte strings, after optional white space."""
     with path.open("rb") as file:
         return file.read(64).lstrip().lower().startswith(beginnings)
 
 
 def require_picture_output(path: Path, inputs: Iterable[Path | str], option: str) -> None:
-    """Requires that the path of a picture is free or a picture, and is not an input.
-
-    Args:
-        path: Path of the picture.
-        inputs: Inputs of the command, which the picture must not replace.
-        option: Name of the option that gave the path, for messages.
-
-    Raises:
-        UsageError: If it must not be written. The message says why.
-    """
+    """Requires that the path of a picture is free or a picture, and is not an input."""
     _require_drawn_output(path, inputs, option, _is_picture, "a picture")
 
 
 def require_page_output(
     path: Path, inputs: Iterable[Path | str], option: str, result: Path | None = None
 ) -> None:
-    """Requires that the path of a page is free or a page of nearkin, and is not an input.
-
-    Args:
-        path: Path of the page.
-        inputs: Inputs of the command, which the page must not replace.
-        option: Name of the option that gave the path, for messages.
-        result: Result folder whose own page it is, or None. The page of another result is never
-            replaced.
-
-    Raises:
-        UsageError: If it must not be written. The message says why.
-    """
+    """Requires that the path of a page is free or a page of nearkin, and is not an input."""
     _require_drawn_output(path, inputs, option, _is_page, "a page")
     folder = path.resolve().parent
     marker = read_marker(folder)
@@ -436,16 +368,6 @@ class Claim:
 
         A previous result is moved back if a killed process had moved it away and not yet published
         the new one.
-
-        Args:
-            out: The output folder or file.
-            command: The name of the command, for the error message of another process that needs
-                the folder.
-
-        Raises:
-            UsageError: If another process holds the folder, it is not the work folder of a run, or
-                its path is not valid.
-            RunError: If the folder cannot be created.
         """
         place, path = _make_absolute(out), work_folder_of(out)
         with disk_errors(path.parent), _path_errors(path):
@@ -502,17 +424,9 @@ class Claim:
     def publish_folder(
         self, staged: Path, run: str, identity: Mapping[str, object], *, replaces: bool
     ) -> None:
-        """Moves a complete result to the place of the output. A previous result stays until then.
+        """Moves a complete result to the place of the output.
 
-        Args:
-            staged: The result, a folder inside the work folder.
-            run: The id of the run, by which a process that resumes it recognizes its own result.
-            identity: The parameters of the run, with which a later `--resume` is compared.
-            replaces: Whether an existing result is replaced.
-
-        Raises:
-            UsageError: If the place of the output is taken and must not be replaced.
-            RunError: If the file system refuses a step.
+        A previous result stays until then.
         """
         with disk_errors(self.out.parent):
             marker = {
@@ -540,13 +454,6 @@ class Claim:
         """Gives a complete folder its name, without a marker.
 
         The folder is a corpus, which other commands read.
-
-        Args:
-            staged: The folder, inside the work folder.
-
-        Raises:
-            UsageError: If something is at the output's name.
-            RunError: If the file system refuses a step.
         """
         with disk_errors(self.out.parent):
             sync_tree(staged)
@@ -555,12 +462,7 @@ class Claim:
             replace_durably(staged, self.out)
 
     def publish_file(self, staged: Path, out: Path | None = None) -> None:
-        """Gives a complete file its name, over the old one if there is one.
-
-        Args:
-            staged: The file, inside the work folder.
-            out: Its name, if it is not the output itself but a file beside it.
-        """
+        """Gives a complete file its name, over the old one if there is one."""
         with disk_errors(self.out.parent):
             sync_file(staged)
             replace_durably(staged, self.out if out is None else out)
@@ -584,15 +486,6 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
     """Holds the work folder of an output that is not resumed.
 
     The folder is cleared first, and deleted afterwards in any case.
-
-    Args:
-        out: The output folder or file.
-        command: The name of the command.
-        replaces: Whether a run that can still be resumed in the work folder is deleted, and an
-            existing output may be replaced.
-
-    Raises:
-        UsageError: If the folder holds such a run, or the output exists, and must not be replaced.
     """
     claim = Claim.take(out, command)
     if not replaces and (claim.path / MANIFEST).exists():
@@ -618,15 +511,9 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
 
 @contextmanager
 def locked(out: Path, command: str) -> Iterator[None]:
-    """Holds the lock of an output that is changed in place. The content of its work folder is kept.
+    """Holds the lock of an output that is changed in place.
 
-    Args:
-        out: The output.
-        command: The name of the command, which the error of another process shows.
-
-    Raises:
-        UsageError: If another process holds the work folder of the output.
-        RunError: If the work folder cannot be made.
+    The content of its work folder is kept.
     """
     claim = Claim.take(out, command)
     try:
@@ -670,11 +557,7 @@ def _lock(path: Path, out: Path) -> int:
 
 
 def require_work_folder(path: Path) -> None:
-    """Requires that nothing is at a path, or the work folder of a run.
-
-    Raises:
-        UsageError: If something else is there.
-    """
+    """Requires that nothing is at a path, or the work folder of a run."""
     if not os.path.lexists(path):
         return
     own = (

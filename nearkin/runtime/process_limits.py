@@ -24,9 +24,6 @@ def available_cores(root: Path = ROOT) -> int:
 
     It is the number of cores that the process may run on, or the quota of its control groups,
     rounded up.
-
-    Args:
-        root: Root of the file system, with the folders `proc` and `sys`.
     """
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -39,9 +36,6 @@ def available_memory(root: Path = ROOT) -> int:
 
     It is the memory of the machine, the smallest limit of the control groups, or the limit of the
     process itself (`ulimit`).
-
-    Args:
-        root: Root of the file system, with the folders `proc` and `sys`.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_memory_limits(root)]
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
@@ -56,9 +50,6 @@ def default_memory(root: Path = ROOT) -> int:
 
     It is half of what the process may use, because other processes and the caches of the system
     need memory too, and at least 512 MiB.
-
-    Args:
-        root: Root of the file system, with the folders `proc` and `sys`.
     """
     return max(LEAST_MEMORY, available_memory(root) // MEMORY_SHARE)
 
@@ -87,10 +78,6 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
     In a container, the path of its group may be that of the host, which it does not see. The root
     of what it sees is then its own group.
-
-    Args:
-        root: Root of the file system.
-        controller: What is limited: `cpu` or `memory`.
     """
     mounted = root / "sys" / "fs" / "cgroup"
     for line in _read(root / "proc" / "self" / "cgroup").splitlines():

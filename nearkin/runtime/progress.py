@@ -45,12 +45,6 @@ STAGE_NAMES = {
 def describe_stage(name: str) -> str:
     """Returns what a stage does, in a few words.
 
-    Args:
-        name: Name of the stage.
-
-    Returns:
-        The words, or the name itself if it is not one of nearkin's stages.
-
     Examples:
         >>> describe_stage("collapse"), describe_stage("my own stage")
         ('Find exact copies', 'my own stage')
@@ -102,12 +96,7 @@ class LoggedProgress:
         self._began = 0.0
 
     def stage(self, name: str, total: int | None = None) -> None:
-        """Logs the end of the previous stage and the beginning of the next one.
-
-        Args:
-            name: Name of the stage.
-            total: Number of units of work (documents or pairs), if it is known.
-        """
+        """Logs the end of the previous stage and the beginning of the next one."""
         self.close()
         self._stage = name
         self._began = time.perf_counter()
@@ -141,13 +130,7 @@ class StepCounter:
     """
 
     def __init__(self, advance: Callable[[int], None], documents: int, steps: int) -> None:
-        """Creates a counter.
-
-        Args:
-            advance: Receives the number of further documents after each step.
-            documents: Number of documents.
-            steps: Number of steps.
-        """
+        """Creates a counter."""
         self._advance = advance
         self._documents = documents
         self._steps = steps
@@ -163,8 +146,4 @@ class StepCounter:
 
 
 def ignore_count(count: int) -> None:
-    """Ignores a number of documents. Callers pass it if nobody receives progress updates.
-
-    Args:
-        count: Number of documents.
-    """
+    """Ignores a number of documents. Callers pass it if nobody receives progress updates."""

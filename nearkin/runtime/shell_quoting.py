@@ -16,9 +16,6 @@ def quote_argument(argument: str) -> str:
     An argument with line feeds, escape sequences or other invisible characters is written as
     `$'…'`, which bash, zsh and other shells read.
 
-    Args:
-        argument: The argument.
-
     Examples:
         >>> print(quote_argument("it's a.txt"), quote_argument("a\nb\x1b[2J"))
         'it'"'"'s a.txt' $'a\nb\x1b[2J'
@@ -39,11 +36,6 @@ def _escape(character: str) -> str:
 
 def join_command(words: Sequence[str], width: int | None = None) -> str:
     r"""Returns a command that a shell reads, in one line or in lines that break between words.
-
-    Args:
-        words: The words of the command, of which none is quoted.
-        width: Number of characters of a line of the terminal. A longer command has a line for each
-            argument, so that a terminal breaks no argument that fits in a line. None for one line.
 
     Examples:
         >>> print(join_command(["nearkin", "explain", "first id", "second"], 30))

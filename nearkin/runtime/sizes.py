@@ -18,10 +18,6 @@ def parse_size(size: int | str, name: str = "memory") -> int:
 
     Args:
         size: Number of bytes, which is returned as it is, or a text with or without a unit.
-        name: Name of the argument, for the message.
-
-    Raises:
-        UsageError: If the text is not a size.
 
     Examples:
         >>> parse_size("4GB"), parse_size("1.5KiB"), parse_size(100)
@@ -42,9 +38,6 @@ def require_memory(memory: int) -> None:
 
     Args:
         memory: Number of bytes.
-
-    Raises:
-        UsageError: If it is not.
     """
     if memory < LEAST_MEMORY:
         raise UsageError(
@@ -63,10 +56,6 @@ def parse_memory(size: int | str, name: str = "memory") -> int:
     Args:
         size: Number of bytes, a size such as `4GB`, or `auto` for half of the memory that the
             process may use (see `nearkin.runtime.process_limits`).
-        name: Name of the argument, for the message.
-
-    Raises:
-        UsageError: If the text is neither a size nor `auto`.
     """
     if size == AUTOMATIC:
         return AutomaticMemory(default_memory())

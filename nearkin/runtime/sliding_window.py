@@ -16,7 +16,6 @@ class SlidingWindow(Generic[Slice]):
     """The slices of the last ten minutes. Callers that share it between threads lock it themselves.
 
     Args:
-        create: Creates an empty slice.
         clock: Returns the time in seconds.
 
     Examples:

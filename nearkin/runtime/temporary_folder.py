@@ -17,12 +17,6 @@ class TemporaryFolder:
     parent. Neither holds of `tempfile.TemporaryDirectory`, which also warns about a folder that is
     not closed.
 
-    Args:
-        parent: Folder in which the folder is created. The default is that of the system.
-
-    Raises:
-        OSError: If the folder cannot be created.
-
     Attributes:
         path: The folder.
     """
@@ -33,14 +27,7 @@ class TemporaryFolder:
 
     @classmethod
     def open(cls, work: str | Path | None) -> Self:
-        """Creates a folder inside the one that the parameter `work` names.
-
-        Args:
-            work: Folder, or None for that of the system.
-
-        Raises:
-            UsageError: If the folder cannot be created.
-        """
+        """Creates a folder inside the one that the parameter `work` names."""
         try:
             return cls(work)
         except OSError as error:

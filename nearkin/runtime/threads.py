@@ -16,14 +16,7 @@ Tool = TypeVar("Tool")
 
 
 def require_workers(workers: int) -> None:
-    """Requires a number of threads.
-
-    Args:
-        workers: Number of threads.
-
-    Raises:
-        UsageError: If it is not a whole number of at least 1.
-    """
+    """Requires a number of threads."""
     if check_type("workers", workers, int) < 1:
         raise UsageError(f"{name_setting('workers', workers)} must be at least 1")
 
@@ -31,17 +24,7 @@ def require_workers(workers: int) -> None:
 def ordered_map(
     work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2
 ) -> Generator[Result, None, None]:
-    """Yields work(item) for each item, computed in threads, in the order of the items.
-
-    Args:
-        work: Function to call in a thread.
-        items: Items. At most `workers` + `ahead` of them are in memory.
-        workers: Number of threads.
-        ahead: Number of items that are submitted before a thread is free.
-
-    Raises:
-        UsageError: If the number of threads is not a whole number of at least 1.
-    """
+    """Yields work(item) for each item, computed in threads, in the order of the items."""
     require_workers(workers)
     running: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers, "nearkin") as pool:
@@ -58,22 +41,14 @@ def ordered_map(
 
 
 class ObjectPool(Generic[Tool]):
-    """A pool of objects that only one thread can use at a time, for example sketchers.
-
-    Args:
-        make: Creates an object. It is called if no object is free.
-    """
+    """A pool of objects that only one thread can use at a time, for example sketchers."""
 
     def __init__(self, make: Callable[[], Tool]) -> None:
         self._make = make
         self._free: SimpleQueue[Tool] = SimpleQueue()
 
     def use(self, work: Callable[[Tool], Result]) -> Result:
-        """Returns work(tool) for a free object, and puts it back into the pool.
-
-        Args:
-            work: Function to call with an object.
-        """
+        """Returns work(tool) for a free object, and puts it back into the pool."""
         try:
             tool = self._free.get_nowait()
         except Empty:

@@ -15,9 +15,6 @@ def make_visible(text: str) -> str:
     bidirectional overrides could reorder the text after them, and lone surrogates cannot be written
     at all. Zero-width joiners stay because scripts and emoji need them.
 
-    Args:
-        text: Text from a document, a file name or another untrusted source.
-
     Examples:
         >>> make_visible("a\x1b[2Jb"), make_visible("x\u202ey"), make_visible("one\r\ntwo")
         ('a␛[2Jb', 'x‹U+202E›y', 'one\ntwo')

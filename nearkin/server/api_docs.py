@@ -27,11 +27,7 @@ h2 { overflow-wrap: anywhere; }
 
 
 def render_docs(description: Mapping[str, Any]) -> str:
-    """Returns the page.
-
-    Args:
-        description: OpenAPI document.
-    """
+    """Returns the page."""
     operations = [
         (f"{method.upper()} {path}", operation)
         for path, methods in description["paths"].items()

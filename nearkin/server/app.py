@@ -54,21 +54,7 @@ def create_app(
     resources: ServerResources | None = None,
     instruments: Instruments | None = None,
 ) -> FastAPI:
-    """Creates an application with its own index, tokens and metrics.
-
-    Args:
-        settings: Settings of the server.
-        resources: The index and what belongs to it. The application closes them when it shuts down.
-            By default, they are opened when it starts.
-        instruments: Receives metrics and spans. By default, the application creates its own if it
-            serves metrics.
-
-    Returns:
-        The application. It opens what it needs when it is started.
-
-    Raises:
-        UsageError: If other machines could reach the server without a token.
-    """
+    """Creates an application with its own index, tokens and metrics."""
     tokens, allow_anonymous = read_tokens(settings)
     log_tokens(tokens, allow_anonymous=allow_anonymous)
     provider, registry = None, None
@@ -163,14 +149,7 @@ def create_app(
 
 
 def read_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
-    """Returns the tokens, and whether requests need no token as long as none was created.
-
-    Returns:
-        The tokens, and True if requests need no token as long as none was created.
-
-    Raises:
-        UsageError: If other machines could reach the server without a token.
-    """
+    """Returns the tokens, and whether requests need no token as long as none was created."""
     tokens = TokenFile(settings.tokens)
     allow_anonymous = settings.is_local or settings.allow_anonymous
     if not allow_anonymous and not len(tokens):
@@ -183,12 +162,7 @@ def read_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
 
 
 def log_tokens(tokens: TokenFile, *, allow_anonymous: bool) -> None:
-    """Logs the path of the tokens file, and a warning if requests need no token.
-
-    Args:
-        tokens: The tokens of the server.
-        allow_anonymous: Whether requests need no token as long as none was created.
-    """
+    """Logs the path of the tokens file, and a warning if requests need no token."""
     fields = {"file": str(tokens.path), "tokens": len(tokens)}
     if allow_anonymous and not tokens.is_protected:
         log.warning("the server has no tokens: every client has all rights", extra=fields)
@@ -197,18 +171,7 @@ def log_tokens(tokens: TokenFile, *, allow_anonymous: bool) -> None:
 
 
 def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console":
-    """Mounts the console at /console.
-
-    Args:
-        app: The application.
-        shared_folder: Folder through which workers exchange metrics; None for a single process.
-
-    Returns:
-        The console.
-
-    Raises:
-        MissingExtraError: If a library of the console is not installed.
-    """
+    """Mounts the console at /console."""
     # importing the console's libraries takes most of a second, which servers without a console
     # should not spend
     try:
@@ -267,12 +230,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 
 
 def _public_pages(app: FastAPI, start_page: str) -> dict[str, Page]:
-    """Returns the resources that need no token, by path.
-
-    Args:
-        app: The application.
-        start_page: Path to which / redirects.
-    """
+    """Returns the resources that need no token, by path."""
 
     @cache
     def api_description() -> Response:

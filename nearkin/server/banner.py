@@ -8,15 +8,7 @@ from nearkin.server.settings import ServerSettings
 def format_banner(
     settings: ServerSettings, port: int, tokens: TokenFile, *, is_open: bool, has_console: bool
 ) -> str:
-    """Returns the addresses, the store, the retention and the access rules of a server.
-
-    Args:
-        settings: Settings of the server.
-        port: Port that it listens on.
-        tokens: Tokens of the server.
-        is_open: Whether requests need no token.
-        has_console: Whether the console is served.
-    """
+    """Returns the addresses, the store, the retention and the access rules of a server."""
     scheme = "http" if settings.tls_cert is None else "https"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"{scheme}://{host}:{port}"

@@ -152,25 +152,12 @@ def _valid_until(began: float, ended: float) -> float:
 
 
 def _is_current(now: float, as_of: float, valid_until: float) -> bool:
-    """Returns True if a result may be reused. It may not if the clock was set back since.
-
-    Args:
-        now: Current time.
-        as_of: Time of the result.
-        valid_until: Time until which it is reused.
-    """
+    """Returns True if a result may be reused. It may not if the clock was set back since."""
     return as_of <= now < valid_until
 
 
 def _store_newest(cache: dict[str, T], scope: str, value: T, most: int = MAX_CACHED_SCOPES) -> None:
-    """Stores a value as the newest one, and deletes the oldest ones if there are too many.
-
-    Args:
-        cache: Values by scope.
-        scope: Scope of the value.
-        value: The value.
-        most: Maximum number of values.
-    """
+    """Stores a value as the newest one, and deletes the oldest ones if there are too many."""
     cache.pop(scope, None)
     cache[scope] = value
     while len(cache) > most:
@@ -181,7 +168,6 @@ class ClusterListings:
     """A cache of listings of clusters, and of samples and counts of an index.
 
     Args:
-        index: Returns the index that answers requests.
         clock: Returns the current time in seconds.
     """
 
@@ -241,9 +227,6 @@ class ClusterListings:
 
         Counts are reused like listings. At least one scope is counted in each call, so that
         repeated calls count all.
-
-        Args:
-            scopes: Names of scopes.
         """
         began = self._clock()
         counts: dict[str, ScopeCounts] = {}

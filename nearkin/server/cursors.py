@@ -28,10 +28,6 @@ FIRST_PAGE = "0"
 def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:
     """Returns the cursor of a position in a listing.
 
-    Args:
-        listing: Identity of the listing: its kind, its scope, and whatever else distinguishes it.
-        position: Sort key of the last row of the page, as JSON values.
-
     Examples:
         >>> cursor = encode_cursor(("clusters", "a"), [3, "one"])
         >>> decode_cursor(cursor, ("clusters", "a"), (int, str))
@@ -44,17 +40,7 @@ def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:
 def decode_cursor(
     cursor: str, listing: tuple[str, ...], kinds: tuple[type[str | int | float], ...]
 ) -> list[Any] | None:
-    """Returns the position in a cursor, or None for the cursor of the first page.
-
-    Args:
-        cursor: The cursor that the client sent.
-        listing: Identity of the listing that is requested.
-        kinds: Type of each value of a position. An int is from 0 to 2^63 - 1.
-
-    Raises:
-        ProblemError: If the cursor belongs to another listing, was modified, or has another
-            position. Everybody can compute the checksum.
-    """
+    """Returns the position in a cursor, or None for the cursor of the first page."""
     if cursor == FIRST_PAGE:
         return None
     try:
@@ -78,12 +64,7 @@ def decode_cursor(
 
 
 def _parse_position(body: bytes, kinds: tuple[type[str | int | float], ...]) -> list[Any] | None:
-    """Returns the position in the body of a cursor, or None if it has other values.
-
-    Args:
-        body: Position as JSON.
-        kinds: Type of each value.
-    """
+    """Returns the position in the body of a cursor, or None if it has other values."""
     try:
         position = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -33,11 +33,7 @@ class _Listing(NamedTuple):
 
 
 class DecisionListings:
-    """A cache of the decisions about scopes. It is current: a new decision is in the next page.
-
-    Args:
-        index: Returns the index that answers requests.
-    """
+    """A cache of the decisions about scopes. It is current: a new decision is in the next page."""
 
     def __init__(self, index: Callable[[], Index]) -> None:
         self._index = index
@@ -48,11 +44,6 @@ class DecisionListings:
         """Returns a page of the decisions about the documents of a scope.
 
         All decisions are read only if some were stored since the last page of the scope.
-
-        Args:
-            scope: Scope of the documents.
-            after: Pair of the last decision of the previous page, or None for the first page.
-            limit: Maximum number of decisions.
         """
         listing = self._current_listing(scope)
         start = 0 if after is None else bisect_right(listing.pairs, after)

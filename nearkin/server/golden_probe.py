@@ -64,11 +64,7 @@ class GoldenResult:
 
 
 def read_golden_pairs(path: Path) -> list[GoldenPair]:
-    """Reads golden pairs from JSON lines with a, b and similar (true by default).
-
-    Raises:
-        UsageError: If the file cannot be read, has an invalid line, or has no pairs or too many.
-    """
+    """Reads golden pairs from JSON lines with a, b and similar (true by default)."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -92,13 +88,6 @@ def query_golden_pairs(index: Index, pairs: Sequence[GoldenPair]) -> GoldenResul
     """Upserts the first document of each pair, and queries the second one.
 
     The searches are left out of the statistics of the index.
-
-    Args:
-        index: The index that is measured.
-        pairs: The golden pairs.
-
-    Returns:
-        The numbers of pairs that were found, and of those that should have been.
     """
     with uncounted_searches():
         return _query_golden_pairs(index, pairs)

@@ -50,13 +50,7 @@ REFRESH_SECONDS = 1.0
 
 
 class IndexGauges:
-    """The gauges of an index. They have no values while the store fails.
-
-    Args:
-        index: Returns the index that answers requests.
-        recall: Returns the recall of the golden pairs, or None if it was not measured.
-        instruments: Receives the gauges, and counts errors of the store.
-    """
+    """The gauges of an index. They have no values while the store fails."""
 
     def __init__(
         self,
@@ -112,13 +106,7 @@ class IndexGauges:
 def fleet_metrics(
     index: Index, counts: Mapping[str, int], recall: float | None
 ) -> dict[str, float | None]:
-    """Returns the metrics of `FLEET_METRICS` by name. Metrics without a value are None.
-
-    Args:
-        index: The index.
-        counts: Counts of its store.
-        recall: Recall of the golden pairs, or None if it was not measured.
-    """
+    """Returns the metrics of `FLEET_METRICS` by name. Metrics without a value are None."""
     recent = index.search_stats.recent_counts()
     metrics = recent.metrics(recall, index.memory_bytes(counts)).values()
     return {**metrics, "exact_drop_rate": recent.exact_drop_rate}

@@ -38,12 +38,7 @@ class _Sample:
     names: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, scope: str, id: str) -> None:
-        """Adds a document, which may replace another one.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-        """
+        """Adds a document, which may replace another one."""
         self.added += 1
         if len(self.names) < MAX_SAMPLED:
             self.names.append((scope, id))
@@ -62,13 +57,7 @@ class _ProbeCounts:
 
 
 class LiveProbes:
-    """Samples representatives of live scopes, and measures the recall of queries with them.
-
-    Args:
-        instruments: Names the labels of scopes, and counts probes.
-        index: The index, whose clock is used.
-        per_scope: Number of probes of a scope in one round.
-    """
+    """Samples representatives of live scopes, and measures the recall of queries with them."""
 
     def __init__(self, instruments: Instruments, index: Index, per_scope: int) -> None:
         self._instruments = instruments
@@ -79,12 +68,7 @@ class LiveProbes:
         self._is_seeded = False
 
     def add_outcomes(self, scope: str, outcomes: Sequence[Outcome]) -> None:
-        """Adds the representatives that upserts returned to the sample of their scope.
-
-        Args:
-            scope: Scope of the documents.
-            outcomes: Outcomes of the documents.
-        """
+        """Adds the representatives that upserts returned to the sample of their scope."""
         with self._lock:
             sample = self._sample_of(scope)
             for outcome in outcomes:
@@ -106,14 +90,7 @@ class LiveProbes:
                     sample.add(scope, id)
 
     def probe(self, index: Index) -> None:
-        """Probes each scope with some of its sampled documents.
-
-        Args:
-            index: The index that is measured.
-
-        Raises:
-            StoreError: If the store fails.
-        """
+        """Probes each scope with some of its sampled documents."""
         if not self._is_seeded:
             self._sample_stored(index)
             self._is_seeded = True
@@ -144,17 +121,7 @@ class LiveProbes:
 
 
 def probe_document(index: Index, scope: str, id: str) -> bool | None:
-    """Returns whether a query with an altered copy of a representative finds it.
-
-    Args:
-        index: The index that is measured.
-        scope: Scope of the document.
-        id: Id of the document.
-
-    Returns:
-        True or False; None if the document is not one that queries must find, or if it was changed
-        meanwhile.
-    """
+    """Returns whether a query with an altered copy of a representative finds it."""
     entry = index.get(scope, id)
     if entry is None or not _must_be_found(index, entry):
         return None
@@ -193,13 +160,6 @@ def altered_copy(index: Index, entry: Entry) -> "Document | None":
 
     A copy of a shingle set lacks randomly chosen shingles; a copy of a vector is turned in a random
     direction. For other measures, the copy is the document itself.
-
-    Args:
-        index: The index of the document.
-        entry: The entry of the document, with its content.
-
-    Returns:
-        The copy, or None if the document has no shingles, or its content is not stored.
     """
     if index.settings.vector is not None:
         return _altered_pair(index, entry, index.settings.vector)
@@ -253,7 +213,6 @@ def _turn_vector(vector: np.ndarray, cosine: float) -> np.ndarray | None:
 
     Args:
         vector: The vector, float64 (n,).
-        cosine: Cosine of the angle.
     """
     length = float(np.linalg.norm(vector))
     if length == 0.0 or len(vector) < 2:

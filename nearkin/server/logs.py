@@ -65,9 +65,6 @@ def configure_logging(level: str) -> None:
     """Sends all logs of this process to standard error, without uvicorn's access log.
 
     The compilation of kernels is logged as well.
-
-    Args:
-        level: Lowest level that is logged: debug, info, warning or error.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())

@@ -51,10 +51,6 @@ class MicroBatcher:
     Each scope has one batch at a time, and scopes run concurrently.
 
     Args:
-        upsert_batch: Upserts a batch. It is called in a thread.
-        threads: The threads. A batch is counted for the caller of its first document.
-        max_batch: Maximum number of documents of a batch.
-        places: Counts the documents that wait in all scopes.
         memory: Counts the bytes of the documents that wait.
     """
 
@@ -84,20 +80,7 @@ class MicroBatcher:
         return self._places.used
 
     async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
-        """Upserts a document for the current caller, and returns the outcome.
-
-        Args:
-            scope: Scope of the document.
-            document: Text or vector.
-            id: Id of the document, or None to derive it from the content.
-
-        Returns:
-            The outcome of the document.
-
-        Raises:
-            ProblemError: If too many documents wait (`busy`), or too many of this caller
-                (`rate-limited`).
-        """
+        """Upserts a document for the current caller, and returns the outcome."""
         caller = CURRENT_CALLER.get()
         size = document_memory(document)
         self._places.take(caller, 1)

@@ -30,12 +30,7 @@ KEEP_ALIVE = 30
 
 
 def serve(settings: ServerSettings) -> None:
-    """Runs a server until a signal stops it.
-
-    Raises:
-        UsageError: If other machines could reach the server without a token, or if it cannot listen
-            on its address.
-    """
+    """Runs a server until a signal stops it."""
     # Only their owner can read the files that the server creates (store, key, tokens).
     os.umask(0o077)
     prepare_process(settings)
@@ -100,15 +95,7 @@ def _serve(
 
 
 def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """Returns sockets that are bound to all addresses of a host.
-
-    Args:
-        host: Name or address of this machine.
-        port: Port; 0 chooses a free one.
-
-    Raises:
-        UsageError: If the host is unknown, or if another program uses the port.
-    """
+    """Returns sockets that are bound to all addresses of a host."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -151,11 +138,7 @@ def bind_sockets(host: str, port: int) -> list[socket.socket]:
 
 
 def require_certificate(settings: ServerSettings) -> None:
-    """Requires that the TLS certificate and key, if any, can be used.
-
-    Raises:
-        UsageError: If they cannot be read or do not belong together.
-    """
+    """Requires that the TLS certificate and key, if any, can be used."""
     if settings.tls_cert is None:
         return
     try:
@@ -169,12 +152,7 @@ def require_certificate(settings: ServerSettings) -> None:
 
 
 def run_server(config: TlsConfig, sockets: list[socket.socket]) -> None:
-    """Runs uvicorn until a signal stops it, like `uvicorn.run` but with a given configuration.
-
-    Args:
-        config: The application, and the options of uvicorn.
-        sockets: Sockets to listen on.
-    """
+    """Runs uvicorn until a signal stops it, like `uvicorn.run` but with a given configuration."""
     if config.workers > 1:
         Multiprocess(config, sockets=sockets).run()
         return

@@ -19,9 +19,7 @@ class Readiness:
     """A cached check of the store. At most one check runs at a time.
 
     Args:
-        check: Checks the store. It must raise StoreError if the store does not respond.
         clock: Returns the current time in seconds.
-        deadline: Seconds that a request waits for the check, which goes on.
     """
 
     def __init__(
@@ -38,11 +36,7 @@ class Readiness:
         self._running: asyncio.Task[None] | None = None
 
     async def require(self) -> None:
-        """Requires that the store responds, or did so less than a second ago.
-
-        Raises:
-            StoreError: If it does not.
-        """
+        """Requires that the store responds, or did so less than a second ago."""
         if self._clock() >= self._valid_until:
             running = self._running or asyncio.create_task(self._run_check())
             self._running = running

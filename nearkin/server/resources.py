@@ -47,18 +47,7 @@ class ServerResources:
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Self:
-        """Opens the resources that the settings name.
-
-        Args:
-            settings: Settings of the server.
-
-        Returns:
-            The open resources, which the caller closes.
-
-        Raises:
-            UsageError: If golden pairs are given for an index that compares texts and vectors.
-            NearkinError: If one of the resources cannot be opened.
-        """
+        """Opens the resources that the settings name."""
         golden_pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
         blocklist = None
         if settings.blocklist is not None:
@@ -89,10 +78,6 @@ def open_index(settings: ServerSettings) -> Index:
 
     A new index is hashed with a secret key, so that outsiders cannot construct texts that share a
     bucket. An existing index is opened as it is, with the key if its Spec requires one.
-
-    Raises:
-        KeyRequiredError: If its Spec requires another key than the key file contains.
-        UsageError: If the key file cannot be used, or if the settings do not describe an index.
     """
     with _key_file_locked(settings):
         return _open_index(settings)
@@ -204,15 +189,6 @@ def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings
 
     An index must not become accessible to everybody because the tokens file was deleted or is in
     another folder.
-
-    Args:
-        index: The index.
-        tokens: The tokens of the server.
-        settings: Settings of the server.
-
-    Raises:
-        UsageError: If the index was served with tokens before, there are none now, and
-            `allow_anonymous` is not set.
     """
     if tokens.is_protected:
         index.protect()
@@ -226,18 +202,7 @@ def require_protection(index: Index, tokens: TokenFile, settings: ServerSettings
 
 
 def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
-    """Opens the shadow index, or returns None if the settings name none.
-
-    Args:
-        settings: Settings of the server.
-        index: The live index.
-
-    Returns:
-        The shadow index, or None.
-
-    Raises:
-        NearkinError: If the shadow store cannot be opened or contains another index.
-    """
+    """Opens the shadow index, or returns None if the settings name none."""
     if settings.shadow_store is None:
         return None
     shadow_store = settings.shadow_store
@@ -302,11 +267,7 @@ def _read_or_create_key(settings: ServerSettings) -> tuple[HashKey, bool] | None
 
 
 def _key_exists(source: str) -> bool:
-    """Returns True if a key file or variable exists.
-
-    Raises:
-        UsageError: If others can read the file.
-    """
+    """Returns True if a key file or variable exists."""
     if source.startswith(ENVIRONMENT):
         return source.removeprefix(ENVIRONMENT) in os.environ
     path = Path(source)

@@ -48,13 +48,7 @@ R = TypeVar("R")
 
 
 class Service:
-    """The operations that routes call.
-
-    Args:
-        settings: Settings of the server.
-        resources: The index, and what belongs to it.
-        instruments: Receives metrics and spans.
-    """
+    """The operations that routes call."""
 
     def __init__(
         self, settings: ServerSettings, resources: ServerResources, instruments: Instruments
@@ -104,11 +98,6 @@ class Service:
         """Yields a service that warms up in the background.
 
         On exit, it completes accepted documents and closes its resources.
-
-        Args:
-            settings: Settings of the server.
-            resources: The index, and what belongs to it.
-            instruments: Receives metrics and spans.
         """
         service = cls(settings, resources, instruments)
         background = [service._warm_up(), service._sweep_regularly()]
@@ -142,28 +131,14 @@ class Service:
     # -- callers and threads
 
     def register_request(self, principal: Principal, source: str, reservations: ExitStack) -> None:
-        """Counts a request for its caller until the request ends.
-
-        Args:
-            principal: The token's principal.
-            source: Address of the client.
-            reservations: Closed at the end of the request.
-
-        Raises:
-            ProblemError: If the caller has too many concurrent requests.
-        """
+        """Counts a request for its caller until the request ends."""
         caller = self.caller_for(principal, source)
         CURRENT_CALLER.set(caller)
         self.requests.take(caller, 1)
         reservations.callback(self.requests.release, caller, 1)
 
     def caller_for(self, principal: Principal, source: str) -> Caller:
-        """Returns the caller of a request: its token, or its address without tokens.
-
-        Args:
-            principal: The token's principal.
-            source: Address of the client.
-        """
+        """Returns the caller of a request: its token, or its address without tokens."""
         if principal is not LOCAL_PRINCIPAL:
             return Caller(f"token {principal.name}")
         if self.settings.is_local:
@@ -176,9 +151,6 @@ class Service:
         Args:
             caller: The caller that sent the bytes.
             size: Number of bytes.
-
-        Raises:
-            ProblemError: If the caller exceeds its byte rate.
         """
         if wait := self.byte_rates.take(caller, size):
             raise ProblemError(
@@ -190,35 +162,11 @@ class Service:
     async def run_in_thread(
         self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs
     ) -> R:
-        """Calls a function in a thread when it is the caller's turn.
-
-        Args:
-            work: The function.
-            *arguments: Positional arguments of the function.
-            **fields: Keyword arguments of the function.
-
-        Returns:
-            The result of the function.
-
-        Raises:
-            ProblemError: If too many calls wait already.
-        """
+        """Calls a function in a thread when it is the caller's turn."""
         return await self._run_in(self.threads, partial(work, *arguments, **fields))
 
     async def run_overview(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
-        """Calls a function like `run_in_thread`, but in threads for long calls.
-
-        Args:
-            work: The function.
-            *arguments: Positional arguments of the function.
-            **fields: Keyword arguments of the function.
-
-        Returns:
-            The result of the function.
-
-        Raises:
-            ProblemError: If too many calls wait already.
-        """
+        """Calls a function like `run_in_thread`, but in threads for long calls."""
         return await self._run_in(self.overview_threads, partial(work, *arguments, **fields))
 
     async def run_stream_work(self, work: Callable[[], R]) -> R:
@@ -239,11 +187,7 @@ class Service:
     # -- operations on documents
 
     def require_ready(self) -> None:
-        """Requires that all kernels are compiled.
-
-        Raises:
-            ProblemError: If they are not.
-        """
+        """Requires that all kernels are compiled."""
         if not self.ready:
             raise ProblemError(
                 "not-ready",
@@ -252,20 +196,7 @@ class Service:
             )
 
     async def upsert(self, scope: str, document: Document, id: str | None) -> Outcome:
-        """Upserts one document in a batch with others that wait.
-
-        Args:
-            scope: Scope of the document.
-            document: Text or vector.
-            id: Id of the document, or None to derive it from the content.
-
-        Returns:
-            The outcome of the document.
-
-        Raises:
-            UsageError: If the document is not valid.
-            ProblemError: If too many documents wait.
-        """
+        """Upserts one document in a batch with others that wait."""
         self.index.check_document(document)
         began = time.perf_counter()
         outcome = await self.batcher.upsert(scope, document, id)
@@ -275,16 +206,7 @@ class Service:
     def upsert_batch(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None]
     ) -> list[Outcome]:
-        """Upserts a batch in the current thread, and returns the outcomes in order.
-
-        Args:
-            scope: Scope of the documents.
-            documents: Texts or vectors.
-            ids: Ids of the documents; None to derive one from the content.
-
-        Returns:
-            The outcome of each document.
-        """
+        """Upserts a batch in the current thread, and returns the outcomes in order."""
         began = time.perf_counter()
         with self.instruments.tracer.start_as_current_span("upsert") as span:
             outcomes = self.index.upsert_many(scope, documents, ids)
@@ -300,40 +222,17 @@ class Service:
     async def query(
         self, scope: str, document: Document, top: int, *, members: bool = False
     ) -> list[Match]:
-        """Returns the representatives that resemble a document, most similar first.
-
-        Args:
-            scope: Scope that is searched.
-            document: Text or vector.
-            top: Maximum number of matches.
-            members: True to return the similar members of these representatives, too.
-        """
+        """Returns the representatives that resemble a document, most similar first."""
         matches = await self.run_in_thread(self.index.query, scope, document, top, members=members)
         self.instruments.record_query(scope, matches)
         return matches
 
     async def query_related(self, scope: str, document: Document) -> list[Match]:
-        """Returns the representatives that are related to a document, most similar first.
-
-        Args:
-            scope: Scope that is searched.
-            document: Text or vector.
-
-        Raises:
-            UsageError: If the index has no setting `related`.
-        """
+        """Returns the representatives that are related to a document, most similar first."""
         return (await self.run_in_thread(self.index.related_many, scope, [document]))[0]
 
     async def remove(self, scope: str, id: str) -> bool:
-        """Deletes a document. Returns False if it did not exist.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-
-        Returns:
-            True if the document existed.
-        """
+        """Deletes a document. Returns False if it did not exist."""
         return await self.run_in_thread(self._remove, scope, id)
 
     def _remove(self, scope: str, id: str) -> bool:
@@ -341,18 +240,7 @@ class Service:
             return self.index.remove(scope, id)
 
     async def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
-        """Stores decisions about pairs of documents, and follows them at once.
-
-        Args:
-            scope: Scope of the documents.
-            decisions: The decisions.
-
-        Returns:
-            The number of decisions that were not stored before.
-
-        Raises:
-            UsageError: If they contradict others through a chain, or an id is not valid.
-        """
+        """Stores decisions about pairs of documents, and follows them at once."""
         return await self.run_in_thread(self._decide, scope, decisions)
 
     def _decide(self, scope: str, decisions: Sequence[Decision]) -> int:
@@ -361,16 +249,7 @@ class Service:
             return self.index.decide(scope, decisions)
 
     async def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
-        """Adds a part to an unfinished document, and returns its number of shingles.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-            part: Text or tokens.
-
-        Returns:
-            The number of shingles so far. Those of several parts may count more than once.
-        """
+        """Adds a part to an unfinished document, and returns its number of shingles."""
         return await self.run_in_thread(self._add_part, scope, id, part)
 
     def _add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
@@ -378,15 +257,7 @@ class Service:
             return self.index.add_part(scope, id, part)
 
     async def finish_document(self, scope: str, id: str) -> Outcome | None:
-        """Upserts a document from its parts, and deletes the parts.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-
-        Returns:
-            The outcome, or None if there is no unfinished document of this id.
-        """
+        """Upserts a document from its parts, and deletes the parts."""
         return await self.run_in_thread(self._finish_document, scope, id)
 
     def _finish_document(self, scope: str, id: str) -> Outcome | None:
@@ -409,10 +280,6 @@ class Service:
 
         A step that failed may have been done. The body runs in a thread that ends it even if nobody
         waits for the request any more.
-
-        Args:
-            scope: Scope of the documents.
-            *ids: Ids of the documents.
         """
         try:
             yield
@@ -451,12 +318,7 @@ class Service:
 
     @contextmanager
     def _logging_failures(self, task: str, message: str) -> Iterator[None]:
-        """Logs an error of a background task, which goes on and tries again later.
-
-        Args:
-            task: Name of the task in metrics.
-            message: Message of the log.
-        """
+        """Logs an error of a background task, which goes on and tries again later."""
         try:
             yield
         except (NearkinError, ProblemError) as error:
@@ -578,9 +440,5 @@ def log_failed_task(task: "asyncio.Task[None]") -> None:
 
 
 def check_store(service: Service) -> None:
-    """Checks that the store responds, by reading a document that does not exist.
-
-    Raises:
-        StoreError: If it does not respond.
-    """
+    """Checks that the store responds, by reading a document that does not exist."""
     service.index.get_many(f"{RESERVED}ready", ["ready"])

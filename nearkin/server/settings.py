@@ -31,11 +31,7 @@ were read ahead."""
 
 
 def parse_index_setting(text: str) -> tuple[str, str]:
-    """Parses a setting of the index of the form `name=value`.
-
-    Raises:
-        UsageError: If the text has no equals sign.
-    """
+    """Parses a setting of the index of the form `name=value`."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UsageError(f"index setting {text!r} is not of the form threshold=0.7")
@@ -43,11 +39,7 @@ def parse_index_setting(text: str) -> tuple[str, str]:
 
 
 def parse_decisions_setting(text: str) -> tuple[str, str]:
-    """Parses a file of decisions of the form `scope=file`.
-
-    Raises:
-        UsageError: If the text has no equals sign.
-    """
+    """Parses a file of decisions of the form `scope=file`."""
     scope, equals, file = text.partition("=")
     if not equals:
         raise UsageError(f"decisions {text!r} are not of the form SCOPE=FILE")
@@ -89,32 +81,12 @@ class ServerSettings(ServerFields, BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Returns the sources in order of priority: flags, environment, file.
-
-        Args:
-            settings_cls: The class of the settings.
-            init_settings: Values of options of the command line.
-            env_settings: Values of environment variables.
-            dotenv_settings: Values of a file of variables, which is not used.
-            file_secret_settings: Values of files of secrets, which are not used.
-        """
+        """Returns the sources in order of priority: flags, environment, file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.file)
 
     @classmethod
     def read(cls, config: Path | None = None, **flags: Any) -> Self:
-        """Reads the settings from all sources.
-
-        Args:
-            config: TOML file, or None without one.
-            **flags: Settings by name. None stands for a flag that was not given.
-
-        Returns:
-            The validated settings.
-
-        Raises:
-            UsageError: If a setting is unknown or out of range, or if the file is missing or not
-                valid. The message names it.
-        """
+        """Reads the settings from all sources."""
         with_file = type(cls.__name__, (cls,), {"file": config, "__doc__": cls.__doc__})
         try:
             if config is not None:
@@ -230,9 +202,6 @@ class ServerSettings(ServerFields, BaseSettings):
 
         Flags override variables, which override the file (see `read`). A time to live of 0 in one
         of them turns off the one that another sets.
-
-        Args:
-            environment: Environment variables; those of the process by default.
         """
         prefix = self._index_prefix
         variables = dict(os.environ if environment is None else environment)
@@ -253,11 +222,7 @@ class ServerSettings(ServerFields, BaseSettings):
 
 
 def _require_toml(config: Path) -> None:
-    """Requires a file of TOML.
-
-    Raises:
-        UsageError: If the file does not exist or is not valid TOML.
-    """
+    """Requires a file of TOML."""
     if not config.is_file():
         raise UsageError(f"the settings file {config} does not exist")
     try:
@@ -268,12 +233,7 @@ def _require_toml(config: Path) -> None:
 
 
 def _as_written(name: str, flags: Mapping[str, object]) -> str:
-    """Returns how a setting was written: as an option, a variable or the name in a file.
-
-    Args:
-        name: Name of the setting.
-        flags: Settings that were given as options; None stands for an option that was not given.
-    """
+    """Returns how a setting was written: as an option, a variable or the name in a file."""
     if flags.get(name) is not None:
         return f"--{name.replace('_', '-')}"
     variable = PREFIX + name.upper()

@@ -102,7 +102,6 @@ class SideStats:
         """Adds the outcomes of a batch.
 
         Args:
-            outcomes: Outcomes of the documents.
             seconds: Time that the batch took.
         """
         self.documents += len(outcomes)
@@ -157,18 +156,7 @@ class ShadowStatus(TypedDict):
 
 
 class ShadowIndex:
-    """The live index and a standby index, which has the same documents.
-
-    Args:
-        index: The live index. It follows migrations.
-        shadow_place: Place of the shadow store, which tells which of the two stores is live.
-        open_side: Opens the index of the primary or of the shadow store, without following its
-            migrations.
-
-    Raises:
-        IncompatibleError: If the two indexes have different Specs or thresholds.
-        UsageError: If they have the same banding, or if the shadow store contains another index.
-    """
+    """The live index and a standby index, which has the same documents."""
 
     def __init__(
         self, index: Index, shadow_place: tuple[str, ...], open_side: Callable[[LiveSide], Index]
@@ -227,8 +215,6 @@ class ShadowIndex:
         """Queues documents that the live index has upserted.
 
         Args:
-            scope: Scope of the documents.
-            outcomes: Outcomes in the live index.
             seconds: Time that the live index took.
         """
         outcomes = [outcome for outcome in outcomes if outcome.kind is not OutcomeKind.BLOCKED]
@@ -239,20 +225,11 @@ class ShadowIndex:
             self._sides["live"].add(outcomes, seconds)
 
     def mark_changed(self, scope: str, id: str) -> None:
-        """Queues a document that was deleted or otherwise changed in the live index.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of the document.
-        """
+        """Queues a document that was deleted or otherwise changed in the live index."""
         self._queue_changes({(scope, id): _Change(None)})
 
     def compare_golden_pairs(self, query_pairs: Callable[[Index], GoldenResult]) -> GoldenResult:
-        """Queries the golden pairs in both indexes, and returns the result of the live index.
-
-        Args:
-            query_pairs: Queries the golden pairs in an index.
-        """
+        """Queries the golden pairs in both indexes, and returns the result of the live index."""
         golden_result = query_pairs(self.index)
         self._sides["live"].golden = golden_result
         if self._filled:
@@ -269,12 +246,6 @@ class ShadowIndex:
         """Makes the primary or the shadow index answer requests.
 
         All processes have switched when it returns.
-
-        Args:
-            live: A LiveSide or its value.
-
-        Raises:
-            UsageError: If the standby index does not have all documents yet.
         """
         if live == self.live_side:
             return
@@ -515,11 +486,7 @@ def _describe_for_log(error: NearkinError) -> str:
 
 
 def _complete_job(job: _Job) -> None:
-    """Calls the function of a job, whose caller receives the result or the error.
-
-    Raises:
-        BaseException: If the function failed with another error than one of nearkin.
-    """
+    """Calls the function of a job, whose caller receives the result or the error."""
     try:
         job.result.set_result(job.work())
     except BaseException as error:

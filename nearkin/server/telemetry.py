@@ -67,8 +67,6 @@ class Instruments:
     """The counters, histograms, gauges and the tracer of a server. All names begin with `nearkin`.
 
     Args:
-        provider: Provider of meters. By default, the one that the process has installed, if any.
-        tracing: Provider of tracers. By default, the one that the process has installed, if any.
         clock: Returns the time in seconds.
     """
 
@@ -146,12 +144,7 @@ class Instruments:
         return OTHER_SCOPES
 
     def record_upserts(self, scope: str, outcomes: Sequence[Outcome]) -> None:
-        """Counts the outcomes of a batch.
-
-        Args:
-            scope: Scope of the documents.
-            outcomes: Outcomes of the documents.
-        """
+        """Counts the outcomes of a batch."""
         label = self.scope_label(scope)
         counts = Counter(result_label(outcome) for outcome in outcomes)
         for outcome in outcomes:
@@ -170,8 +163,6 @@ class Instruments:
         """Records the time from the arrival of a single document to its outcome.
 
         Args:
-            scope: Scope of the document.
-            outcome: Outcome of the document.
             seconds: Time, including waiting.
         """
         self._upsert_seconds.record(
@@ -180,21 +171,12 @@ class Instruments:
         self.recent.add_latency(seconds)
 
     def record_query(self, scope: str, matches: Sequence[Match]) -> None:
-        """Counts the matches of a query.
-
-        Args:
-            scope: Scope that was searched.
-            matches: Matches of the query.
-        """
+        """Counts the matches of a query."""
         self._matches.add(len(matches), {"by": "query"})
         self.representatives.add(scope, [match.cluster for match in matches])
 
     def record_probe(self, *, found: bool) -> None:
-        """Counts a probe of a live scope.
-
-        Args:
-            found: Whether the query found the document.
-        """
+        """Counts a probe of a live scope."""
         self._probes.add(1, {"result": "found" if found else "missed"})
 
     def record_store_error(self, operation: str) -> None:
@@ -205,9 +187,6 @@ class Instruments:
         """Records an answered request.
 
         Args:
-            route: Path template of the route.
-            method: HTTP method.
-            status: HTTP status code.
             seconds: Duration.
         """
         self._requests.add(1, {"route": route, "method": method, "status": str(status)})
@@ -218,13 +197,7 @@ class Instruments:
         self._problems.add(1, {"code": code})
 
     def register_counter(self, name: str, description: str, read: Callable[[], int]) -> None:
-        """Registers a counter whose value is read when metrics are collected.
-
-        Args:
-            name: Name of the metric.
-            description: Description of the metric.
-            read: Returns the current value.
-        """
+        """Registers a counter whose value is read when metrics are collected."""
         self._meter.create_observable_counter(
             name, [lambda _: [Observation(read())]], description=description
         )
@@ -232,14 +205,7 @@ class Instruments:
     def register_gauge(
         self, name: str, description: str, read: Callable[[], float | None], unit: str = ""
     ) -> None:
-        """Registers a gauge whose value is read when metrics are collected.
-
-        Args:
-            name: Name of the metric.
-            description: Description of the metric.
-            read: Returns the current value, or None if there is none.
-            unit: Unit of the value.
-        """
+        """Registers a gauge whose value is read when metrics are collected."""
 
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             value = read()
@@ -250,13 +216,7 @@ class Instruments:
     def register_scope_gauge(
         self, name: str, description: str, read: Callable[[], Mapping[str, float]]
     ) -> None:
-        """Registers a gauge with a value for each scope.
-
-        Args:
-            name: Name of the metric.
-            description: Description of the metric.
-            read: Returns the current values by label of the scope.
-        """
+        """Registers a gauge with a value for each scope."""
 
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             return [Observation(value, {"scope": label}) for label, value in read().items()]
@@ -289,12 +249,7 @@ class DistinctCount:
         self._maps = SlidingWindow(lambda: bytearray(self.BITS), clock)
 
     def add(self, scope: str, clusters: Sequence[str]) -> None:
-        """Adds clusters of a scope.
-
-        Args:
-            scope: Scope of the clusters.
-            clusters: Ids of the clusters.
-        """
+        """Adds clusters of a scope."""
         if not clusters:
             return
         with self._lock:
@@ -379,11 +334,7 @@ def create_meter_provider() -> tuple[metrics.MeterProvider, "CollectorRegistry"]
 
 
 def install_traces(endpoint: str) -> None:
-    """Installs a tracer provider that sends spans to a collector.
-
-    Args:
-        endpoint: OTLP endpoint, for example `http://collector:4318`.
-    """
+    """Installs a tracer provider that sends spans to a collector."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -402,11 +353,6 @@ class Exposition:
     """The metrics in the text format of Prometheus.
 
     With several workers, it has the metrics of all, labelled by worker.
-
-    Args:
-        registry: Metrics of this process.
-        folder: Folder through which workers exchange snapshots of their metrics; None for a single
-            process.
     """
 
     SNAPSHOT_SECONDS = 2.0
@@ -445,9 +391,6 @@ class Exposition:
         """Writes the metrics of this worker for the others.
 
         While the disk is full, they read the previous snapshot.
-
-        Args:
-            text: Metrics in the text format; the current ones by default.
         """
         from prometheus_client import generate_latest
 
@@ -483,9 +426,6 @@ def is_worker_alive(path: Path) -> bool:
 
 def merge_expositions(texts: dict[str, str]) -> bytes:
     r"""Merges the metrics of several workers, and labels each sample with its worker.
-
-    Args:
-        texts: Metrics in the text format, by worker.
 
     Examples:
         >>> metrics = '# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n'

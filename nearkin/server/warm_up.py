@@ -18,11 +18,7 @@ THREAD_SWITCH_SECONDS = 0.001
 
 
 def compile_kernels(index: Index) -> None:
-    """Compiles the kernels that requests use, by calling them on a temporary index.
-
-    Args:
-        index: The index of the server. It is not changed.
-    """
+    """Compiles the kernels that requests use, by calling them on a temporary index."""
     json_shape(np.zeros(1, np.uint8))
     with Index.open(
         "memory://", settings=index.settings, resources=index.resources, max_memory=None

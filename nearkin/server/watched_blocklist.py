@@ -14,13 +14,6 @@ class WatchedBlocklist:
     """The file of a blocklist, and the state in which it was read last.
 
     A new file that is damaged, unreadable or of another Spec leaves the previous list in force.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UsageError: If the file does not exist or is not a blocklist.
-        WireError: If the file is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,9 +37,6 @@ class WatchedBlocklist:
         """Reads the file again if it changed, and uses it for the upserts of an index.
 
         Each change is tried once, and a failure is logged and counted.
-
-        Args:
-            index: The index.
         """
         stamp = self._read_stamp()
         if stamp == self._stamp:

@@ -37,9 +37,6 @@ class Cut:
         Args:
             hashes: Shingle hashes of the documents, uint64 (total,).
             offsets: First hash of each document, and the end, int64 (n + 1,).
-
-        Returns:
-            The remaining hashes and their offsets.
         """
         kept = np.empty_like(hashes)
         ends = np.empty_like(offsets)

@@ -112,12 +112,7 @@ RULES = {
 
 
 class ForwardSearch:
-    """A search for the first match from a position on, which reads a text once.
-
-    Args:
-        pattern: Pattern.
-        text: Text.
-    """
+    """A search for the first match from a position on, which reads a text once."""
 
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:
         self._pattern = pattern
@@ -125,11 +120,7 @@ class ForwardSearch:
         self._match = pattern.search(text)
 
     def find(self, start: int) -> re.Match[str] | None:
-        """Returns the first match from a position on.
-
-        Args:
-            start: The position, which is not before that of the call before.
-        """
+        """Returns the first match from a position on."""
         if self._match is not None and self._match.start() < start:
             self._match = self._pattern.search(self._text, start)
         return self._match
@@ -137,10 +128,6 @@ class ForwardSearch:
 
 def without_markup(text: str, version: int = 2) -> str:
     """Replaces comments, scripts, styles and tags by spaces, and decodes entities.
-
-    Args:
-        text: Text with markup.
-        version: Version of the contract of texts.
 
     Examples:
         >>> without_markup("<p>fish &amp; <b>chips</b> 1 < 2, Ann <ann@example.org></p>").split()
@@ -213,7 +200,6 @@ def strip_markup(data: np.ndarray, offsets: np.ndarray, version: int) -> pa.Arra
     Args:
         data: UTF-8 bytes of the texts, uint8.
         offsets: First byte of each text, and the end, int64 (n + 1,).
-        version: Version of the contract of texts.
     """
     bounds = zip(offsets.tolist(), offsets[1:].tolist(), strict=False)
     texts = (without_markup(data[start:end].tobytes().decode(), version) for start, end in bounds)

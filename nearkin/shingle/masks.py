@@ -80,7 +80,6 @@ def mask_texts(texts: pa.Array, steps: Sequence[str]) -> pa.Array:
 
     Args:
         texts: Texts without nulls, large_string (n,).
-        steps: Steps of normalization. Those that are no masks are ignored.
 
     Examples:
         >>> texts = pa.array(["2026-01-31 10:00:00 10.0.0.7 read /var/log/a in 35 ms"])
@@ -99,9 +98,6 @@ MARK_END = "›"
 
 def mark_values(text: str) -> str:
     """Returns a text in which each value is the name of its kind between two marks.
-
-    Args:
-        text: The text.
 
     Examples:
         >>> mark_values("2026-01-31 10:00:00 10.0.0.7 read /var/log/a in 35 ms")

@@ -11,13 +11,6 @@ def split_units(text: str, spec: Spec) -> tuple[list[str], str]:
     """Splits a text into the units that shingles consist of, in lower case.
 
     Normalization steps of the Spec other than lower-casing are not applied.
-
-    Args:
-        text: The text.
-        spec: Spec that says whether a shingle consists of words or of characters.
-
-    Returns:
-        The words or characters, and the separator that joins them again.
     """
     if spec.unit == "words":
         return WORD.findall(text.lower()), " "
@@ -28,10 +21,6 @@ def shingle_texts(text: str, spec: Spec) -> list[str]:
     """Returns the shingles of a text as lower-case text, in order and with repetitions.
 
     They are close to what is hashed: other normalization steps of the Spec are not applied.
-
-    Args:
-        text: The text.
-        spec: Spec with the unit and the length of a shingle.
 
     Examples:
         >>> shingle_texts("The cat sat down.", Spec(n=3))

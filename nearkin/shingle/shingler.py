@@ -104,9 +104,6 @@ def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 def encode_texts(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the UTF-8 form of texts, as `text_buffers` returns that of an array.
 
-    Args:
-        texts: n texts without lone surrogates.
-
     Returns:
         The bytes, uint8, and the offsets into them, int64 (n + 1,). Both are read-only.
     """
@@ -137,15 +134,6 @@ class Shingler:
 
     It owns buffers, so each thread needs its own. The next call overwrites the previous result.
 
-    Args:
-        spec: Spec of the shingles, not of vectors.
-        secret: Hash key, if the Spec is keyed.
-        cut: Shingles that `without_cut` removes. `texts` and `tokens` do not remove them.
-
-    Raises:
-        KeyRequiredError: If the Spec is keyed and the key is missing or different.
-        IncompatibleError: If the Spec has stems of another release of the stemmer.
-
     Examples:
         >>> texts = pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string())
         >>> data, offsets = text_buffers(texts)
@@ -171,11 +159,7 @@ class Shingler:
         """The buffers of segments of usual size, by the largest growth of a byte."""
 
     def without_cut(self, shingles: Shingles) -> Shingles:
-        """Returns the shingles that remain after the frequency cut.
-
-        Args:
-            shingles: Shingles of documents.
-        """
+        """Returns the shingles that remain after the frequency cut."""
         if self._cut is None:
             return shingles
         hashes, offsets = self._cut.apply(shingles.hashes, shingles.offsets)
@@ -232,9 +216,6 @@ class Shingler:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8. No text has 4 GiB or more.
             offsets: First byte of each text, and the end, int64 (n + 1,).
-
-        Raises:
-            UsageError: If the Spec does not keep track of the bytes of a token.
         """
         require_located_tokens(self.spec)
         scratch, growth = self._scratch(data, offsets)
@@ -282,9 +263,6 @@ class Shingler:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8.
             offsets: First byte of each text, and the end, int64 (n + 1,).
-
-        Raises:
-            UsageError: If the Spec has steps that change whole documents.
         """
         require_located_tokens(self.spec)
         hashes, ends, symbols = self._characters(data, offsets, WHOLE_TEXT)
@@ -392,7 +370,6 @@ class Shingler:
 
         Args:
             longest: Size of the segment, in bytes.
-            growth: Largest growth of a byte.
         """
         size = longest + PADDING
         points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
@@ -429,15 +406,7 @@ class Shingler:
 
 
 def require_located_tokens(spec: Spec) -> None:
-    """Requires a Spec whose tokens can be located in the original text.
-
-    Args:
-        spec: The Spec.
-
-    Raises:
-        UsageError: If its tokens are neither words nor characters, or a normalization step makes
-            new texts.
-    """
+    """Requires a Spec whose tokens can be located in the original text."""
     if spec.unit not in ("words", "chars"):
         raise UsageError(
             f"passages are runs of words or characters, and {name_setting('shingle', spec.unit)} "

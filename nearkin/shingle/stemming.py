@@ -27,25 +27,11 @@ class Stemmer(Protocol):
     """A stemmer of one language."""
 
     def stemWord(self, word: str) -> str:  # noqa: N802
-        """Returns the stem of a word.
-
-        Args:
-            word: Normalized token.
-        """
+        """Returns the stem of a word."""
 
 
 class Stems:
-    """A function from tokens to the hashes of their stems. Each distinct token is stemmed once.
-
-    Args:
-        spec: Spec with stems, which names the language and the release of the stemmer.
-        key: Key of the base hash.
-
-    Raises:
-        MissingExtraError: If the package snowballstemmer is not installed.
-        UsageError: If Snowball does not have the language.
-        IncompatibleError: If the Spec has stems of another release.
-    """
+    """A function from tokens to the hashes of their stems. Each distinct token is stemmed once."""
 
     def __init__(self, spec: Spec, key: Key) -> None:
         self._stemmer = open_stemmer(str(spec.stem))
@@ -77,13 +63,6 @@ def open_stemmer(language: str) -> Stemmer:
 
     The stemmers in Python are used even if PyStemmer is installed, whose releases have other
     numbers, so that the release in a Spec decides the stems.
-
-    Args:
-        language: Language of Snowball, for example `english`.
-
-    Raises:
-        MissingExtraError: If the package snowballstemmer is not installed.
-        UsageError: If Snowball does not have the language.
     """
     languages = stem_languages()
     if not languages:
@@ -102,15 +81,7 @@ def open_stemmer(language: str) -> Stemmer:
 
 
 def require_installed(spec: Spec) -> None:
-    """Requires that the installed stemmer is that of a Spec.
-
-    Args:
-        spec: Spec with stems.
-
-    Raises:
-        IncompatibleError: If the Spec names another release, or does not name one.
-        MissingExtraError: If the package snowballstemmer is not installed.
-    """
+    """Requires that the installed stemmer is that of a Spec."""
     installed = installed_stemmer()
     if spec.stemmer == installed:
         return

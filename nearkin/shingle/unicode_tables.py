@@ -31,12 +31,7 @@ MAX_STEP = 255
 
 @cache
 def tables_for(steps: tuple[str, ...], version: int = FORMAT_VERSION) -> CodePointTables:
-    """Returns tables with which the kernels perform exactly these normalization steps.
-
-    Args:
-        steps: Normalization steps.
-        version: Version of the contract of texts, which is that of the Spec.
-    """
+    """Returns tables with which the kernels perform exactly these normalization steps."""
     name = f"unicode-{UNICODE_VERSION}-v{version}.npz"
     with files(__package__).joinpath(name).open("rb") as file, np.load(file) as arrays:
         stored = {name: np.ascontiguousarray(arrays[name]) for name in arrays}
@@ -198,7 +193,6 @@ def _fold_fully(tables: CodePointTables, folded: np.ndarray) -> None:
     place with such a fold belongs to one code point.
 
     Args:
-        tables: Tables of which the simple folds are complete. They are changed.
         folded: Place of the folds to several code points in each block, like `decomposed`, uint32.
     """
     is_folded = folded != 0

@@ -43,11 +43,7 @@ class Neighbour(NamedTuple):
 
 
 class _ChainTable:
-    """A hash table of n rows with m keys each, whose chains are arrays.
-
-    Args:
-        keys_per_row: Number of keys m of a row.
-    """
+    """A hash table of n rows with m keys each, whose chains are arrays."""
 
     def __init__(self, keys_per_row: int) -> None:
         self.keys = np.empty((LEAST_ROWS, keys_per_row), np.uint64)

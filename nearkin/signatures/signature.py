@@ -278,16 +278,7 @@ def _require_no_vectors(spec: Spec) -> None:
 
 
 def tokens_of_set(elements: Iterable[str | int], spec: Spec) -> list[str]:
-    """Returns the elements of a set as tokens.
-
-    Args:
-        elements: The elements: texts or numbers.
-        spec: The Spec of the signature.
-
-    Raises:
-        UsageError: If the Spec has shingles of several tokens, or of characters, the elements are a
-            text or a mapping, or an element is neither a text nor a number.
-    """
+    """Returns the elements of a set as tokens."""
     if isinstance(elements, str | bytes | Mapping):
         raise UsageError(
             f"{type_name(elements)} is not a set; use from_text for a text, and a set or a list of "

@@ -56,10 +56,6 @@ def _read_settings(path: Path) -> tuple[_SearchSettings, bool]:
     """Returns the settings of a saved index, and whether its ids are numbers.
 
     A file of `nearkin sketch` has no settings. No checksum covers them.
-
-    Raises:
-        ValueError: If they are not the settings of an index.
-        TypeError: If they are not an object.
     """
     metadata = read_metadata(path).get(METADATA)
     saved: Any = json.loads(metadata) if metadata else {}
@@ -241,11 +237,7 @@ class SignatureIndex:
         return id in self._rows
 
     def __getitem__(self, id: Id) -> Signature:
-        """Returns the signature of an id. It is a view of the array of the index.
-
-        Raises:
-            KeyError: If no signature is stored under the id.
-        """
+        """Returns the signature of an id. It is a view of the array of the index."""
         return Signature(self._signatures[self._rows[id]], self.spec)
 
     @check_arguments
@@ -592,10 +584,9 @@ class SignatureIndex:
         self._following = following
 
     def _chain_rows(self, first: int) -> None:
-        """Puts the rows from `first` on into chains. All rows, if the table has become too small.
+        """Puts the rows from `first` on into chains.
 
-        Args:
-            first: First row that is in no chain.
+        All rows, if the table has become too small.
         """
         postings = self._size * self.bands
         if postings > len(self._heads):
@@ -664,12 +655,7 @@ class SignatureIndex:
         return np.repeat(np.arange(len(keys)), counts), rows
 
     def _compare(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the agreeing slots and the estimated similarity of signatures, row by row.
-
-        Args:
-            first: Signatures, (m, w).
-            second: Signatures, (m, w).
-        """
+        """Returns the agreeing slots and the estimated similarity of signatures, row by row."""
         numbers = np.arange(len(first))
         pairs = pack_pairs(numbers, numbers + len(first))
         agreeing = np.empty(len(first), np.int64)
@@ -679,11 +665,7 @@ class SignatureIndex:
 
 
 def _list_ids(ids: Iterable[Any] | pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Returns ids of any library as a list of Python values.
-
-    Raises:
-        UsageError: If it is one text or a mapping, whose characters or keys are not ids.
-    """
+    """Returns ids of any library as a list of Python values."""
     if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
         raise UsageError(f"{type_name(ids)} is not a list of ids; give a list, also for one id")
     if isinstance(ids, np.ndarray):

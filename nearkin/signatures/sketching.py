@@ -33,17 +33,7 @@ def sketcher_pool(measure: Measure) -> ObjectPool[DocumentSketcher]:
 def sketch_documents(
     documents: Any, measure: Measure, sketchers: ObjectPool[DocumentSketcher], workers: int
 ) -> SketchedDocuments:
-    """Returns the signatures of a column of texts, of token lists, or of vectors.
-
-    Args:
-        documents: The column, of any library.
-        measure: The measure of the signatures.
-        sketchers: Sketchers of the measure.
-        workers: Number of threads.
-
-    Raises:
-        UsageError: If a value is not a document, or documents are fingerprints.
-    """
+    """Returns the signatures of a column of texts, of token lists, or of vectors."""
     spec = measure.spec
     if spec.unit == FINGERPRINT:
         raise UsageError(

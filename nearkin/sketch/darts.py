@@ -25,12 +25,7 @@ from nearkin.sketch.weight_table import WeightTable
 
 
 class Darts:
-    """The scheme of Poisson processes of weighted elements.
-
-    Args:
-        seed: Seed of the darts.
-        weights: Weights of the elements. The weight of elements that are not listed is the largest.
-    """
+    """The scheme of Poisson processes of weighted elements."""
 
     def __init__(self, seed: int, weights: WeightTable) -> None:
         self.salt = splitmix64(seed, 1)[0]
@@ -50,7 +45,6 @@ class Darts:
         """Computes the signatures of a batch.
 
         Args:
-            shingles: Shingles of the documents. Repeated shingles count once.
             out: Array for the signatures, uint32 (n, k).
         """
         rates = self.rates(shingles.hashes)
@@ -60,7 +54,6 @@ class Darts:
         """Computes the minimum and the runner-up of each slot of a batch.
 
         Args:
-            shingles: Shingles of the documents.
             first: Array for the minima, uint32 (n, k).
             second: Array for the runner-ups, uint32 (n, k). A slot with one element is all ones.
         """

@@ -14,9 +14,6 @@ from nearkin.spec import Spec
 class FingerprintSketcher:
     """A sketcher of fingerprints, which are their own signatures.
 
-    Args:
-        spec: Spec of the signatures, of measure hamming.
-
     Examples:
         >>> spec = Spec(measure="hamming", unit="fingerprint", n=64)
         >>> rows = pa.array([bytes(7) + bytes([255])], pa.binary(8))
@@ -30,13 +27,7 @@ class FingerprintSketcher:
     def sketch(
         self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
     ) -> Sketches:
-        """Returns the signatures of fingerprints.
-
-        Args:
-            documents: The fingerprints, fixed_size_binary. A null is a document that is not
-                compared.
-            also: Is not called, because fingerprints have no shingles.
-        """
+        """Returns the signatures of fingerprints."""
         is_compared = documents.is_valid().to_numpy(zero_copy_only=False)
         rows = rows_of(documents)
         words = rows.view(">u8").astype(np.uint64).reshape(len(rows), self.spec.signature_width)

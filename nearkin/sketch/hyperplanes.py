@@ -48,10 +48,7 @@ def hyperplanes(dimensions: int, bits: int, seed: int, secret: HashKey | None = 
     SplitMix64 from the seed, or SipHash-2-4 with the key (see `keyed_words`).
 
     Args:
-        dimensions: Number of components d of a vector.
         bits: Number of planes.
-        seed: Seed of the stream.
-        secret: Key of the stream. Nobody can compute which vectors share a bit without it.
     """
     planes = np.empty((dimensions, bits), np.float32)
     for j in range(bits):
@@ -69,12 +66,6 @@ def keyed_words(secret: HashKey, seed: int, count: int, first: int) -> np.ndarra
     """Returns words of a keyed stream, uint64 (count,).
 
     Word i is the SipHash-2-4 of 16 bytes: the seed and i, each as 8 little-endian bytes.
-
-    Args:
-        secret: Key of the stream.
-        seed: Seed of the stream.
-        count: Number of words.
-        first: Number of the first word.
 
     Examples:
         >>> secret = HashKey(bytes(range(16)))
@@ -99,13 +90,6 @@ def matrix_of(vectors: pa.Array) -> np.ndarray:
 class VectorSketcher:
     """A sketcher of vectors.
 
-    Args:
-        spec: Spec of the signatures, of measure cosine.
-        secret: Key that the Spec names, if it is keyed.
-
-    Raises:
-        KeyRequiredError: If the Spec is keyed and the key is missing or different.
-
     Examples:
         >>> spec = Spec(measure="cosine", unit="vector", n=3, k=64)
         >>> values = pa.array([1, 2, 3, 2, 4, 6, -1, -2, -3], pa.float32())
@@ -128,20 +112,11 @@ class VectorSketcher:
     def sketch(
         self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
     ) -> Sketches:
-        """Returns the signatures of finite, non-zero vectors (fixed_size_list<float>).
-
-        Args:
-            documents: The vectors.
-            also: Is not called, because vectors have no shingles.
-        """
+        """Returns the signatures of finite, non-zero vectors (fixed_size_list<float>)."""
         return self.sketch_matrix(matrix_of(documents))
 
     def sketch_matrix(self, vectors: np.ndarray) -> Sketches:
-        """Returns the signatures of finite, non-zero vectors, float32 (n, d).
-
-        Raises:
-            UsageError: If the array has another type or shape.
-        """
+        """Returns the signatures of finite, non-zero vectors, float32 (n, d)."""
         n = len(vectors)
         if vectors.shape != (n, self.spec.n) or vectors.dtype != np.float32:
             raise UsageError(

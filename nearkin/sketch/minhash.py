@@ -26,11 +26,6 @@ GOLDEN = 0x9E3779B97F4A7C15
 def splitmix64(seed: int, count: int, first: int = 0) -> np.ndarray:
     """Returns outputs of SplitMix64, uint64 (count,). All multipliers of a Spec come from it.
 
-    Args:
-        seed: Seed of the generator.
-        count: Number of outputs.
-        first: Number of outputs that are skipped.
-
     Examples:
         >>> [hex(x) for x in splitmix64(0, 2).tolist()]
         ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
@@ -50,7 +45,6 @@ class SlotScheme(Protocol):
         """Computes the signatures of a batch into out, uint32 (n, k).
 
         Args:
-            shingles: Shingles of the documents.
             out: Array for the signatures, uint32 (n, k).
         """
 
@@ -88,7 +82,6 @@ class Binned:
         """Computes the signatures of a batch, as described in `MinHashScheme`.
 
         Args:
-            shingles: Shingles of the documents.
             out: Array for the signatures, uint32 (n, k).
         """
         kernels.binned_minhash(shingles.hashes, shingles.offsets, self.rounds, self.completion, out)
@@ -115,7 +108,6 @@ class Classic:
         """Computes the signatures of a batch, as described in `MinHashScheme`.
 
         Args:
-            shingles: Shingles of the documents.
             out: Array for the signatures, uint32 (n, k).
         """
         kernels.classic_minhash(shingles.hashes, shingles.offsets, self.a, self.b, out)
@@ -190,9 +182,6 @@ def slot_sources(hashes: np.ndarray, which: np.ndarray, scheme: SlotScheme, k: i
 
     Args:
         hashes: Shingle hashes of a document, uint64 (m,).
-        which: Numbers of the slots, integers.
-        scheme: Scheme of the signature.
-        k: Number of slots of the signature.
 
     Returns:
         The position in `hashes` of the element of each slot, int64.

@@ -254,10 +254,6 @@ def idf(documents: int, counts: np.ndarray) -> np.ndarray:
     They are round(65536 · (ln((1 + N) / (1 + df)) + 1)), and at least 1. Logarithms of different
     libraries can differ in their last bit, so weights near the middle of two integers are computed
     again with decimals.
-
-    Args:
-        documents: Number of documents N.
-        counts: Number of documents that contain each shingle, integers (m,).
     """
     scaled = ONE * (np.log((1 + documents) / (1 + counts.astype(np.float64))) + 1)
     weights = np.rint(scaled).astype(np.int64)
@@ -270,10 +266,6 @@ def idf(documents: int, counts: np.ndarray) -> np.ndarray:
 def exact_idf(documents: int, count: int) -> int:
     """Returns the weight of a shingle, from a logarithm of 40 digits.
 
-    Args:
-        documents: Number of documents N.
-        count: Number of documents that contain the shingle.
-
     Examples:
         >>> bool(exact_idf(3, 2) == idf(3, np.array([2]))[0])
         True
@@ -285,10 +277,6 @@ def exact_idf(documents: int, count: int) -> int:
 
 def weighted_by(frequencies: DocumentFrequencies, spec: Spec) -> Spec:
     """Returns a Spec whose shingles are weighted by document frequencies.
-
-    Args:
-        frequencies: Document frequencies of the shingles of the Spec.
-        spec: Spec of measure `simhash`, whose weights become `tfidf`, or of `idf-jaccard`.
 
     Examples:
         >>> counted = DocumentFrequencies(3, np.array([5], np.uint64), np.array([2], np.uint32))
@@ -399,16 +387,7 @@ class SpecResources:
 def require_table(
     table: DocumentFrequencies | None, fingerprint: str | None, name: str
 ) -> DocumentFrequencies | None:
-    """Returns a table if it is the one that a Spec refers to.
-
-    Args:
-        table: The given table.
-        fingerprint: Fingerprint in the Spec, or None if the Spec does not refer to such a table.
-        name: Name of the table, for the error.
-
-    Raises:
-        IncompatibleError: If the table is missing or has another fingerprint.
-    """
+    """Returns a table if it is the one that a Spec refers to."""
     if fingerprint is None:
         return None
     given = None if table is None else table.fingerprint

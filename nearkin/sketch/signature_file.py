@@ -65,11 +65,6 @@ class SignatureWriter:
 
     Each batch has a checksum. An empty last batch has the checksum of all checksums, so that
     missing or changed batches are detected.
-
-    Args:
-        path: File to write.
-        spec: Spec of the signatures.
-        metadata: Further entries of the metadata, which readers of signatures ignore.
     """
 
     def __init__(
@@ -134,22 +129,7 @@ def whole_checksum(sums: Sequence[str]) -> str:
 
 
 def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
-    """Reads and checks a signature file.
-
-    Args:
-        path: File to read.
-        spec: Spec that the file must have. By default, any Spec is accepted.
-
-    Returns:
-        The signatures, ids and Spec of the file.
-
-    Raises:
-        UsageError: If the file does not exist or is not a signature file.
-        TruncatedError: If the file is truncated.
-        UnknownVersionError: If the file has another format version.
-        ChecksumError: If the file was changed after it was written.
-        ForeignError: If the file has another Spec.
-    """
+    """Reads and checks a signature file."""
     try:
         with pa.memory_map(str(path)) as source:
             return _read(path, source, spec)
@@ -254,11 +234,7 @@ def _spec_of(path: Path, schema: pa.Schema) -> Spec:
 
 
 def require_mergeable(spec: Spec) -> None:
-    """Checks that signatures of a Spec can be merged, which is possible for whole slots of sets.
-
-    Raises:
-        UsageError: If the Spec has truncated slots or another measure than `jaccard`.
-    """
+    """Checks that signatures of a Spec can be merged, which is possible for whole slots of sets."""
     if spec.truncated:
         raise UsageError(
             f"signatures of {spec.slot_bits}-bit slots cannot be merged, because the lowest bits "
@@ -274,17 +250,6 @@ def merge_signatures(paths: Sequence[Path], out: Path) -> int:
     """Merges signature files of one Spec.
 
     The signatures of documents with the same id are merged to the signature of their union.
-
-    Args:
-        paths: Files to merge, at least one.
-        out: File to write.
-
-    Returns:
-        The number of documents in the merged file.
-
-    Raises:
-        IncompatibleError: If two files have different Specs. The message names the difference.
-        UsageError: If signatures of the Spec cannot be merged, or a file cannot be read.
     """
     opened = [read_signatures(path) for path in paths]
     spec = opened[0].spec

@@ -29,8 +29,6 @@ class Signs:
 
     Args:
         bits: Number of bits of a signature, a multiple of 64.
-        seed: Seed of the mixing.
-        table: Weight of each shingle. By default, every shingle has weight 1.
     """
 
     def __init__(self, bits: int, seed: int, table: WeightTable | None = None) -> None:
@@ -41,7 +39,6 @@ class Signs:
         """Computes the signatures of a batch into out, uint64 (n, bits / 64).
 
         Args:
-            shingles: Shingles of the documents.
             out: Array for the signatures, uint64 (n, bits / 64).
         """
         if self.table is None:

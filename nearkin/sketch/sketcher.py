@@ -66,18 +66,12 @@ class Scheme(Protocol):
         """Computes the signatures of a batch into out, (n, w).
 
         Args:
-            shingles: Shingles of the documents.
             out: Array for the signatures, in the type and the width of the Spec, (n, w).
         """
 
 
 def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:
-    """Returns the scheme of a Spec of text. The scheme of MinHash computes whole slots.
-
-    Args:
-        spec: Spec of the signatures.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
-    """
+    """Returns the scheme of a Spec of text. The scheme of MinHash computes whole slots."""
     frequencies = resources.weights(spec)
     if spec.measure == "simhash":
         return Signs(spec.k, spec.seed, None if frequencies is None else frequencies.table)
@@ -89,11 +83,6 @@ def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:
 
 class Sketcher:
     """A sketcher of texts. It owns buffers, so each thread needs its own.
-
-    Args:
-        spec: Spec of the signatures, not of vectors.
-        resources: Key, document frequencies and cut shingles that the Spec refers to.
-        key_builder: Builder of band keys that need whole slots or runner-ups (MinHash only).
 
     Examples:
         >>> sketcher = Sketcher(Spec(k=16))
@@ -122,13 +111,7 @@ class Sketcher:
     def sketch(
         self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
     ) -> Sketches:
-        """Returns the signatures of texts (large_string) or token lists (large_list).
-
-        Args:
-            documents: The documents.
-            also: Is called with the compared shingles of each slice. The next slice overwrites
-                them.
-        """
+        """Returns the signatures of texts (large_string) or token lists (large_list)."""
         return self._sketch_streams(len(documents), iterate_streams(self.shingler, documents), also)
 
     def sketch_texts(
@@ -142,8 +125,6 @@ class Sketcher:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8, read-only.
             offsets: First byte of each text, and the end, int64 (n + 1,), read-only.
-            also: Is called with the compared shingles of each slice. The next slice overwrites
-                them.
         """
         streams = _text_slices(self.shingler, data, offsets)
         return self._sketch_streams(len(offsets) - 1, streams, also)
@@ -186,10 +167,6 @@ class Sketcher:
             hashes: Shingle hashes after the cut, uint64 (total,).
             starts: First hash of each document, and the end, int64 (n + 1,).
             counts: Number of occurrences of each hash, int64 (total,). By default, it is 1.
-
-        Returns:
-            The result of `sketch`, but with fingerprints of 0, which depend on the order of the
-            shingles.
         """
         plain = Shingles(hashes, starts)
         if counts is not None:
@@ -248,12 +225,7 @@ def occurrences(shingles: Shingles) -> Shingles:
 
 
 def iterate_shingles(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[int, Shingles]]:
-    """Yields the first row and the compared shingles of slices of documents.
-
-    Args:
-        shingler: Shingler of the Spec.
-        documents: Texts or token lists.
-    """
+    """Yields the first row and the compared shingles of slices of documents."""
     for start, stream in iterate_streams(shingler, documents):
         yield start, shingler.without_cut(stream)
 
@@ -262,10 +234,6 @@ def iterate_streams(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[i
     """Yields the first row and the shingles before the cut of slices of documents.
 
     The hashes of a slice fit into the cache of the processor.
-
-    Args:
-        shingler: Shingler of the Spec.
-        documents: Texts or token lists.
     """
     if pa.types.is_large_list(documents.type):
         yield from _token_slices(shingler, documents)

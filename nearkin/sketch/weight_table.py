@@ -14,7 +14,6 @@ class WeightTable:
     Args:
         keys: Hashes, uint64 (m,), with 0 in free places. m is a power of two.
         values: Weights, int64 (m,).
-        rare: Weight of every shingle that is not in the table.
     """
 
     def __init__(self, keys: np.ndarray, values: np.ndarray, rare: int) -> None:
@@ -29,7 +28,6 @@ class WeightTable:
         Args:
             hashes: Distinct hashes, uint64 (n,).
             weights: Weights, int64 (n,).
-            rare: Weight of every other shingle.
         """
         size = max(MIN_TABLE, 1 << (2 * len(hashes)).bit_length())
         keys, values = np.zeros(size, np.uint64), np.zeros(size, np.int64)

@@ -94,17 +94,7 @@ class TextReading:
     def of(
         cls, columns: Columns, options: RunOptions, key: HashKey | None, on_error: str
     ) -> "TextReading":
-        """Returns how tasks read documents. The hash key is not sent to them.
-
-        Args:
-            columns: Columns of the documents.
-            options: Options of the run.
-            key: Hash key of the words, or None.
-            on_error: `quarantine` or `fail`, for rows that are not valid documents.
-
-        Raises:
-            UsageError: If tasks cannot read the key.
-        """
+        """Returns how tasks read documents. The hash key is not sent to them."""
         reference = None if key is None else key.reference
         if key is not None and reference is None:
             raise UsageError(
@@ -115,14 +105,7 @@ class TextReading:
         return cls(TaskRequest(columns, options, NO_RESOURCES, on_error), reference)
 
     def make_reader(self, least: int) -> TokenReader:
-        """Returns a reader of words, for one task.
-
-        Args:
-            least: Number of words of a window.
-
-        Raises:
-            UsageError: If the key cannot be read on this machine, or is another one.
-        """
+        """Returns a reader of words, for one task."""
         key = None if self.key is None else self.key.read()
         return TokenReader(Shingler(self.request.options.spec, key), least)
 
@@ -151,11 +134,7 @@ class ScanTasks:
     index: Broadcast[SuiteIndex]
 
     def scan(self, batches: Batches) -> Batches:
-        """Yields the table of the first pass.
-
-        Args:
-            batches: Files, or rows of a DataFrame.
-        """
+        """Yields the table of the first pass."""
         request = self.reading.request
         with settings_named_as(request.setting_form):
             read = read_files if self.reads_files else read_rows
@@ -205,7 +184,6 @@ def _count_in_files(files: np.ndarray, counts: Counter[int]) -> np.ndarray:
 
     Args:
         files: Number of the file of each document, ascending, int64 (n,).
-        counts: Number of documents of each file before these.
     """
     ordinals = np.empty(len(files), np.int64)
     for file, count in zip(*np.unique(files, return_counts=True), strict=True):
@@ -232,11 +210,7 @@ class MatchTasks:
     weights: Broadcast[Weights]
 
     def match(self, batches: Batches) -> Batches:
-        """Yields the table of the second pass.
-
-        Args:
-            batches: Candidates, with the columns of the first pass.
-        """
+        """Yields the table of the second pass."""
         reader = self.reading.make_reader(1)
         matcher = Matcher(self.index.value, self.searched, self.weights.value)
         for batch in batches:
@@ -293,15 +267,7 @@ class ScannedDocuments(NamedTuple):
 
 
 class SparkSearch:
-    """The passes of a search. The driver starts them.
-
-    Args:
-        spark: Session.
-        tables: Intermediate tables.
-        reading: How documents are read.
-        searched: What counts as found, and what is cut.
-        index: Index of the suites.
-    """
+    """The passes of a search. The driver starts them."""
 
     def __init__(
         self,
@@ -320,12 +286,7 @@ class SparkSearch:
         self._sent_index = self._context.broadcast(index)
 
     def scan(self, rows: DataFrame, *, reads_files: bool) -> ScannedDocuments:
-        """Reads all documents, counts their words, and keeps the texts of candidates.
-
-        Args:
-            rows: Files, or rows of a DataFrame.
-            reads_files: Whether they are files.
-        """
+        """Reads all documents, counts their words, and keeps the texts of candidates."""
         tasks = ScanTasks(self._reading, reads_files, self._sent_index)
         table = self._tables.keep(map_rows(rows, tasks.scan, SCANNED), "scanned")
         facts = collect_facts(table, ScanFacts)
@@ -341,11 +302,7 @@ class SparkSearch:
         )
 
     def match(self, scanned: ScannedDocuments) -> DataFrame:
-        """Returns the table MATCHED of the documents that hold an item, in any order.
-
-        Args:
-            scanned: Outcome of the first pass.
-        """
+        """Returns the table MATCHED of the documents that hold an item, in any order."""
         counted = scanned.table.where("word IS NOT NULL").groupBy("word").agg(f.sum("count"))
         counts = counted.toArrow()
         frequencies = np.zeros(len(self.index.words), np.int64)
@@ -362,11 +319,6 @@ class SparkFoundItems:
     """The outcome of a search: hits on the driver, and texts of contaminated documents in a table.
 
     The column `document` of `hits` numbers the contaminated documents alone, in corpus order.
-
-    Args:
-        index: Index of the suites.
-        scanned: Outcome of the first pass.
-        found: Table MATCHED with the column `number`, the number of each document in the corpus.
     """
 
     def __init__(self, index: SuiteIndex, scanned: ScannedDocuments, found: DataFrame) -> None:
@@ -416,11 +368,7 @@ def _flatten_hits(lists: pa.ChunkedArray) -> pa.Table:
 
 
 class SparkContaminationTables(ContaminationTables):
-    """The tables of a search with Spark, with the numbers of documents in the corpus.
-
-    Args:
-        found: What the search found.
-    """
+    """The tables of a search with Spark, with the numbers of documents in the corpus."""
 
     def __init__(self, found: SparkFoundItems) -> None:
         super().__init__(found)

@@ -63,24 +63,7 @@ def decontaminate_files(
     progress: Progress,
     against: Sequence[str] = (),
 ) -> DecontaminationSummary:
-    """Writes the items of suites in files into the output folder of a job.
-
-    Args:
-        master: Master of the Spark session, or None for all cores of this machine.
-        conf: Settings of the Spark session.
-        job: Inputs and output. Their paths are the same on all workers.
-        suites: The suites.
-        request: What counts as found, and what happens to contaminated documents.
-        progress: Receives progress updates.
-        against: Paths of the suites, which the output must not replace.
-
-    Returns:
-        What was done.
-
-    Raises:
-        UsageError: If the request is invalid, or needs the local engine.
-        RunError: If a task failed, or the inputs changed during the run.
-    """
+    """Writes the items of suites in files into the output folder of a job."""
     prepared = prepare_decontamination(job, suites, request, against, engine="spark")
     corpus = prepared.corpus
     require_readable_names(corpus)
@@ -200,12 +183,7 @@ class ContaminationEdits:
     counts: Mapping[int, int]
 
     def __call__(self, number: int, rows: pa.Table) -> FileEdits:
-        """Returns the differences of a copy.
-
-        Args:
-            number: Number of the file.
-            rows: Its contaminated documents: doc, ordinal, and what their copies get.
-        """
+        """Returns the differences of a copy."""
         kept = np.ones(self.counts.get(number, 0), bool)
         ordinals = rows["ordinal"].to_numpy()
         match self.action:
@@ -226,7 +204,6 @@ def _annotate(ordinals: np.ndarray, held: pa.ChunkedArray) -> Annotations:
 
     Args:
         ordinals: Positions of the contaminated documents in the file, ascending, int64 (m,).
-        held: The items that each of them holds.
     """
     lengths = pa.compute.list_value_length(held).to_numpy()
     firsts = np.concatenate([[0], np.cumsum(lengths)])

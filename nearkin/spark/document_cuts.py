@@ -51,19 +51,7 @@ class CutRequests:
         repeated_paragraphs: int | str | None,
         lines_action: str | None,
     ) -> "CutRequests | None":
-        """Returns the request that parameters of `nearkin.spark.dedup` make, or None.
-
-        Args:
-            passages: Smallest number of words of a passage, or of characters.
-            cut_unit: What is cut with a passage.
-            min_left: Number of words below which the rest of a cut document is removed.
-            repeated_lines: Number of documents from which a line is repeated.
-            repeated_paragraphs: The same for paragraphs.
-            lines_action: What is done with repeated lines.
-
-        Raises:
-            UsageError: If a parameter is not valid, has no effect, or excludes another one.
-        """
+        """Returns the request that parameters of `nearkin.spark.dedup` make, or None."""
         lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, None)
         if lines is not None:
             lines.require_alone(passages=passages, cut_unit=cut_unit, min_left=min_left)
@@ -72,29 +60,14 @@ class CutRequests:
         return None if parsed is None else cls(passages=parsed)
 
     def require_usable(self, columns: Columns) -> None:
-        """Requires that the rows of a DataFrame can be cut.
-
-        Args:
-            columns: Columns of the run.
-
-        Raises:
-            UsageError: If they are not texts of one column.
-            MissingExtraError: If the library of grapheme clusters is not installed.
-        """
+        """Requires that the rows of a DataFrame can be cut."""
         if self.passages is not None:
             require_passages_cuttable(self.passages, columns, DocumentOutput(), annotate=False)
         if self.lines is not None:
             require_lines_cuttable(self.lines, columns, DocumentOutput(), annotate=False)
 
     def require_no_parts(self, *, merge_parts: bool) -> None:
-        """Requires that rows of one id are not parts of a document.
-
-        Args:
-            merge_parts: Whether they are.
-
-        Raises:
-            UsageError: If they are.
-        """
+        """Requires that rows of one id are not parts of a document."""
         if merge_parts:
             raise UsageError(
                 f"{name_flag('merge_parts')} and {self._setting} exclude each other: text is cut "
@@ -111,11 +84,7 @@ class CutRequests:
         return name_setting("passages", str(self.passages.least))
 
     def cut(self, run: SparkRun) -> SparkDocumentCuts:
-        """Cuts the kept documents of a run.
-
-        Args:
-            run: Run whose clusters are known.
-        """
+        """Cuts the kept documents of a run."""
         label, documents = run.progress_of(Stage.CUT)
         run.progress.stage(label, documents)
         with run.stage(Stage.CUT):

@@ -19,11 +19,7 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def read_packed(rows: DataFrame) -> Iterator[np.ndarray]:
-    """Yields the columns of each batch of a table of whole numbers, int64 (columns, n).
-
-    Args:
-        rows: The table.
-    """
+    """Yields the columns of each batch of a table of whole numbers, int64 (columns, n)."""
     columns = len(rows.columns)
     for row in rows.mapInArrow(_pack, PACKED).toLocalIterator():
         yield np.frombuffer(row.packed, np.int64).reshape(columns, -1)
@@ -32,13 +28,7 @@ def read_packed(rows: DataFrame) -> Iterator[np.ndarray]:
 def to_frame(
     spark: SparkSession, batches: Iterator[pa.RecordBatch], schema: pa.Schema
 ) -> DataFrame:
-    """Returns batches of the driver as a DataFrame.
-
-    Args:
-        spark: Session.
-        batches: The batches.
-        schema: Their schema.
-    """
+    """Returns batches of the driver as a DataFrame."""
     # PySpark cannot convert lists of a table without batches.
     empty = pa.RecordBatch.from_pylist([], schema)
     return spark.createDataFrame(pa.Table.from_batches([empty, *batches], schema))

@@ -91,24 +91,7 @@ def dedup_files(
     merge_parts: bool,
     confirm: Callable[[str], bool] | None = None,
 ) -> RunRecord:
-    """Deduplicates files into `job.out`.
-
-    Args:
-        master: Master of the Spark session, or None for all cores of this machine.
-        conf: Settings of the Spark session.
-        job: Inputs and output. Their paths are the same on all workers.
-        progress: Receives progress updates.
-        merge_parts: Whether rows of one id are parts of a document.
-        confirm: Asks the user whether to go on although the result is doubted. By default, such a
-            run fails.
-
-    Returns:
-        The run record.
-
-    Raises:
-        UsageError: If the request is not valid, or needs the local engine.
-        RunError: If a task failed, or the inputs changed during the run.
-    """
+    """Deduplicates files into `job.out`."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     corpus = job.open_corpus()
     _require_supported_files(job, corpus, merge_parts=merge_parts)
@@ -197,25 +180,7 @@ def prepare_files(
     check: Callable[[Spec, Columns], object] = lambda spec, columns: None,
     selection: Selection | None = None,
 ) -> ResolvedInputs:
-    """Resolves inputs as `resolve_inputs` does, but counts document frequencies with Spark.
-
-    Args:
-        master: Master of the Spark session, or None for all cores of this machine.
-        conf: Settings of the Spark session.
-        inputs: Paths, globs, folders and URLs.
-        columns: Columns of the inputs that are read.
-        spec_request: Parameters of the Spec.
-        on_error: `quarantine` or `fail`, for rows that are not valid documents.
-        workers: Number of threads of the driver.
-        out: Output of the run.
-        progress: Receives progress updates.
-        check: Raises an error if the run cannot use the Spec and the columns. It is called before
-            counting.
-        selection: Files of input folders that are read.
-
-    Raises:
-        UsageError: If the inputs are the output of a run, or the request is not valid.
-    """
+    """Resolves inputs as `resolve_inputs` does, but counts document frequencies with Spark."""
     if is_run_folder(inputs[0]):
         raise UsageError(
             f"{inputs[0]} is the output of a run; with Spark, deduplicate the inputs of that run"
@@ -245,15 +210,7 @@ def _count_frequencies(
     counting: FrequencyRequest,
     share: float,
 ) -> DocumentFrequencies:
-    """Counts the documents of files that contain each shingle.
-
-    Args:
-        master: Master of the Spark session, or None for all cores of this machine.
-        conf: Settings of the Spark session.
-        on_error: `quarantine` or `fail`, for rows that are not valid documents.
-        counting: Files and shingles that are counted.
-        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
-    """
+    """Counts the documents of files that contain each shingle."""
     corpus = counting.corpus
     assert isinstance(corpus, FileCorpus)
     documents = estimate_documents(corpus, counting.columns)
@@ -290,14 +247,7 @@ def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[Intermediat
 
 
 def require_readable_names(corpus: FileCorpus) -> None:
-    """Requires that Spark can read files of these names.
-
-    Args:
-        corpus: The files.
-
-    Raises:
-        UsageError: If the name of a file is not UTF-8.
-    """
+    """Requires that Spark can read files of these names."""
     for file in corpus.files:
         try:
             file.path.encode()
@@ -319,12 +269,7 @@ def _match_files(references: OpenedReferences) -> SparkFileReference:
 
 
 def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool) -> None:
-    """Requires that Spark can deduplicate the files as requested.
-
-    Raises:
-        UsageError: If an option needs the local engine or an id column, or the name of a file is
-            not UTF-8.
-    """
+    """Requires that Spark can deduplicate the files as requested."""
     require_supported(job.settings)
     require_readable_names(corpus)
     if merge_parts:

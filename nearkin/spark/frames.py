@@ -92,9 +92,6 @@ def _refuse_before_check(function: Function) -> Function:
     """Makes a function refuse parameters that Spark cannot follow before it checks their names.
 
     Some of them are parameters of `nearkin.dedup` alone. They would be refused as unknown settings.
-
-    Args:
-        function: Function that takes the parameters as keywords.
     """
 
     @wraps(function)
@@ -426,16 +423,7 @@ def split(
 
 
 def _make_request(frame: DataFrame, id: str, parameters: RunParameters) -> TaskRequest:
-    """Returns the request of a run whose documents are rows of a DataFrame.
-
-    Args:
-        frame: Rows.
-        id: Column of ids.
-        parameters: Parameters of the run.
-
-    Raises:
-        UsageError: If a parameter is not valid, or needs the local engine.
-    """
+    """Returns the request of a run whose documents are rows of a DataFrame."""
     columns = _with_dimensions(frame, columns_of(parameters, id))
     resources = resources_of(parameters)
     options = make_run_options(spec_of(parameters, columns), parameters)
@@ -461,16 +449,7 @@ def _prepare_tables(
     work: str | None,
     on_failure: ExitStack,
 ) -> _PreparedRequest:
-    """Makes the folder of a run, and counts the shingles of the documents if it is necessary.
-
-    Args:
-        spark: Session.
-        frame: All documents of the run.
-        request: Request of the run.
-        parameters: Parameters of the run.
-        work: Folder for intermediate tables, or None for a temporary one.
-        on_failure: Receives the removal of the tables.
-    """
+    """Makes the folder of a run, and counts the shingles of the documents if it is necessary."""
     tables = make_work_tables(spark, work)
     on_failure.callback(tables.remove)
     max_df = parameters.get("max_df")
@@ -483,18 +462,7 @@ def _prepare_tables(
 def _require_reference(
     reference: DataFrame, columns: Columns, options: RunOptions, *, grows: bool
 ) -> None:
-    """Requires that rows can be a reference.
-
-    Args:
-        reference: Rows of the reference.
-        columns: Columns of the run.
-        options: Options of the run.
-        grows: Whether the run extends a saved one, or merges parts of documents.
-
-    Raises:
-        UsageError: If they are not a DataFrame of Spark, a column is missing, or an option
-            contradicts a reference.
-    """
+    """Requires that rows can be a reference."""
     if not hasattr(reference, "sparkSession"):
         raise UsageError(
             f"against= is {type_name(reference)}, not a Spark DataFrame; give its rows"
@@ -512,15 +480,7 @@ def _require_reference(
 
 
 def _require_earlier_rows(before: DataFrame | None, extend: str | None) -> None:
-    """Requires that rows of earlier documents are a DataFrame and extend a saved run.
-
-    Args:
-        before: Rows of earlier documents, or None.
-        extend: Folder of a saved run, or None.
-
-    Raises:
-        UsageError: If they are not.
-    """
+    """Requires that rows of earlier documents are a DataFrame and extend a saved run."""
     if before is None:
         return
     if not hasattr(before, "sparkSession"):
@@ -548,16 +508,7 @@ def require_supported(options: RunOptions) -> None:
 def _open_decided(
     decisions: str | Path | Decisions | None, options: RunOptions, *, has_reference: bool
 ) -> Decisions | None:
-    """Returns decisions, or those of a file, that a run can follow.
-
-    Args:
-        decisions: The decisions, a file of them, or None.
-        options: Options of the run.
-        has_reference: Whether the documents are compared with a reference.
-
-    Raises:
-        UsageError: If the file is not valid, or an option excludes decisions.
-    """
+    """Returns decisions, or those of a file, that a run can follow."""
     if decisions is None:
         return None
     require_decidable(options, has_reference=has_reference)
@@ -598,24 +549,13 @@ def require_whole_documents(options: RunOptions) -> None:
 
 
 def _resolve_settings(parameters: RunParameters) -> Settings:
-    """Returns the settings of a run, without that of text files, which a DataFrame does not have.
-
-    Args:
-        parameters: The parameters of the run.
-
-    Raises:
-        UsageError: If the settings are not valid.
-    """
+    """Returns the settings of a run, without that of text files."""
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset"))
     return settings.limit_to(settings.values.keys() - {"lines"})
 
 
 def _refuse_local_parameters(parameters: Mapping[str, object]) -> None:
-    """Refuses parameters that Spark cannot follow.
-
-    Raises:
-        UsageError: If one is given. The message says why.
-    """
+    """Refuses parameters that Spark cannot follow."""
     if callable(parameters.get("keep")):
         raise UsageError(
             f"{name_setting('keep')} is a function, which would need all rows of a cluster in one "
@@ -643,12 +583,6 @@ def _with_frequencies(
     """Returns the request with a Spec that names the document frequencies that it needs.
 
     They are counted if they are not given. Spark broadcasts them to the workers.
-
-    Args:
-        frame: Documents.
-        request: Request of the run.
-        tables: Intermediate tables.
-        weights: Weights that were requested for simhash.
     """
     spec = request.options.spec
     resources = request.resources
@@ -666,14 +600,7 @@ def _with_frequencies(
 def _count_frequencies(
     frame: DataFrame, request: TaskRequest, tables: IntermediateTables, share: float
 ) -> DocumentFrequencies:
-    """Counts the documents of a frame that contain each shingle.
-
-    Args:
-        frame: Documents.
-        request: Request of the run.
-        tables: Intermediate tables.
-        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
-    """
+    """Counts the documents of a frame that contain each shingle."""
     columns = request.columns
     text_size = f.lit(0)
     if columns.text:
@@ -713,9 +640,6 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
     """Returns columns with the length that most vectors of the frame have.
 
     If several lengths are equally frequent, it is the smallest one.
-
-    Raises:
-        UsageError: If the column is missing, or has no vector.
     """
     if columns.fields:
         require_columns(frame, columns)
@@ -727,11 +651,7 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
 
 
 def _find_kind(frame: DataFrame, item: ContentField) -> ContentField:
-    """Returns a field with the kind and the size of its column.
-
-    Raises:
-        UsageError: If a column of vectors has none, or another type.
-    """
+    """Returns a field with the kind and the size of its column."""
     kind = type_of_column(frame, item.name)
     if item.kind == FieldKind.TEXT and kind == "array":
         return item._replace(kind=FieldKind.TOKENS)
@@ -742,22 +662,14 @@ def _find_kind(frame: DataFrame, item: ContentField) -> ContentField:
 
 
 def _require_array(frame: DataFrame, name: str) -> None:
-    """Requires that a column of vectors holds arrays.
-
-    Raises:
-        UsageError: If it has another type.
-    """
+    """Requires that a column of vectors holds arrays."""
     kind = type_of_column(frame, name)
     if kind != "array":
         raise UsageError(f"column {name!r} is {kind}, not an array of numbers; cast it")
 
 
 def _count_dimensions(frame: DataFrame, name: str) -> int:
-    """Returns the length that most vectors of a column have.
-
-    Raises:
-        UsageError: If there is no vector.
-    """
+    """Returns the length that most vectors of a column have."""
     lengths = frame.select(f.size(read_column(frame, name)).alias("n")).where(f.col("n") > 0)
     counted = lengths.groupBy("n").count()
     first = counted.orderBy(f.desc("count"), "n").limit(1).collect()
@@ -782,11 +694,7 @@ def make_work_tables(spark: SparkSession, work: str | None) -> IntermediateTable
 
 
 def _make_temporary_folder(spark: SparkSession) -> str:
-    """Makes a temporary folder, which is possible if all of Spark runs on this machine.
-
-    Raises:
-        UsageError: If the workers are on other machines.
-    """
+    """Makes a temporary folder, which is possible if all of Spark runs on this machine."""
     master = spark.sparkContext.master
     if master.startswith("local"):
         return tempfile.mkdtemp(prefix="nearkin-spark-")

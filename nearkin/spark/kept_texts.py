@@ -14,9 +14,6 @@ from nearkin.spark.numbered_rows import number_rows
 def store_kept_texts(run: SparkRun) -> DataFrame:
     """Reads the kept documents of a run again, and returns an intermediate table of their texts.
 
-    Args:
-        run: Run whose clusters are known.
-
     Returns:
         (number, doc, id, rank, bytes, text) of each document: its position in the corpus, its id
         in the inputs, its position in keep order, and its size. There is also `source` if the run

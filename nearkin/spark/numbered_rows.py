@@ -5,16 +5,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 
 def number_rows(rows: DataFrame, order: str | Column, *names: str) -> DataFrame:
-    """Returns rows with their numbers.
-
-    Args:
-        rows: Rows.
-        order: Column or expression that orders the rows.
-        *names: Columns of the result.
-
-    Returns:
-        The column `number`, which counts the ordered rows from 0, and the named columns.
-    """
+    """Returns rows with their numbers."""
     chosen = rows.orderBy(order).select(*names)
     number = StructField("number", LongType(), nullable=False)
     schema = StructType([number, *chosen.schema.fields])

@@ -36,12 +36,7 @@ PLANNED_RUN = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("keeper", 
 
 
 def cut_passages(run: SparkRun, request: PassageRequest) -> SparkTextCuts:
-    """Cuts the passages of the documents that a run keeps.
-
-    Args:
-        run: Run whose clusters are known.
-        request: What is cut.
-    """
+    """Cuts the passages of the documents that a run keeps."""
     spec = options_of(request).spec
     texts = store_kept_texts(run)
     with TemporaryFolder() as folder:
@@ -75,12 +70,7 @@ def _list_planned(spark: SparkSession, plan: CutPlan, numbers: np.ndarray) -> Da
     """Returns what a plan says about the documents from which something is cut.
 
     Args:
-        spark: Session.
-        plan: The plan.
         numbers: Number that each document of the plan has in the corpus, int64 (n,).
-
-    Returns:
-        (number, planned, holds_passage, is_removed) of each such document.
     """
     changed = plan.changed
     offsets = np.searchsorted(plan.runs[:, 0], np.append(changed, len(numbers)))
@@ -114,11 +104,7 @@ class CutTasks:
     request: CutRequest
 
     def cut(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields CUT_TEXTS.
-
-        Args:
-            batches: Documents with what the plan says about them.
-        """
+        """Yields CUT_TEXTS."""
         reader = TokenReader(Shingler(self.spec), 1)
         for batch in batches:
             for rows in divide_rows(batch[BYTES].to_numpy()):

@@ -77,26 +77,6 @@ def passages(
     The result is that of `nearkin.passages` over the rows in the order of their ids, row for row.
     The windows of words that occur twice are joined on the driver, whose disk needs room for them:
     about 80 bytes for each word of repeated text.
-
-    Args:
-        frame: Rows with a text and an id. They may be computed more than once and must be the same
-            each time.
-        id: Column of unique ids, text or whole numbers.
-        text: Column of texts. Rows without one are left out.
-        min_tokens: Smallest number of words of a passage, at least 2.
-        spec: Spec of the words, as for `nearkin.passages`.
-        key: Refused. A hash key is secret, and is not sent to tasks.
-        work: Folder for intermediate tables, path or URL, which the driver and all workers can
-            write. The default is a temporary folder, which works on one machine only.
-
-    Returns:
-        The passages. Close the result to delete its intermediate tables.
-
-    Raises:
-        UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
-            an id is null or repeated, or a hash key is given.
-        KeyRequiredError: If the Spec is keyed.
-        RunError: If a task failed.
     """
     if not hasattr(frame, "sparkSession"):
         raise UsageError(
@@ -139,15 +119,7 @@ def passages(
 
 
 def require_unique_ids(rows: DataFrame, column: str) -> None:
-    """Requires that each row has an id of its own.
-
-    Args:
-        rows: Rows with the column `id`.
-        column: Name of the column in the messages.
-
-    Raises:
-        UsageError: If an id is null or repeated.
-    """
+    """Requires that each row has an id of its own."""
     repeated = rows.groupBy("id").count().where("id IS NULL OR count > 1").limit(1).collect()
     if repeated and repeated[0].id is None:
         raise UsageError(f"the column {column!r} has a null; give each row an id")
@@ -162,7 +134,6 @@ def _to_table(parts: list[Passages], numbers: np.ndarray) -> pa.Table:
     """Returns passages as a table, with the numbers of their documents.
 
     Args:
-        parts: The passages.
         numbers: Number of each document in the order of the ids, int64 (documents,).
     """
     columns = {

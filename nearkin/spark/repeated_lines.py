@@ -113,12 +113,7 @@ def _cut_document(row: dict[str, object]) -> dict[str, object]:
 
 
 class SparkRepeatedLines:
-    """The repeated lines of the kept documents of a run, and what is cut.
-
-    Args:
-        run: Run whose clusters are known.
-        request: What is found.
-    """
+    """The repeated lines of the kept documents of a run, and what is cut."""
 
     def __init__(self, run: SparkRun, request: LinesRequest) -> None:
         self._request = request

@@ -74,12 +74,7 @@ class PassageTasks:
     def _map_pieces(
         self, batches: Batches, work: Callable[[TokenPiece, Buffers], T]
     ) -> Iterator[tuple[np.ndarray, T]]:
-        """Yields the numbers of the documents of a batch, and work(piece, buffers) of its pieces.
-
-        Args:
-            batches: Documents (number, text).
-            work: Function of the words of some of them.
-        """
+        """Yields the numbers of the documents of a batch, and work(piece, buffers) of pieces."""
         reader = TokenReader(Shingler(self.spec), self.least)
         buffers = Buffers()
         for batch in batches:
@@ -106,15 +101,7 @@ def collect_repeated_windows(
     tasks: PassageTasks,
     folder: Path,
 ) -> RepeatedWindows:
-    """Writes the windows that occur twice to files of the driver, in the order of their places.
-
-    Args:
-        spark: Session.
-        tables: Intermediate tables.
-        documents: Documents (number, text).
-        tasks: Functions of the tasks.
-        folder: An empty folder.
-    """
+    """Writes the windows that occur twice to files of the driver, in the order of their places."""
     texts = documents.select("number", "text")
     anchors = texts.mapInArrow(tasks.anchors, "anchor long").groupBy("anchor").count()
     repeated, counts = tables.counted(anchors.where("count > 1").select("anchor"), "anchors")

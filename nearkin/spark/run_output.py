@@ -42,16 +42,6 @@ def open_output(
     """Claims the output of a job, and yields it with a session.
 
     The work folder is deleted after a failure too, because a run cannot be resumed from it.
-
-    Args:
-        master: Master of the session, or None for all cores of this machine.
-        conf: Settings of the session.
-        job: The job, whose output is not complete.
-        corpus: Its files.
-        command: Command line that claims the output, without its arguments.
-
-    Raises:
-        UsageError: If the job resumes an interrupted run.
     """
     _require_not_resumed(job)
     with (
@@ -79,11 +69,7 @@ def open_output(
 
 
 def _require_not_resumed(job: Job) -> None:
-    """Requires that a job whose output is not complete is not resumed.
-
-    Raises:
-        UsageError: If it is. The message says how to start the run again.
-    """
+    """Requires that a job whose output is not complete is not resumed."""
     if not job.resume:
         return
     advice = f"leave {name_flag('resume')} out to start it"
@@ -94,12 +80,7 @@ def _require_not_resumed(job: Job) -> None:
 
 @contextmanager
 def running_session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
-    """Yields a session. It is stopped at the end, unless it was active before.
-
-    Args:
-        master: Master of the session, or None for all cores of this machine.
-        conf: Settings of the session.
-    """
+    """Yields a session. It is stopped at the end, unless it was active before."""
     active = SparkSession.getActiveSession()
     spark = open_session(master, conf)
     try:

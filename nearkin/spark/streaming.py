@@ -43,15 +43,7 @@ class StreamUpserts:
     key: HashKey | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Upserts one micro-batch. The driver reads one partition at a time.
-
-        Args:
-            batch: Rows of the micro-batch.
-            number: Number of the micro-batch.
-
-        Raises:
-            UsageError: If a row has no id or no text, and there is no folder for such rows.
-        """
+        """Upserts one micro-batch. The driver reads one partition at a time."""
         rows = batch.select(
             read_column(batch, self.id).cast("string").alias("id"),
             read_column(batch, self.text).alias("text"),

@@ -42,11 +42,7 @@ CUT_TEXTS_ARROW = pa.schema(
 
 
 def describe_cuts(cuts: DocumentCuts) -> dict[str, object]:
-    """Returns what is cut from a document, as CUT_COLUMNS.
-
-    Args:
-        cuts: The parts that are cut.
-    """
+    """Returns what is cut from a document, as CUT_COLUMNS."""
     return {
         CUT_SPANS: spans_to_structs(cuts.spans),
         "cut_texts": [cuts.text[start:end].decode() for start, end in cuts.spans],
@@ -57,23 +53,12 @@ def describe_cuts(cuts: DocumentCuts) -> dict[str, object]:
 
 
 def spans_to_structs(spans: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
-    """Returns spans in the form of the column `cut_spans`.
-
-    Args:
-        spans: First byte, and byte after the last one, of each part.
-    """
+    """Returns spans in the form of the column `cut_spans`."""
     return [{"start": start, "end": end} for start, end in spans]
 
 
 def list_cut_parts(texts: DataFrame) -> DataFrame:
-    """Returns the parts that are cut from documents.
-
-    Args:
-        texts: Documents (number, id, cut_spans, cut_texts, keepers).
-
-    Returns:
-        (id, start, end, text, keeper, document) of each part.
-    """
+    """Returns the parts that are cut from documents."""
     parts = texts.select(
         "number", "id", f.explode(f.arrays_zip(CUT_SPANS, "cut_texts", "keepers")).alias("part")
     )
@@ -88,12 +73,7 @@ def list_cut_parts(texts: DataFrame) -> DataFrame:
 
 
 class SparkTextCuts:
-    """The parts that are cut from the kept documents of a run over Spark.
-
-    Args:
-        texts: Table CUT_TEXTS.
-        documents: The kept documents (number, id).
-    """
+    """The parts that are cut from the kept documents of a run over Spark."""
 
     def __init__(self, texts: DataFrame, documents: DataFrame) -> None:
         self.texts = texts
@@ -127,11 +107,7 @@ class SparkTextCuts:
         return CutCounts(**{name: int(value or 0) for name, value in row.asDict().items()})
 
     def with_spans(self, rows: DataFrame) -> DataFrame:
-        """Returns rows with what is cut from their documents, as `CutEdits` takes them.
-
-        Args:
-            rows: Rows about documents (doc, ...).
-        """
+        """Returns rows with what is cut from their documents, as `CutEdits` takes them."""
         cuts = self.texts.select("doc", CUT_SPANS, "is_removed")
         spans = f.coalesce(CUT_SPANS, f.array().cast(cuts.schema[CUT_SPANS].dataType))
         is_removed = f.coalesce("is_removed", f.lit(False))
@@ -139,13 +115,7 @@ class SparkTextCuts:
         return joined.withColumns({CUT_SPANS: spans, "is_removed": is_removed})
 
     def cut(self, rows: DataFrame, own_id: Column, text: str) -> DataFrame:
-        """Returns the rows of documents without what is cut, and without removed documents.
-
-        Args:
-            rows: Rows of the documents.
-            own_id: Their ids, as text.
-            text: Column of their texts.
-        """
+        """Returns the rows of documents without what is cut, and without removed documents."""
         removed_id = unused_name("removed", rows.columns)
         removed = self.texts.where("is_removed").select(f.col("id").alias(removed_id))
         left = rows.join(removed, own_id == f.col(removed_id), "left_anti")
@@ -153,14 +123,7 @@ class SparkTextCuts:
 
 
 def replace_texts(rows: DataFrame, own_id: Column, text: str, texts: DataFrame) -> DataFrame:
-    """Returns rows with new texts, and with the column `cut_spans`. It is empty for the others.
-
-    Args:
-        rows: Rows of documents.
-        own_id: Their ids, as text.
-        text: Column of their texts.
-        texts: New texts of some documents (id, rewritten, cut_spans).
-    """
+    """Returns rows with new texts, and with the column `cut_spans`. It is empty for the others."""
     changed_id = unused_name("changed", rows.columns)
     rewritten = unused_name("rewritten", rows.columns)
     changes = texts.select(
@@ -177,11 +140,7 @@ def replace_texts(rows: DataFrame, own_id: Column, text: str, texts: DataFrame) 
 
 
 def flatten_cuts(lists: pa.ChunkedArray) -> np.ndarray:
-    """Returns the parts that are cut, in the form of `CutBounds`, int64 (n, 4).
-
-    Args:
-        lists: Spans of each document.
-    """
+    """Returns the parts that are cut, in the form of `CutBounds`, int64 (n, 4)."""
     counts = pc.list_value_length(lists).to_numpy()
     spans = pc.list_flatten(lists)
     rows = np.empty((int(counts.sum()), 4), np.int64)
@@ -203,12 +162,7 @@ class CutEdits:
     clusters: ClusterEdits
 
     def __call__(self, number: int, rows: pa.Table) -> FileEdits:
-        """Returns the differences of a copy.
-
-        Args:
-            number: Number of the file.
-            rows: Its rows of the clusters table, with `cut_spans` and `is_removed`.
-        """
+        """Returns the differences of a copy."""
         edits = self.clusters(number, rows)
         cuts = CutBounds(flatten_cuts(rows[CUT_SPANS]))
         return FileEdits(
@@ -219,15 +173,7 @@ class CutEdits:
 
 
 def require_own_column(frame: DataFrame, columns: Columns) -> None:
-    """Requires that the texts are a column of their own, so that they can be replaced.
-
-    Args:
-        frame: The frame.
-        columns: Columns that are read, of which one has the texts.
-
-    Raises:
-        UsageError: If the texts are inside another column.
-    """
+    """Requires that the texts are a column of their own, so that they can be replaced."""
     if columns.source not in frame.columns:
         raise UsageError(
             f"the texts cannot be rewritten, because {columns.source!r} is inside another column; "
@@ -236,15 +182,7 @@ def require_own_column(frame: DataFrame, columns: Columns) -> None:
 
 
 def require_new_columns(frame: DataFrame, names: Sequence[str]) -> None:
-    """Requires that a frame has no columns of these names. Spark does not distinguish case.
-
-    Args:
-        frame: The frame.
-        names: Names of columns that are added.
-
-    Raises:
-        UsageError: If it has one.
-    """
+    """Requires that a frame has no columns of these names. Spark does not distinguish case."""
     existing = {name.lower() for name in frame.columns}
     for name in names:
         if name in existing:

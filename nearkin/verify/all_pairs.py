@@ -32,11 +32,7 @@ counts include earlier documents, which are not looked up."""
 
 
 def invert(documents: Hashes) -> Inverted:
-    """Returns the postings of consecutive documents.
-
-    Args:
-        documents: Hashes of the documents.
-    """
+    """Returns the postings of consecutive documents."""
     order = np.argsort(documents.hashes, kind="stable")
     ordered = documents.hashes[order]
     is_first = np.ones(len(ordered), bool)
@@ -59,10 +55,6 @@ class _AllPairs:
     """The comparison of each document with all later ones.
 
     Args:
-        compared: Payloads of the documents.
-        threshold: Minimum similarity of a pair.
-        product: True for cosine, False for weighted Jaccard.
-        workers: Number of threads.
         memory: Number of bytes for counts of hashes, and for the postings of all threads.
     """
 
@@ -205,11 +197,6 @@ def compare_all(
     are looked up in the postings. So the memory does not grow with the corpus.
 
     Args:
-        stored: The documents, mapped or in memory. Empty weights mean that every weight is 1.
-        scope: Pairs that are compared.
-        threshold: Minimum similarity of a pair.
-        product: True for cosine, False for weighted Jaccard.
-        workers: Number of threads.
         memory: Number of bytes for counts of hashes, and for the postings of all threads. The
             result does not depend on it.
     """

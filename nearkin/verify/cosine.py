@@ -20,11 +20,7 @@ def compare_vectors(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) ->
 
     Args:
         pairs: Packed pairs of document numbers, uint64 (m,).
-        place: Position of the vector of each document in `values`, integers (documents,).
         values: The vectors, float32 (stored, dimensions).
-
-    Returns:
-        The pairs, with dot products as intersection and products of lengths as union.
     """
     scored = ScoredPairs(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
     for start in range(0, len(pairs), VECTOR_PAIRS_PER_BATCH):
@@ -45,9 +41,6 @@ def compare_all(
 
     Args:
         values: The vectors, float32 (n, dimensions).
-        scope: Pairs that are compared.
-        threshold: Minimum cosine of a pair.
-        workers: Number of threads.
     """
     unit = values.astype(np.float64)
     unit /= np.sqrt(np.vecdot(unit, unit))[:, None]

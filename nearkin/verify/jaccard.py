@@ -43,11 +43,7 @@ def distinct_sets(hashes: np.ndarray, offsets: np.ndarray) -> ShingleSets:
 
 
 class SetBuilder:
-    """A builder of shingle sets. It owns buffers, so each thread needs its own.
-
-    Args:
-        shingler: Shingler of the Spec.
-    """
+    """A builder of shingle sets. It owns buffers, so each thread needs its own."""
 
     def __init__(self, shingler: Shingler) -> None:
         self.shingler = shingler
@@ -74,7 +70,6 @@ def compare_sets(
 
     Args:
         pairs: Packed pairs of document numbers, uint64 (m,).
-        place: Position of the set of each document among the stored ones, integers (documents,).
         starts: First hash of each stored set, and the end, int64 (stored + 1,).
         hashes: Sorted distinct hashes of the stored sets, uint64 (starts[-1],).
 
@@ -94,7 +89,6 @@ def document_ranges(starts: np.ndarray, rows: int) -> Iterator[tuple[int, int]]:
 
     Args:
         starts: First row of the payload of each document, and the end, int64 (n + 1,).
-        rows: Maximum number of rows of the payloads of a range.
 
     Examples:
         >>> list(document_ranges(np.array([0, 3, 4, 9, 10]), 5))

@@ -26,7 +26,6 @@ class PrefixFilterIndex:
             uint64 (total,).
         weights: Largest contribution of each shingle to the similarity, float64 (total,): 1 for
             sets, squares for cosine.
-        share: Share of a document's weight that a similar document must share, in (0, 1].
 
     Examples:
         >>> hashes = np.array([1, 2, 3, 1, 2, 4, 1, 8, 9], np.uint64)
@@ -58,9 +57,6 @@ class PrefixFilterIndex:
 
     def __call__(self, document: int) -> np.ndarray:
         """Returns the documents that can reach the floor with a document.
-
-        Args:
-            document: Number of the document.
 
         Returns:
             Sorted document numbers, int64. They include the document itself, and some may not

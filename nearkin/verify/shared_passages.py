@@ -30,11 +30,6 @@ def find_shared_passages(a: str, b: str, most: int) -> list[SharedPassage]:
     Each word of the first text is in one passage at most. Words are compared without case and
     punctuation.
 
-    Args:
-        a: First text.
-        b: Second text.
-        most: Maximum number of passages.
-
     Examples:
         >>> a = "He said: the cat sat on the mat in the hall."
         >>> b = "The Cat sat on the mat (in the hall), and slept"

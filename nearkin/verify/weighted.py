@@ -48,7 +48,6 @@ class WeightedBuilder:
     Each thread needs its own builder.
 
     Args:
-        shingler: Shingler of the Spec.
         weights_of: Function from hashes, uint64 (m,), to weights, int64 (m,). By default, each
             shingle has weight 1.
     """
@@ -85,7 +84,6 @@ class WeightedSetBuilder:
     Each thread needs its own builder.
 
     Args:
-        shingler: Shingler of the Spec.
         weights_of: Function from hashes, uint64 (m,), to weights, int64 (m,).
     """
 
@@ -106,7 +104,6 @@ def total_weights(starts: np.ndarray, weights: np.ndarray, *, product: bool) -> 
     Args:
         starts: First hash of each document, and the end, int64 (n + 1,).
         weights: Weights of the hashes, float64 (starts[-1],).
-        product: True for squared lengths (cosine), False for sums (weighted Jaccard).
     """
     out = np.empty(len(starts) - 1, np.float64)
     kernels.total_weights_of(np.arange(len(out)), starts, weights, product, out)
@@ -125,10 +122,7 @@ def compare_weighted(
 
     Args:
         pairs: Packed pairs of document numbers, uint64 (m,).
-        place: Position of the set of each document among the stored ones, integers (documents,).
         starts: First hash of each stored set, and the end, int64 (stored + 1,).
-        stored: The stored sets.
-        product: True for cosine, False for weighted Jaccard.
 
     Returns:
         The pairs with the two weights, float64 (m,).

@@ -23,9 +23,7 @@ class Buffers:
         """Returns a reused array of at least `size` elements, with undefined content.
 
         Args:
-            name: Name of the array.
             dtype: Type of its elements.
-            size: Number of elements.
         """
         array = self._arrays.get(name)
         if array is None or len(array) < size:
@@ -39,21 +37,12 @@ def anchor_width(least: int) -> int:
 
     Half a window: about 4 in `least` tokens of a text begin an anchor, and so long a run rarely
     occurs twice outside of a passage.
-
-    Args:
-        least: Number of tokens of a window.
     """
     return (least + 1) // 2
 
 
 def collect_anchors(piece: TokenPiece, least: int, buffers: Buffers) -> np.ndarray:
-    """Returns the hashes of the anchors of documents, uint64 (m,).
-
-    Args:
-        piece: Tokens of the documents.
-        least: Number of tokens of a window.
-        buffers: Buffers of the thread.
-    """
+    """Returns the hashes of the anchors of documents, uint64 (m,)."""
     longest = piece.longest
     out = np.empty(len(piece.hashes), np.uint64)
     count = kernels.collect_anchors(

@@ -65,7 +65,6 @@ def find_matching_runs(tokens: np.ndarray, others: np.ndarray, least: int) -> np
     Args:
         tokens: Token hashes of the text, uint64 (n,).
         others: Token hashes of the other text, uint64 (m,).
-        least: Smallest number of tokens of a run.
 
     Returns:
         The first token of each run, its first token in the other text, and the number of tokens,

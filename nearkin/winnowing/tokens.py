@@ -35,13 +35,7 @@ class TokenPiece(NamedTuple):
 
 
 class TokenReader:
-    """A reader of the tokens of texts. Each thread needs its own.
-
-    Args:
-        shingler: Locates the tokens.
-        least: Number of tokens of a window. The parts of a long document overlap by one fewer, so
-            that each window is in exactly one of them.
-    """
+    """A reader of the tokens of texts. Each thread needs its own."""
 
     def __init__(self, shingler: Shingler, least: int) -> None:
         self._shingler = shingler
@@ -52,7 +46,6 @@ class TokenReader:
 
         Args:
             texts: Texts, large_string (n,).
-            first: Number of the first document.
         """
         data, offsets = text_buffers(texts)
         for start, end in _divide(offsets):
@@ -68,7 +61,6 @@ class TokenReader:
 
         Args:
             texts: Texts, large_string (n,).
-            first: Number of the first document.
         """
         data, offsets = text_buffers(texts)
         for start, end in _divide(offsets):
@@ -144,12 +136,7 @@ def _no_tokens() -> LocatedTokens:
 
 
 def locate_all_tokens(shingler: Shingler, text: str) -> LocatedTokens:
-    """Returns all tokens of one text of any size.
-
-    Args:
-        shingler: Locates the tokens. It needs memory for a part of a long text at a time.
-        text: The text, valid Unicode.
-    """
+    """Returns all tokens of one text of any size."""
     pieces = [
         (piece.hashes.copy(), piece.starts.copy(), piece.ends.copy())
         for piece in TokenReader(shingler, 1).read_pieces(pa.array([text], pa.large_string()), 0)

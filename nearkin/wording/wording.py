@@ -29,9 +29,6 @@ class WordingHashes(NamedTuple):
 def hash_wordings(documents: pa.Array) -> WordingHashes:
     """Returns hashes of the wordings of documents.
 
-    Args:
-        documents: Texts (large_string) or lists of tokens (large_list).
-
     Examples:
         >>> texts = pa.array(["Pay 1,000 €.", "pay 1,000 €", "pay €1,000", "Pay 1000 €."])
         >>> hashes = hash_wordings(texts.cast(pa.large_string()))
@@ -52,9 +49,6 @@ def hash_wordings(documents: pa.Array) -> WordingHashes:
 
 def read_wordings(documents: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Returns the tokens of the wordings of documents, which `find_said` compares.
-
-    Args:
-        documents: Texts (large_string) or lists of tokens (large_list).
 
     Returns:
         All tokens, uint64, and the number of tokens of each document, int64 (n,).

@@ -51,19 +51,7 @@ class ArrowIpc(ColumnarFormat):
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
-            rows: The rows that are needed, or None for all. Record batches without one are not
-                checked.
-
-        Raises:
-            ValueError: If a record batch is too large to be read. The rows before it were yielded.
-        """
+        """Yields the rows of a file in slices, as described in `Format`."""
         if (sliced := self._large(file)) is not None:
             yield from check_stored_batches(sliced, columns, start, whole=whole, rows=rows)
             return
@@ -124,12 +112,7 @@ class ArrowIpc(ColumnarFormat):
             return pa.ipc.open_stream(source)
 
     def _each(self, source: Any, most: int | None) -> Iterator[pa.RecordBatch]:
-        """Yields the first batches, or all if `most` is None.
-
-        Raises:
-            ValueError: If the end of a stream is missing, so that batches may be. Arrow takes the
-                end of the file for it.
-        """
+        """Yields the first batches, or all if `most` is None."""
         reader = self._open(source)
         if hasattr(reader, "num_record_batches"):
             for number in range(reader.num_record_batches if most is None else most):
@@ -143,21 +126,12 @@ class ArrowIpc(ColumnarFormat):
         """Returns whether all batches of a file share the dictionary of a column.
 
         A stream may replace it. A file whose end is missing is read as a stream, too.
-
-        Args:
-            file: The file.
         """
         with file.open_decompressed() as source:
             return _is_file(source)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
-        """Returns a writer of a file or a stream, like the input.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer of a file or a stream, like the input."""
         schema = self.schema(file)
         is_file = self.has_one_dictionary(file)
         sink = open_compressed_sink(file, target)
@@ -189,11 +163,7 @@ def _is_file(source: Any) -> bool:
 
 
 class _WatchedStream:
-    """A stream that cannot go back, and remembers its first and last bytes.
-
-    Args:
-        source: The stream.
-    """
+    """A stream that cannot go back, and remembers its first and last bytes."""
 
     closed = False
 

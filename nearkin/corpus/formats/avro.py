@@ -27,28 +27,12 @@ class Avro(RecordFormat):
     """The format of Avro files whose schema is a record."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns the names of the fields.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself has its schema.
-
-        Raises:
-            ValueError: If the file is damaged.
-        """
+        """Returns the names of the fields."""
         with file.open_decompressed() as stream:
             return [field["name"] for field in _open_reader(stream).writer_schema["fields"]]
 
     def require_types(self, file: InputFile, columns: Columns) -> None:
-        """Requires that the fields of texts can be texts.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-
-        Raises:
-            UsageError: If the schema has another type for one.
-        """
+        """Requires that the fields of texts can be texts."""
         if columns.content != "text":
             return
         with file.open_decompressed() as stream:
@@ -63,16 +47,7 @@ class Avro(RecordFormat):
                 )
 
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
-        """Yields the records of a file, as described in `RecordFormat`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            whole: Whether the records hold all their values.
-
-        Raises:
-            DamageError: If the file is damaged.
-        """
+        """Yields the records of a file, as described in `RecordFormat`."""
         with file.open_decompressed() as stream:
             reader = _open_reader(stream)
             names = [field["name"] for field in reader.writer_schema["fields"]]
@@ -85,13 +60,7 @@ class Avro(RecordFormat):
                     yield Record(needed, _size_of(needed))
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "AvroWriter":
-        """Returns a writer with the schema and the codec of the input.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer with the schema and the codec of the input."""
         with file.open_decompressed() as stream:
             reader = _open_reader(stream)
             return AvroWriter(reader.writer_schema, reader.codec, columns.source, target)
@@ -147,15 +116,6 @@ def _takes_no_bytes(kind: Any, named: dict[str, bool | None]) -> bool:
     """Returns True if values of a type take no bytes.
 
     A few bytes of a file can then stand for any number of such values.
-
-    Args:
-        kind: The type, as fastavro parses it.
-        named: The result for each named type that was met before, or None for those that contain
-            this one. It is extended.
-
-    Raises:
-        ValueError: If a type contains itself, because fastavro has no bound for the depth of
-            values, or if the items of an array take no bytes.
     """
     if isinstance(kind, str):
         known = named.get(kind, kind == NULL)
@@ -193,14 +153,7 @@ def _size_of(values: dict[str, Any]) -> int:
 
 
 class AvroWriter:
-    """A writer of records in the schema of the input, with added columns behind its fields.
-
-    Args:
-        schema: The schema of the input.
-        codec: The codec of its blocks.
-        text_column: Name of the field of texts.
-        target: The path of the file to write.
-    """
+    """A writer of records in the schema of the input, with added columns behind its fields."""
 
     def __init__(self, schema: dict[str, Any], codec: str, text_column: str, target: str) -> None:
         self._fastavro = _load_fastavro()
@@ -217,7 +170,6 @@ class AvroWriter:
         """Returns records with other texts.
 
         Args:
-            complete_rows: The records of a slice.
             texts: The new text of each record, or null to leave it as it is, large_string (n,).
         """
         return [
@@ -233,9 +185,7 @@ class AvroWriter:
         """Returns the values of kept records, with those of added columns.
 
         Args:
-            complete_rows: The records of a slice.
             keep: True for each record that is kept, bool (n,).
-            added: The columns to add to the kept records, or None.
         """
         kept = [complete_rows[at].values for at in np.flatnonzero(keep).tolist()]
         if added is None:
@@ -274,12 +224,7 @@ class AvroWriter:
 
 
 def _to_avro_type(kind: pa.DataType, name: str) -> Any:
-    """Returns the Avro type of an added column.
-
-    Args:
-        kind: The type of its values.
-        name: The name of the column, which is that of its records, too.
-    """
+    """Returns the Avro type of an added column."""
     if pa.types.is_map(kind):
         return {"type": "map", "values": _to_avro_type(kind.item_type, name)}
     if is_list(kind):

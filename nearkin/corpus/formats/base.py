@@ -102,13 +102,7 @@ class ItemsBeforeDamage(Generic[Item]):
 
 
 def make_rejected_slice(rejected: RejectedRow, next_row: int, columns: Columns) -> FileSlice:
-    """Returns a slice with one rejection and no documents.
-
-    Args:
-        rejected: The rejection of a run of rows, or of a part of the file.
-        next_row: The row at which reading continues.
-        columns: The columns that are read.
-    """
+    """Returns a slice with one rejection and no documents."""
     documents = make_empty_documents(columns)
     return FileSlice(np.empty(0, np.int64), documents, [rejected], next_row)
 
@@ -116,16 +110,7 @@ def make_rejected_slice(rejected: RejectedRow, next_row: int, columns: Columns) 
 def make_damaged_slice(
     reason: str, first: int, end: int, columns: Columns, *, are_counted: bool = True
 ) -> FileSlice:
-    """Returns a slice with the rejection of rows that cannot be decoded.
-
-    Args:
-        reason: Why they cannot be, in words.
-        first: The first row.
-        end: The row behind the last one, or `END_OF_FILE`.
-        columns: The columns that are read.
-        are_counted: Whether the number of rows is that of the file, and not one that it only
-            claims. Otherwise they count as one.
-    """
+    """Returns a slice with the rejection of rows that cannot be decoded."""
     is_known = are_counted and end != END_OF_FILE
     rejected = RejectedRow(
         first if is_known else WHOLE_FILE,
@@ -147,7 +132,6 @@ class Writer(Protocol):
         """Returns the rows of a slice with other texts.
 
         Args:
-            complete_rows: The complete rows of a slice.
             texts: The new text of each row, or null to leave a row as it is, large_string (n,).
         """
 
@@ -155,9 +139,7 @@ class Writer(Protocol):
         """Returns the rows of a slice that are kept, ready to be written.
 
         Args:
-            complete_rows: The complete rows of a slice.
             keep: True for each row that is kept, bool (n,).
-            added: The columns to add to the kept rows, or None.
         """
 
     def write(self, rows: Any) -> None:
@@ -175,12 +157,7 @@ class Format(Protocol):
     """
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns the names of the columns, or None if each row has fields of its own.
-
-        Args:
-            file: The file.
-            requested: The columns to read, with the options for reading the file.
-        """
+        """Returns the names of the columns, or None if each row has fields of its own."""
 
     def read(
         self,
@@ -194,29 +171,16 @@ class Format(Protocol):
         """Yields the rows of a file in slices.
 
         Args:
-            file: The file.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
             rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
                 left out.
         """
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
-        """Returns a writer of a file in the same format.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read, with the options for reading the file.
-            target: The path of the file to write.
-        """
+        """Returns a writer of a file in the same format."""
 
 
 def list_added_values(added: pa.RecordBatch) -> list[dict[str, object]]:
     """Returns the rows of added columns as values of Python. Maps are dictionaries.
-
-    Args:
-        added: The columns.
 
     Examples:
         >>> counts = pa.array([[("web", 2)]], pa.map_(pa.string(), pa.int64()))
@@ -235,10 +199,6 @@ def list_added_values(added: pa.RecordBatch) -> list[dict[str, object]]:
 def make_unused_name(name: str, taken: set[str]) -> str:
     """Returns the name of an added column, with a prefix if the input has a column of that name.
 
-    Args:
-        name: The name.
-        taken: The names that the input has.
-
     Examples:
         >>> make_unused_name("cluster", {"cluster", "text"})
         'nearkin_cluster'
@@ -249,12 +209,7 @@ def make_unused_name(name: str, taken: set[str]) -> str:
 
 
 def open_compressed_sink(file: InputFile, target: str) -> Any:
-    """Returns a stream that writes with the compression of the input.
-
-    Args:
-        file: The input file.
-        target: The path of the file to write.
-    """
+    """Returns a stream that writes with the compression of the input."""
     sink = pa.OSFile(target, "wb")
     if file.compression is None:
         return sink

@@ -58,9 +58,6 @@ class Delimited:
 
     The dialect of each file is detected once, unless the columns name it.
 
-    Args:
-        delimiter: The usual character between values.
-
     Attributes:
         delimiter: The usual character between values.
     """
@@ -70,12 +67,7 @@ class Delimited:
         self._dialects: dict[tuple[str, str | None, str | None], Dialect] = {}
 
     def dialect_of(self, file: InputFile, columns: Columns) -> Dialect:
-        """Returns the delimiter and the encoding of a file.
-
-        Args:
-            file: The file.
-            columns: The columns to read, which may name the delimiter and the encoding.
-        """
+        """Returns the delimiter and the encoding of a file."""
         key = (file.path, columns.delimiter, columns.encoding)
         if key not in self._dialects:
             with file.open_decompressed() as stream:
@@ -86,32 +78,17 @@ class Delimited:
         return self._dialects[key]
 
     def is_wide(self, file: InputFile, columns: Columns) -> bool:
-        """Returns whether a file is UTF-16 or UTF-32, which other readers of text refuse.
-
-        Args:
-            file: The file.
-            columns: The columns to read, which may name the encoding.
-        """
+        """Returns whether a file is UTF-16 or UTF-32, which other readers of text refuse."""
         return self.dialect_of(file, columns).encoding.startswith(WIDE)
 
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
-        """Returns the names in the header.
-
-        Args:
-            file: The file.
-            requested: The columns to read, which may name the delimiter and the encoding.
-        """
+        """Returns the names in the header."""
         dialect = self.dialect_of(file, requested)
         with file.open_decompressed() as stream:
             return self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT)).values
 
     def read_header(self, file: InputFile, columns: Columns) -> bytes:
-        """Returns the bytes of the header, with its line end.
-
-        Args:
-            file: The file.
-            columns: The columns to read, which may name the delimiter and the encoding.
-        """
+        """Returns the bytes of the header, with its line end."""
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
             header = self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT))
@@ -151,15 +128,7 @@ class Delimited:
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
-            rows: Not used, because all rows are parsed to find their ends.
-        """
+        """Yields the rows of a file in slices, as described in `Format`."""
         dialect = self.dialect_of(file, columns)
         limit = columns.document_limit
         with file.open_decompressed() as stream:
@@ -184,13 +153,7 @@ class Delimited:
             yield from _read_rows(records, builder, 0, start)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "DelimitedWriter":
-        """Returns a writer that begins with the header of the input, in the same dialect.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read, which may name the delimiter and the encoding.
-            target: The path of the file to write.
-        """
+        """Returns a writer that begins with the header of the input, in the same dialect."""
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
             header = self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT))
@@ -220,15 +183,7 @@ def _read_blocks(
     start: int,
     line: int,
 ) -> Iterator[FileSlice]:
-    """Yields the slices of rows of blocks.
-
-    Args:
-        blocks: The blocks of the file, which begin after the header.
-        decoder: A decoder of blocks.
-        builder: A builder of slices of the rows of other blocks.
-        start: The row at which reading starts.
-        line: The number of the first line, counted from 1.
-    """
+    """Yields the slices of rows of blocks."""
     at = 0
     contents = ItemsBeforeDamage(blocks.read())
     for content in contents:
@@ -295,13 +250,7 @@ class _DelimitedSliceBuilder:
         return bool(self._records or self._rejected)
 
     def parse(self, stream: Any, line: int, *, is_complete: bool = True) -> DelimitedRowReader:
-        """Returns the rows of a stream that begins at a line and may end before the file does.
-
-        Args:
-            stream: Characters of the file.
-            line: Number of the line at which the stream begins.
-            is_complete: Whether the stream ends where the file does.
-        """
+        """Returns the rows of a stream that begins at a line and may end before the file does."""
         limit = self._columns.document_limit
         return DelimitedRowReader(stream, self._dialect, limit, line, is_complete=is_complete)
 
@@ -310,13 +259,7 @@ class _DelimitedSliceBuilder:
         return text.encode(self._dialect.encoding, self._dialect.errors)
 
     def slice_block(self, block: DecodedBlock, first: int, start: int) -> Iterator[FileSlice]:
-        """Yields the slices of a decoded block, whose rows are all documents.
-
-        Args:
-            block: The block.
-            first: The number of its first row.
-            start: The row at which reading starts.
-        """
+        """Yields the slices of a decoded block, whose rows are all documents."""
         complete = block.complete_rows() if self._whole else None
         for begin in range(max(start - first, 0), len(block.rows), BATCH_ROWS):
             part = block.rows.slice(begin, BATCH_ROWS)
@@ -388,14 +331,6 @@ def decode_values(raw: str, values: list[str], dialect: Dialect) -> list[str]:
 
     Bytes that are not valid in the encoding of the file are lone surrogates. Values with them are
     decoded again in the encoding that such rows have.
-
-    Args:
-        raw: All characters of the row.
-        values: Its values.
-        dialect: The encodings.
-
-    Raises:
-        ValueError: If the row is not valid in an encoding of the dialect.
     """
     if raw.isascii():
         return values
@@ -415,14 +350,7 @@ def decode_values(raw: str, values: list[str], dialect: Dialect) -> list[str]:
 
 
 class DelimitedWriter:
-    """A writer that copies the header and kept rows, and appends the added values.
-
-    Args:
-        header: The header of the input.
-        dialect: The delimiter and the encoding.
-        sink: The stream to write to.
-        text_column: Name of the column of texts.
-    """
+    """A writer that copies the header and kept rows, and appends the added values."""
 
     def __init__(self, header: DelimitedRow, dialect: Dialect, sink: Any, text_column: str) -> None:
         self._header = header
@@ -437,7 +365,6 @@ class DelimitedWriter:
         """Returns rows with other texts. Other values of such a row may be quoted differently.
 
         Args:
-            complete_rows: The lines of a slice, with their line ends.
             texts: The new text of each row, or null to leave a row as it is, large_string (n,).
         """
         return [
@@ -457,9 +384,7 @@ class DelimitedWriter:
         """Returns the kept rows with added values.
 
         Args:
-            complete_rows: The lines of a slice, with their line ends.
             keep: True for each row that is kept, bool (n,).
-            added: The columns to add to the kept rows, or None.
         """
         self._begin([] if added is None else added.schema.names)
         rows = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]

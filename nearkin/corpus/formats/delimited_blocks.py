@@ -33,7 +33,6 @@ class RowBlocks:
 
     Args:
         stream: The stream of bytes.
-        beginning: Bytes that precede those of the stream.
 
     Attributes:
         is_last: Whether the latest block is the last one.
@@ -139,13 +138,7 @@ class DecodedBlock(NamedTuple):
 
 
 class BlockDecoder:
-    """A decoder of blocks into the columns that a run reads.
-
-    Args:
-        names: The names in the header.
-        columns: The columns to read.
-        dialect: The delimiter and the encoding.
-    """
+    """A decoder of blocks into the columns that a run reads."""
 
     def __init__(self, names: list[str], columns: Columns, dialect: Dialect) -> None:
         self._names = names
@@ -160,11 +153,7 @@ class BlockDecoder:
         return has_columns and self._encoding == UTF8 and self._delimiter.isascii()
 
     def decode(self, content: bytes) -> DecodedBlock | None:
-        """Returns the rows of a block, or None if the csv module has to parse it.
-
-        Args:
-            content: Complete rows, of which the last may lack its line end.
-        """
+        """Returns the rows of a block, or None if the csv module has to parse it."""
         codes = np.frombuffer(content, np.uint8)
         if not content or not self._is_plain(content, codes):
             return None

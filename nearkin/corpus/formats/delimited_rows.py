@@ -21,10 +21,6 @@ def quote_value(value: str, delimiter: str) -> str:
 
     The csv module of Python (3.11) does not quote a carriage return, at which a line ends.
 
-    Args:
-        value: The value.
-        delimiter: The character between values.
-
     Examples:
         >>> quote_value("a b", ","), quote_value("a\rb,c", ",")
         ('a b', '"a\rb,c"')
@@ -35,12 +31,7 @@ def quote_value(value: str, delimiter: str) -> str:
 
 
 def join_values(values: Iterable[str], delimiter: str) -> str:
-    """Returns a row without its line end. A row is never empty, because readers skip such lines.
-
-    Args:
-        values: The values.
-        delimiter: The character between values.
-    """
+    """Returns a row without its line end. A row is never empty, because readers skip such lines."""
     return delimiter.join(quote_value(value, delimiter) for value in values) or EMPTY_VALUE
 
 
@@ -65,11 +56,6 @@ class DelimitedRowReader:
 
     Args:
         stream: A stream of bytes.
-        dialect: The delimiter and the encoding.
-        limit: The maximum number of characters of a row.
-        line: The number of the first line, counted from 1.
-        is_complete: Whether the stream ends where the file ends. Otherwise a row in which it ends
-            is not one of the rows.
 
     Attributes:
         rest: The characters of a row in which a stream ends before the file does.

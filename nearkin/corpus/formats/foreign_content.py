@@ -59,7 +59,6 @@ def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
     """Returns a description of content that is not the text it should be, or None.
 
     Args:
-        file: A file that is read as text: JSON, delimited, or one text.
         whole_text: Whether the file is one text. Null bytes are not valid then.
     """
     with file.open_decompressed() as stream:

@@ -18,17 +18,7 @@ SUFFIXES = (".html", ".htm", ".xhtml", ".xml")
 
 
 def extract_main_text(content: bytes, charset: str | None = None) -> str:
-    """Returns the main text of a page. It is empty if the page has none.
-
-    Args:
-        content: The page.
-        charset: The encoding that the server named, or None. It is detected if browsers do not
-            know this name.
-
-    Raises:
-        MissingExtraError: If resiliparse is not installed.
-        ValueError: If the page is nested too deeply.
-    """
+    """Returns the main text of a page. It is empty if the page has none."""
     try:
         from resiliparse.extract.html2text import extract_plain_text
         from resiliparse.parse.encoding import (
@@ -52,12 +42,7 @@ def extract_main_text(content: bytes, charset: str | None = None) -> str:
 
 
 def is_page(file: InputFile, columns: Columns) -> bool:
-    """Returns whether the main text of a file is read.
-
-    Args:
-        file: The file.
-        columns: The columns that are read, which say if main texts are read.
-    """
+    """Returns whether the main text of a file is read."""
     return columns.main_text and file.suffix in SUFFIXES
 
 

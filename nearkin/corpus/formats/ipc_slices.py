@@ -20,15 +20,7 @@ ALIGNED = 8
 
 
 def read_sliced_batches(path: bytes) -> Iterator[tuple[int, pa.RecordBatch | DamagedRows]] | None:
-    """Returns slices of the batches of a file, or None if the file cannot be read in slices.
-
-    Args:
-        path: The path of a local, uncompressed IPC file (not a stream).
-
-    Returns:
-        The number of the first row of each slice, and the slice. The rows of a batch from one on
-        that cannot be sliced, because offsets are wrong, are damaged.
-    """
+    """Returns slices of the batches of a file, or None if the file cannot be read in slices."""
     with pa.memory_map(path) as mapped:
         if mapped.read(6) != b"ARROW1":
             return None
@@ -104,8 +96,6 @@ class _BufferSlicer:
     """Reads parts of arrays whose buffers are mapped from a file.
 
     Args:
-        handle: The descriptor of the file.
-        base: The address at which the map of the file begins.
         size: The size of the map in bytes.
     """
 
@@ -115,13 +105,7 @@ class _BufferSlicer:
         self._size = size
 
     def rows(self, array: pa.Array, start: int, count: int) -> pa.Array:
-        """Returns some rows of an array, in memory of their own.
-
-        Args:
-            array: An array whose buffers are mapped.
-            start: The first row.
-            count: The number of rows.
-        """
+        """Returns some rows of an array, in memory of their own."""
         if count == 0:
             return pa.array([], array.type)
         begin = start - start % ALIGNED

@@ -36,10 +36,6 @@ class JsonArray(JsonLines):
         Args:
             stream: The stream of bytes.
             limit: The maximum number of bytes of an element.
-            columns: Not used, because every element is a row.
-
-        Raises:
-            ValueError: If the stream is not one JSON array, or ends within it.
         """
         elements = ElementSplitter(limit)
         is_open = False
@@ -64,15 +60,7 @@ class JsonArray(JsonLines):
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the elements of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The fields to read.
-            start: The element at which reading starts.
-            whole: Whether the slices hold the complete elements.
-            rows: The elements that are needed, or None for all. Others are not parsed.
-        """
+        """Yields the elements of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
             limit = LINE_SHARE * columns.document_limit
@@ -87,13 +75,7 @@ class JsonArray(JsonLines):
             elements.raise_damage()
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> LineWriter:
-        """Returns a writer of an array.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer of an array."""
         return ArrayWriter(open_compressed_sink(file, target), columns.source)
 
 
@@ -105,8 +87,6 @@ class ElementSplitter:
 
     Args:
         limit: The maximum number of bytes of an element.
-        depth: The number of brackets around the elements: 1 inside an array, whose bracket was
-            read; 0 for objects one after another.
 
     Attributes:
         after: What follows the array.
@@ -125,11 +105,7 @@ class ElementSplitter:
         self.after = b""
 
     def feed(self, block: bytes) -> Iterator[JsonRow]:
-        """Yields the elements that end in the next block.
-
-        Raises:
-            ValueError: If the brackets do not match, or what follows the array is too long.
-        """
+        """Yields the elements that end in the next block."""
         at = 0
         start = 0
         while not self._ended and at < len(block):
@@ -212,8 +188,6 @@ class ArrayWriter(LineWriter):
     """A writer of elements into one array, with one element per line.
 
     Args:
-        sink: The stream to write to.
-        text_field: Name of the field of texts.
         head: The bytes before the first element.
         end: The bytes after the last element.
     """
@@ -230,9 +204,7 @@ class ArrayWriter(LineWriter):
         """Returns the kept elements with added fields.
 
         Args:
-            complete_rows: The elements of a slice, each with a line end behind it.
             keep: True for each row that is kept, bool (n,).
-            added: The fields to add to the kept elements, or None.
         """
         lines = [
             element[:-1].replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

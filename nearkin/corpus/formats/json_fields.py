@@ -35,13 +35,7 @@ class FieldSample(NamedTuple):
 
 
 def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSample:
-    """Returns the fields of the first objects of a JSON file.
-
-    Args:
-        file: The file.
-        form: The format, which divides the file into objects.
-        columns: The columns that are read, which can decide what the objects are.
-    """
+    """Returns the fields of the first objects of a JSON file."""
     names: dict[str, None] = {}
     lists: set[str] = set()
     others: set[str] = set()
@@ -83,12 +77,7 @@ def sample_fields(file: InputFile, form: JsonLines, columns: Columns) -> FieldSa
 
 
 def _holds_columns(value: dict[str, Any], columns: Columns) -> bool:
-    """Returns whether each field of an object has the values of all rows, as pandas writes them.
-
-    Args:
-        value: The object.
-        columns: The columns that are read, of which one must be a text in each row.
-    """
+    """Returns whether each field of an object has the values of all rows, as pandas writes them."""
     if columns.content != "text" or not isinstance(value.get(columns.source), dict | list):
         return False
     if all(isinstance(field, dict) for field in value.values()):
@@ -99,13 +88,7 @@ def _holds_columns(value: dict[str, Any], columns: Columns) -> bool:
 
 
 def find_sampled_repetition(file: InputFile, form: JsonLines, columns: Columns) -> str | None:
-    """Returns a key that one of the first objects of a JSON file has twice, or None.
-
-    Args:
-        file: The file.
-        form: The format, which divides the file into objects.
-        columns: The columns that are read, which can decide what the objects are.
-    """
+    """Returns a key that one of the first objects of a JSON file has twice, or None."""
     with file.open_decompressed() as stream:
         rows = islice(form.read_rows(stream, SAMPLED_BYTES, columns), SAMPLED_OBJECTS)
         keys = (find_repeated_key((row.raw or b"").removeprefix(BOM)) for row in rows)
@@ -124,10 +107,6 @@ def contains_path(file: InputFile, path: str) -> bool:
     """Returns True if the bytes of a JSON file contain the names of a path as strings.
 
     If they do not, no object has a field of this name, or a path to it.
-
-    Args:
-        file: The file.
-        path: The name of the field, or a path.
     """
     return _contains_string(file, path) or (
         SEPARATOR in path and all(_contains_string(file, name) for name in path.split(SEPARATOR))
@@ -154,12 +133,7 @@ def _read_overlapping(file: InputFile, overlap: int) -> Iterator[bytes]:
 
 
 def format_names(names: Iterable[str], most: int = 30) -> str:
-    """Returns names in quotes for a message.
-
-    Args:
-        names: The names.
-        most: The maximum number of names that are listed.
-    """
+    """Returns names in quotes for a message."""
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(map(repr, shown[:most])) + more

@@ -25,12 +25,6 @@ def detect_json_form(file: InputFile) -> JsonLines:
     It is JSON lines if the first line is complete by itself, one array if the file begins with a
     bracket, and otherwise objects over several lines, or several in a line. A `.json` file may also
     be one line: an array, or an object with a list of objects.
-
-    Args:
-        file: The file.
-
-    Raises:
-        OSError or ValueError: If the file is damaged.
     """
     with file.open_decompressed() as stream:
         content = bytes(stream.read(SAMPLE))
@@ -72,12 +66,7 @@ def _joins_objects(line: bytes) -> bool:
 
 
 def _spans_lines(sample: bytes, *, is_whole: bool) -> bool:
-    """Returns whether the first value is one over several lines, and not a damaged line.
-
-    Args:
-        sample: The beginning of the file, with a line end.
-        is_whole: Whether the sample is all of the file.
-    """
+    """Returns whether the first value is one over several lines, and not a damaged line."""
     text = sample.decode("utf-8", "replace").rstrip()
     try:
         end = JSON_DECODER.raw_decode(text)[1]
@@ -101,12 +90,7 @@ def _is_complete(line: str | bytes) -> bool:
 
 
 def _is_line_of_rows(line: bytes, stream: Any) -> bool:
-    """Returns whether a long first line is one of several rows.
-
-    Args:
-        line: The beginning of the line.
-        stream: The rest of the file.
-    """
+    """Returns whether a long first line is one of several rows."""
     block = line
     previous = b""
     while block:

@@ -50,7 +50,6 @@ def read_line_blocks(stream: Any, limit: int) -> Iterator[LineBlock]:
     """Yields the lines of a stream of bytes in blocks, including blank ones.
 
     Args:
-        stream: The stream.
         limit: The number of bytes from which a line that does not end in a block is dropped.
     """
     held: list[bytes] = []
@@ -87,7 +86,6 @@ def read_lines(stream: Any, limit: int) -> Iterator[JsonRow]:
     """Yields every line of a stream of bytes, including blank ones.
 
     Args:
-        stream: The stream.
         limit: The maximum number of bytes of a line. A longer line has no bytes.
     """
     for block in read_line_blocks(stream, limit):
@@ -109,12 +107,7 @@ class JsonLines:
     has_lines = True
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns None, because each line has fields of its own.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
+        """Returns None, because each line has fields of its own."""
         return None
 
     def read_rows(
@@ -125,7 +118,6 @@ class JsonLines:
         Args:
             stream: The stream of bytes.
             limit: The maximum number of bytes of a line.
-            columns: Not used, because every line is a row.
         """
         return read_lines(stream, limit)
 
@@ -138,17 +130,7 @@ class JsonLines:
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The fields to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
-            rows: The rows that are needed, or None for all. Few of a block are parsed
-                one by one. If `whole`, they are known to be documents, and are not parsed: the
-                slices have no values.
-        """
+        """Yields the rows of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
             limit = LINE_SHARE * columns.document_limit
@@ -168,13 +150,7 @@ class JsonLines:
             blocks.raise_damage()
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "LineWriter":
-        """Returns a writer of lines.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer of lines."""
         return LineWriter(open_compressed_sink(file, target), columns.source)
 
 
@@ -202,8 +178,6 @@ def _copy_lines(
     """Yields lines that are known to be documents, without parsing them.
 
     Args:
-        blocks: The lines of a file.
-        columns: The fields of a document.
         rows: The rows of the documents, ascending, int64 (n,).
     """
     no_values = make_empty_documents(columns)
@@ -224,7 +198,6 @@ def _needed_rows(block: LineBlock, rows: np.ndarray | None) -> list[int] | None:
     """Returns the few lines of a block that are needed, or None if all are to be read.
 
     Args:
-        block: The block.
         rows: The rows that are needed, ascending, int64 (n,), or None for all.
     """
     if rows is None:
@@ -252,10 +225,6 @@ class LineWriter:
     """A writer of lines.
 
     Added fields are inserted before the closing brace, and the rest of a line is copied.
-
-    Args:
-        sink: The stream to write to.
-        text_field: Name of the field of texts.
     """
 
     def __init__(self, sink: Any, text_field: str) -> None:
@@ -263,12 +232,7 @@ class LineWriter:
         self._text_field = text_field
 
     def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
-        """Returns lines with other texts. Every other field is copied byte for byte.
-
-        Args:
-            complete_rows: The lines of a slice, each with its line end.
-            texts: The new text of each line, or null to leave a line as it is.
-        """
+        """Returns lines with other texts. Every other field is copied byte for byte."""
         return [
             line if text is None else _replace_field(line, self._text_field, text)
             for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
@@ -280,9 +244,7 @@ class LineWriter:
         """Returns the kept lines with added fields.
 
         Args:
-            complete_rows: The lines of a slice, each with its line end.
             keep: True for each row that is kept, bool (n,).
-            added: The fields to add to the kept lines, or None.
         """
         lines = compress(complete_rows, keep.tolist())
         if added is None:

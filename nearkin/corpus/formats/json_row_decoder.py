@@ -36,11 +36,7 @@ BEFORE_NUMBER = b":,[ \t\r\n"
 
 
 class JsonRowDecoder:
-    """A decoder of lines into the fields that a run reads.
-
-    Args:
-        columns: The fields.
-    """
+    """A decoder of lines into the fields that a run reads."""
 
     def __init__(self, columns: Columns) -> None:
         # A shorter line is not too long for a document, whatever is in it, and parsing it needs
@@ -92,10 +88,6 @@ class JsonRowDecoder:
         """Returns an object with the fields of each line.
 
         It is None if the exact parser has to parse the line.
-
-        Args:
-            block: The lines with their line ends.
-            lines: The lines, with or without their line ends.
         """
         if self._decode is None or not _is_simple(block, lines):
             return [None] * len(lines)
@@ -110,12 +102,7 @@ class JsonRowDecoder:
         )
 
     def get_values(self, rows: Sequence[Any], name: str) -> list[Any]:
-        """Returns the values of a field.
-
-        Args:
-            rows: Objects that `decode_lines` returned.
-            name: The name of the field.
-        """
+        """Returns the values of a field."""
         return list(map(attrgetter(self._attributes[name]), rows))
 
     def _decode_line(self, line: bytes) -> Any:

@@ -61,12 +61,6 @@ NOT_FINITE = re.compile(STRING.pattern + rb"|-?\b(?:NaN|Infinity)\b")
 def parse_json(raw: bytes) -> Any:
     """Returns a value of JSON. NaN and infinite numbers are null.
 
-    Args:
-        raw: The value.
-
-    Raises:
-        orjson.JSONDecodeError: If it is not valid JSON.
-
     Examples:
         >>> parse_json(b'{"text": "NaN", "score": NaN}')
         {'text': 'NaN', 'score': None}
@@ -83,9 +77,6 @@ def parse_json(raw: bytes) -> Any:
 def replace_not_finite(raw: bytes) -> bytes:
     """Returns a value of JSON with null in place of NaN and infinite numbers.
 
-    Args:
-        raw: The value. It is returned itself if it has no such number.
-
     Examples:
         >>> replace_not_finite(b'{"text": "NaN", "score": -Infinity}')
         b'{"text": "NaN", "score": null}'
@@ -97,12 +88,6 @@ def replace_not_finite(raw: bytes) -> bytes:
 
 def parse_exact_json(raw: bytes) -> Any:
     """Returns the same value as `parse_json`, but its whole numbers keep all digits.
-
-    Args:
-        raw: The value.
-
-    Raises:
-        orjson.JSONDecodeError: If it is not valid JSON.
 
     Examples:
         >>> parse_exact_json(b'{"a": 18446744073709551616, "b": [1.5, NaN]}')
@@ -118,9 +103,6 @@ def parse_exact_json(raw: bytes) -> Any:
 
 def find_repeated_key(raw: bytes) -> str | None:
     """Returns a key that an object has twice, or an object inside it, or None.
-
-    Args:
-        raw: The object.
 
     Examples:
         >>> find_repeated_key(b'{"a": [{"b": 1, "b": 2}]}'), find_repeated_key(b'{"a": {"a": 1}}')
@@ -155,12 +137,6 @@ class JsonRow(NamedTuple):
 
 class JsonSliceBuilder:
     """Parses rows and collects them into a slice.
-
-    Args:
-        columns: The fields to read.
-        start: The row at which reading starts.
-        whole: Whether the slices hold the complete rows, each with a line end behind it.
-        has_lines: Whether each row is a line of the file.
 
     Attributes:
         next_row: The row at which reading continues after the rows that were added.
@@ -210,13 +186,7 @@ class JsonSliceBuilder:
         return self._decoder.decode_lines(block, lines)
 
     def add_lines(self, first: int, lines: list[bytes], decoded: list[Any]) -> None:
-        """Adds consecutive lines.
-
-        Args:
-            first: The number of the first line.
-            lines: The lines with their line ends.
-            decoded: The fields of each line, or None for a line that is parsed here.
-        """
+        """Adds consecutive lines."""
         if None in decoded:
             for at, (line, fields) in enumerate(zip(lines, decoded, strict=True)):
                 if fields is None:
@@ -465,12 +435,7 @@ def _find_tokens_fault(content: Any, name: str, limit: int) -> str | None:
 
 
 def to_utf8(raw: bytes, encoding: str) -> bytes:
-    """Returns a row in UTF-8 if it is valid in UTF-8 or in another encoding, or else as it is.
-
-    Args:
-        raw: The row.
-        encoding: The other encoding.
-    """
+    """Returns a row in UTF-8 if it is valid in UTF-8 or in another encoding, or else as it is."""
     if is_utf8(raw):
         return raw
     try:

@@ -54,10 +54,6 @@ class JsonValues(JsonArray):
         Args:
             stream: The stream of bytes.
             limit: The maximum number of bytes of an object.
-            columns: The columns that a run reads, which decide whether rows are in a list.
-
-        Raises:
-            ValueError: If an object is not complete, or something follows the object with the list.
         """
         beginning = read_beginning(stream)
         rows = find_row_list(beginning, columns or Columns())
@@ -71,13 +67,7 @@ class JsonValues(JsonArray):
             _require_whole_object(head, elements.after, rows.name)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> LineWriter:
-        """Returns a writer of objects, or of the object with the list of the kept ones.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer of objects, or of the object with the list of the kept ones."""
         with file.open_decompressed() as stream:
             beginning = read_beginning(stream)
             rows = find_row_list(beginning, columns)
@@ -89,11 +79,7 @@ class JsonValues(JsonArray):
 
 
 def read_beginning(stream: Any) -> bytes:
-    """Returns the next SAMPLE bytes of a stream, or all that it has.
-
-    Args:
-        stream: The stream.
-    """
+    """Returns the next SAMPLE bytes of a stream, or all that it has."""
     parts = []
     size = 0
     while size < SAMPLE and (part := bytes(stream.read(SAMPLE - size))):
@@ -123,11 +109,6 @@ def find_row_list(sample: bytes, columns: Columns) -> RowList | None:
 
     Args:
         sample: The beginning of a file, or all of it if it has fewer than SAMPLE bytes.
-        columns: The columns that a run reads. An object that has one of those of documents is a
-            row.
-
-    Raises:
-        SeveralListsError: If the object holds several lists of objects.
     """
     row_list = _find_first_list(sample)
     if row_list is None:
@@ -151,11 +132,7 @@ def find_row_list(sample: bytes, columns: Columns) -> RowList | None:
 
 
 def has_list_of_objects(sample: bytes) -> bool:
-    """Returns whether an object has a member whose value is a list that begins with an object.
-
-    Args:
-        sample: The beginning of the object.
-    """
+    """Returns whether an object has a member whose value is a list that begins with an object."""
     return _find_first_list(sample) is not None
 
 
@@ -231,13 +208,7 @@ def _require_whole_object(head: bytes, end: bytes, name: str) -> None:
 
 
 class ValueWriter(LineWriter):
-    """A writer of objects one after another. A file of which no object is kept is not written.
-
-    Args:
-        file: The input file.
-        target: The path of the file to write.
-        text_field: Name of the field of texts.
-    """
+    """A writer of objects one after another. A file of which no object is kept is not written."""
 
     def __init__(self, file: InputFile, target: str, text_field: str) -> None:
         super().__init__(None, text_field)

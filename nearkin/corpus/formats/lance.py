@@ -58,15 +58,7 @@ class Lance(ColumnarFormat):
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a table in slices, as described in `Format`.
-
-        Args:
-            file: The manifest of a version.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
-            rows: The rows that are needed, or None for all. Fragments without one are not read.
-        """
+        """Yields the rows of a table in slices, as described in `Format`."""
         dataset = open_dataset(file.path)
         names = None if whole else list_roots(columns, dataset.schema.names)
         first = 0
@@ -81,13 +73,7 @@ class Lance(ColumnarFormat):
             first = end
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
-        """Returns a writer of a table with one version.
-
-        Args:
-            file: The manifest of a version.
-            columns: The columns that were read.
-            target: The path of the folder to write.
-        """
+        """Returns a writer of a table with one version."""
         dataset = open_dataset(file.path)
         storage = str(dataset.data_storage_version)
         return TableWriter(
@@ -113,11 +99,7 @@ def _contains_blobs(kind: pa.DataType) -> bool:
 
 
 def _read_schema(dataset: Any) -> pa.Schema:
-    """Returns the schema of the rows as they are read, in which blobs are bytes.
-
-    Raises:
-        UsageError: If a nested column has blobs, or the name of a column has a backtick.
-    """
+    """Returns the schema of the rows as they are read, in which blobs are bytes."""
     from lance.blob import BlobType
 
     require_readable_names(dataset)
@@ -158,13 +140,6 @@ def _read_fragment(fragment: Any, names: list[str] | None) -> Iterator[pa.Record
 
     Lance decodes the rows of a batch at once, even with a bound of its bytes. So the number of rows
     of a batch follows the size of the previous ones.
-
-    Args:
-        fragment: The fragment.
-        names: The columns to read, or None for all.
-
-    Raises:
-        ValueError: If a part is damaged.
     """
     rows = fragment.count_rows()
     batch_rows = _choose_batch_rows(fragment, names, rows)
@@ -193,15 +168,7 @@ def _scan(
     batch_rows: int,
     limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a fragment from one row on, in batches of at most so many rows.
-
-    Args:
-        fragment: The fragment.
-        names: The columns to read, or None for all.
-        first: The first row, without those that were deleted.
-        batch_rows: The largest number of rows of a batch.
-        limit: The largest number of rows, or None for all.
-    """
+    """Yields the rows of a fragment from one row on, in batches of at most so many rows."""
     scanner = fragment.scanner(
         columns=names,
         offset=first,
@@ -219,11 +186,6 @@ def _choose_batch_rows(fragment: Any, names: list[str] | None, rows: int) -> int
 
     The estimate is the mean of single rows from all parts of the fragment, which are read one by
     one, or that of the stored bytes if it is larger. Other columns count among the stored bytes.
-
-    Args:
-        fragment: The fragment.
-        names: The columns to read, or None for all.
-        rows: The number of rows that were not deleted.
     """
     sample = np.unique(np.linspace(0, rows - 1, SAMPLE_ROWS).astype(int)).tolist() if rows else []
     sampled_bytes = sum(
@@ -240,9 +202,6 @@ class _LanceWriter:
     """A writer of record batches, which become fragments of one version.
 
     Args:
-        target: The folder of the table, which is emptied.
-        storage: The version of the format of data files.
-        schema: The schema of the rows.
         blob_fields: The fields of the columns of bytes that are written as blobs.
     """
 

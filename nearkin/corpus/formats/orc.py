@@ -41,27 +41,13 @@ class Orc(ColumnarFormat):
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
-            rows: The rows that are needed, or None for all. Others are not checked.
-        """
+        """Yields the rows of a file in slices, as described in `Format`."""
         with file.open() as source:
             batches = number_batches(_read_batches(source))
             yield from check_stored_batches(batches, columns, start, whole=whole, rows=rows)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
-        """Returns a writer with the schema and the codec of the input.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer with the schema and the codec of the input."""
         with file.open() as source:
             stripes = _open_file(source)
             schema = stripes.schema
@@ -83,9 +69,6 @@ def _read_batches(source: Any) -> Iterator[pa.RecordBatch]:
 
     A stripe of a few bytes may have any number of rows, so none is decoded as a whole. Only in
     files with several columns of one name, which Arrow does not read in batches, stripes are.
-
-    Raises:
-        ValueError: If the number of rows is not that of the footer, or stripes may be too large.
     """
     from pyarrow.dataset import OrcFileFormat
 

@@ -69,15 +69,7 @@ class _RowGroupWriter:
 def _reject_rest_of_group(
     group: RowGroup, row: int, damage: DamageError, file_bytes: int, columns: Columns
 ) -> FileSlice:
-    """Returns a slice with the rejection of the rows of a row group that cannot be read.
-
-    Args:
-        group: The row group.
-        row: The first of these rows.
-        damage: Why it cannot be read.
-        file_bytes: The size of the file.
-        columns: The columns that are read.
-    """
+    """Returns a slice with the rejection of the rows of a row group that cannot be read."""
     end = group.first + group.rows
     reason = (
         f"the file cannot be read: rows {row} to {end - 1} (row group {group.number}): {damage}"
@@ -116,15 +108,7 @@ class Parquet(ColumnarFormat):
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            start: The row at which reading starts.
-            whole: Whether the slices hold the complete rows.
-            rows: The rows that are needed, or None for all. Row groups without one are not read.
-        """
+        """Yields the rows of a file in slices, as described in `Format`."""
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = [
                 group
@@ -158,13 +142,7 @@ class Parquet(ColumnarFormat):
                     yield _reject_rest_of_group(group, row, until.damage, source.size(), columns)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
-        """Returns a writer with the schema of the input, and its compression or the chosen one.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read.
-            target: The path of the file to write.
-        """
+        """Returns a writer with the schema of the input, and its compression or the chosen one."""
         with file.open() as source, pq.ParquetFile(source) as parquet:
             schema = parquet.schema_arrow
             codec = self.codec or self._codec(parquet)

@@ -62,7 +62,6 @@ class PageValues(NamedTuple):
         """Returns a value, or its first bytes if it is longer than `limit` bytes.
 
         Args:
-            place: The number of the value in the page.
             limit: The maximum number of bytes to return.
         """
         start, length = int(self.starts[place]), int(self.lengths[place])
@@ -78,16 +77,9 @@ class ByteColumnReader:
     """Reads a flat column of texts or bytes in a row group, row by row.
 
     Args:
-        source: The open local file.
-        chunk: The column in the row group.
         limit: The maximum size in bytes of a value that is returned as a whole. A longer value
             is cut to a few bytes more than this.
         page_limit: The maximum size in bytes of a page with its dictionary in memory.
-        scratch: Makes files for larger pages. None if they are refused.
-        optional: Whether the column may hold nulls.
-
-    Raises:
-        ValueError: If the pages are too large or damaged, or have an unknown encoding.
     """
 
     def __init__(
@@ -136,11 +128,7 @@ class ByteColumnReader:
         self._values = self._each(pages)
 
     def __next__(self) -> bytes | None:
-        """Returns the value of the next row.
-
-        Raises:
-            ValueError: If the pages are damaged, or hold fewer rows.
-        """
+        """Returns the value of the next row."""
         try:
             return next(self._values)
         except StopIteration:
@@ -197,16 +185,9 @@ class ByteColumnReader:
 def parse_longest_value(source: Any, chunk: pq.ColumnChunkMetaData) -> int | None:
     """Returns the size of the longest value in the dictionary of a column of texts or bytes.
 
-    Args:
-        source: The open local file.
-        chunk: The column in the row group.
-
     Returns:
         The number of bytes, or None if the column has no dictionary of a common form, or a very
         long one.
-
-    Raises:
-        ValueError: If the dictionary is damaged.
     """
     page = next(iterate_pages(source, chunk), None)
     if (
@@ -303,11 +284,7 @@ def _decompress_stream(stored: np.ndarray, codec: str, unfolded: np.ndarray) -> 
 
 
 def _parse_delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndarray, int]:
-    """Returns integers that are stored as packed differences, and the position after them.
-
-    Raises:
-        ValueError: If there are fewer than `count`.
-    """
+    """Returns integers that are stored as packed differences, and the position after them."""
     block_size, at = _parse_varint(data, at)
     miniblocks, at = _parse_varint(data, at)
     total, at = _parse_varint(data, at)
@@ -373,11 +350,7 @@ def _parse_delta_texts(data: memoryview, count: int, cut: int) -> Iterator[bytes
 
 
 def _parse_plain_values(data: memoryview, count: int) -> PageValues:
-    """Returns the places of values that each follow their length.
-
-    Raises:
-        ValueError: If a value ends after the page.
-    """
+    """Returns the places of values that each follow their length."""
     # An array takes less memory than a list of integers, and is faster to fill than one of numpy.
     sizes = array("q")
     at = 0
@@ -396,11 +369,7 @@ def _parse_plain_values(data: memoryview, count: int) -> PageValues:
 
 
 def _parse_hybrid_numbers(data: memoryview, width: int, count: int) -> np.ndarray:
-    """Returns integers in the hybrid encoding of runs and packed bits, int64 (count,).
-
-    Raises:
-        ValueError: If there are fewer than `count`.
-    """
+    """Returns integers in the hybrid encoding of runs and packed bits, int64 (count,)."""
     if not width:
         return np.zeros(count, np.int64)
     parts: list[np.ndarray] = []

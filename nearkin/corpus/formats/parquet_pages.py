@@ -73,15 +73,7 @@ class PageSizes(NamedTuple):
 
 
 def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
-    """Returns the sizes of the pages of a column of a row group, from their headers.
-
-    Args:
-        source: The open file.
-        chunk: The column in the row group.
-
-    Raises:
-        ValueError: If a header cannot be read.
-    """
+    """Returns the sizes of the pages of a column of a row group, from their headers."""
     largest = dictionary = values = 0
     for page in iterate_pages(source, chunk):
         largest = max(largest, page.unfolded)
@@ -101,25 +93,12 @@ def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
 
 
 def measure_dictionary(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
-    """Returns the decompressed size of the dictionary of a column in a row group.
-
-    Args:
-        source: The open file.
-        chunk: The column in the row group.
-    """
+    """Returns the decompressed size of the dictionary of a column in a row group."""
     return next((page.unfolded for page in iterate_pages(source, chunk)), 0)
 
 
 def iterate_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[PageHeader]:
-    """Yields the page headers of a column of a row group.
-
-    Args:
-        source: The open file.
-        chunk: The column in the row group.
-
-    Raises:
-        ValueError: If a header cannot be read.
-    """
+    """Yields the page headers of a column of a row group."""
     at = chunk.dictionary_page_offset or chunk.data_page_offset
     end = min(at + chunk.total_compressed_size, source.size())
     while at < end:
@@ -182,12 +161,7 @@ class _CompactReader:
         self.at = 0
 
     def fields_of_struct(self, depth: int = 0) -> ThriftFields:
-        """Returns the fields of a struct that are integers, booleans or structs, by number.
-
-        Raises:
-            IndexError: If the data ends before the struct does.
-            ValueError: If the data does not follow the protocol.
-        """
+        """Returns the fields of a struct that are integers, booleans or structs, by number."""
         if depth > DEEPEST:
             raise ValueError("a page header has more levels than the format allows")
         fields: ThriftFields = {}
@@ -237,14 +211,7 @@ class _CompactReader:
 
 
 def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
-    """Returns the size of the longest value in the dictionary of a text column, or 0.
-
-    Args:
-        source: The open file.
-        metadata: The footer of the file.
-        group: The number of the row group.
-        name: The path of the column, which may lead into lists, maps and structs.
-    """
+    """Returns the size of the longest value in the dictionary of a text column, or 0."""
     reader = pq.ParquetFile(
         source, metadata=metadata, read_dictionary=[name], buffer_size=READ_BUFFER
     )

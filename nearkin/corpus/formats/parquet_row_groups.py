@@ -55,12 +55,7 @@ class RowGroup(NamedTuple):
 
 
 def list_row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]:
-    """Yields the row groups that hold rows from `start` on.
-
-    Args:
-        metadata: The footer of the file.
-        start: The number of a row.
-    """
+    """Yields the row groups that hold rows from `start` on."""
     first = 0
     for number in range(metadata.num_row_groups):
         facts = metadata.row_group(number)
@@ -72,15 +67,7 @@ def list_row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]
 
 
 class RowGroupReader:
-    """Decodes the row groups of a file in batches of bounded size.
-
-    Args:
-        source: The open file.
-        metadata: The footer of the file.
-        columns: The columns that the run reads.
-        scratch: Makes temporary files for columns that cannot be decoded at once.
-        whole: Whether all columns are decoded.
-    """
+    """Decodes the row groups of a file in batches of bounded size."""
 
     def __init__(
         self,
@@ -108,11 +95,7 @@ class RowGroupReader:
         """Returns the batches of a row group, of which the first `ahead` bytes are already decoded.
 
         Args:
-            group: The row group.
             ahead: The number of bytes to decode ahead.
-
-        Returns:
-            The batches, and the object that holds the error if the row group is damaged.
         """
         until = ItemsBeforeDamage(self._decode(group))
         batches = iter(until)
@@ -253,11 +236,7 @@ class RowGroupReader:
             yield from _insert_large_columns(batch, large, schema)
 
     def _page_sizes(self, group: RowGroup) -> dict[str, PageSizes]:
-        """Returns the sizes of the pages of each column, by its path.
-
-        Raises:
-            ValueError: If the header of a page cannot be read.
-        """
+        """Returns the sizes of the pages of each column, by its path."""
         facts = self._metadata.row_group(group.number)
         chunks = [facts.column(at) for at in range(facts.num_columns)]
         # The sizes in a remote footer are trusted: reading each header would fetch the file twice.
@@ -268,11 +247,7 @@ class RowGroupReader:
     def _large_columns(
         self, group: RowGroup, sizes: dict[str, PageSizes]
     ) -> dict[str, ByteColumnReader]:
-        """Returns readers of the columns whose pages need too much memory in pyarrow, by name.
-
-        Raises:
-            ValueError: If a page is too large to be decompressed.
-        """
+        """Returns readers of the columns whose pages need too much memory in pyarrow, by name."""
         if isinstance(self._source, pa.PythonFile):
             return {}
         found = {}

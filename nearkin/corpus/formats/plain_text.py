@@ -22,12 +22,7 @@ class PlainText:
     """The format of files that are one text, or one a line. The only column is `text`."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns None, because there are no columns.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
+        """Returns None, because there are no columns."""
         return None
 
     def read(
@@ -42,12 +37,7 @@ class PlainText:
         """Yields the text as one slice, or its lines in slices, as described in `Format`.
 
         Args:
-            file: The file.
-            columns: The columns to read, which give the maximum size of a document, and say if the
-                main text of pages is read, or each line.
-            start: The row at which reading starts. A text has only row 0.
             whole: Whether the slices hold the bytes of the file.
-            rows: The lines that are needed, or None for all.
         """
         if columns.lines:
             yield from read_text_lines(file, columns, start, whole=whole, rows=rows)
@@ -83,23 +73,12 @@ class PlainText:
     def writer(
         self, file: InputFile, columns: Columns, target: str
     ) -> "FileWriter | TextLineWriter":
-        """Returns a writer of one text, or of lines.
-
-        Args:
-            file: The input file.
-            columns: The columns that were read, which say if each line is a document.
-            target: The path of the file to write.
-        """
+        """Returns a writer of one text, or of lines."""
         return TextLineWriter(file, target) if columns.lines else FileWriter(file, target)
 
 
 class FileWriter:
-    """A writer that writes the file if it is kept, and nothing otherwise.
-
-    Args:
-        file: The input file.
-        target: The path of the file to write.
-    """
+    """A writer that writes the file if it is kept, and nothing otherwise."""
 
     def __init__(self, file: InputFile, target: str) -> None:
         self._file, self._target = file, Path(target)
@@ -109,7 +88,6 @@ class FileWriter:
 
         Args:
             complete_rows: The bytes of the file.
-            texts: The new text, or null to leave the file as it is, large_string (1,).
         """
         text = texts[0].as_py()
         return complete_rows if text is None else text.encode()
@@ -119,8 +97,6 @@ class FileWriter:
 
         Args:
             complete_rows: The bytes of the file.
-            keep: True if the text is kept, bool (1,).
-            added: Not used, because a text has no columns.
         """
         return complete_rows if keep.any() else None
 

@@ -62,12 +62,7 @@ class ColumnarFormat(ABC):
         """Returns a writer of a file in the same format, as described in `Format`."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
-        """Returns the names of the columns.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
+        """Returns the names of the columns."""
         return list(self.schema(file).names)
 
 
@@ -93,18 +88,6 @@ def check_stored_batches(
 
     A batch is rejected as a whole if a column is damaged, also one that is only copied. So the same
     rows are documents whether they are copied or not.
-
-    Args:
-        stored: The batches of a file, each with the number of its first row.
-        columns: The columns to read.
-        start: The row at which reading starts.
-        whole: Whether the slices hold the complete rows.
-        rows: The rows that are needed, or None for all. Other batches are not checked, and of these
-            only the columns that are read.
-        has_all_columns: Whether the batches have all columns also if rows are not copied.
-
-    Raises:
-        ValueError: If a batch lacks a column.
     """
     for first, batch in stored:
         end = first + (batch.rows if isinstance(batch, DamagedRows) else len(batch))
@@ -135,11 +118,7 @@ def _reject_batch(reason: str, begin: int, end: int, columns: Columns) -> FileSl
 
 
 def _select(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Returns the stored columns that are read.
-
-    Raises:
-        ValueError: If one is missing.
-    """
+    """Returns the stored columns that are read."""
     roots = list_roots(columns, batch.schema.names)
     for name in roots:
         if name not in batch.schema.names:
@@ -150,13 +129,7 @@ def _select(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
 def check_batches(
     batches: Iterator[tuple[int, pa.RecordBatch]], columns: Columns, *, whole: bool
 ) -> Iterator[FileSlice]:
-    """Yields the documents and rejected rows of batches.
-
-    Args:
-        batches: Batches, each with the number of its first row.
-        columns: The columns to read.
-        whole: Whether the slices hold the complete rows.
-    """
+    """Yields the documents and rejected rows of batches."""
     for first, batch in batches:
         yield _check_batch(first, batch, batch if whole else None, columns)
 
@@ -168,15 +141,7 @@ def _check_batch(
     columns: Columns,
     faults: Mapping[int, str] = NO_FAULTS,
 ) -> FileSlice:
-    """Returns the documents and rejected rows of a batch.
-
-    Args:
-        first: The number of its first row.
-        batch: The columns that are read.
-        complete: All columns if the rows are copied, or None.
-        columns: The columns to read.
-        faults: Why rows are rejected in any case, by their position.
-    """
+    """Returns the documents and rejected rows of a batch."""
     end = first + len(batch)
     if len(batch) >= LONG_RUN and _has_only_nulls(batch, columns):
         # A few bytes of a file can stand for any number of nulls.
@@ -201,7 +166,6 @@ def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
     """Returns the rows at which the mask is true, of columns of any type.
 
     Args:
-        batch: The rows.
         mask: True for each row that is selected, bool (n,).
     """
     if mask.all():
@@ -217,7 +181,6 @@ def filter_column(
     """Returns the values at which the mask is true, as a column of the same type.
 
     Args:
-        column: A column of any type.
         mask: True for each value that is selected, bool (n,).
     """
     try:
@@ -232,11 +195,7 @@ def filter_column(
 
 
 def number_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the batches of a file, each with the number of its first row.
-
-    Args:
-        batches: The batches, from the first row on.
-    """
+    """Yields the batches of a file, each with the number of its first row."""
     first = 0
     for batch in batches:
         yield first, batch
@@ -246,16 +205,7 @@ def number_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.
 def split_batches(
     batches: Iterable[pa.RecordBatch], first: int, start: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields the rows from one on, in parts of a size that one thread processes at a time.
-
-    Args:
-        batches: The batches.
-        first: The number of their first row.
-        start: The first row that is needed.
-
-    Yields:
-        The number of the first row of each part, and the part.
-    """
+    """Yields the rows from one on, in parts of a size that one thread processes at a time."""
     for batch in batches:
         skipped = min(max(start - first, 0), len(batch))
         if skipped < len(batch):
@@ -264,15 +214,7 @@ def split_batches(
 
 
 def split_batch(first: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yields parts of a batch of a size that one thread processes at a time.
-
-    Args:
-        first: The number of the first row.
-        batch: The batch, which stays whole if it is not much larger than that size.
-
-    Yields:
-        The number of the first row of each part, and the part.
-    """
+    """Yields parts of a batch of a size that one thread processes at a time."""
     unfolded = [
         sizes for column in batch.columns if (sizes := measure_decoded_rows(column)) is not None
     ]
@@ -315,14 +257,7 @@ def _cast_to_schema(schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class TableWriter:
-    """A writer of record batches, which opens its file when the first rows are written.
-
-    Args:
-        schema: The schema of the input.
-        open_writer: A function that opens the writer for the schema of the rows.
-        text_column: Name of the column of texts.
-        has_one_dictionary: True if all batches of a file share the dictionary of a column.
-    """
+    """A writer of record batches, which opens its file when the first rows are written."""
 
     def __init__(
         self,
@@ -352,7 +287,6 @@ class TableWriter:
         """Returns rows with other texts, in the type of the input.
 
         Args:
-            complete_rows: The complete rows of a slice.
             texts: The new text of each row, or null to leave a row as it is, large_string (n,).
         """
         at = complete_rows.schema.get_field_index(self._text_column)
@@ -371,9 +305,7 @@ class TableWriter:
         """Returns the kept rows in the types of the input, with added columns.
 
         Args:
-            complete_rows: The complete rows of a slice.
             keep: True for each row that is kept, bool (n,).
-            added: The columns to add to the kept rows, or None.
         """
         batch = _cast_to_schema(self._schema, select_rows(complete_rows, keep))
         if added is not None:

@@ -47,28 +47,14 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
-        """Yields the records of a file.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            whole: Whether records are to be copied, with all their values.
-
-        Raises:
-            OSError or ValueError: If the file is damaged.
-        """
+        """Yields the records of a file."""
 
     @abstractmethod
     def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
         """Returns a writer of a file in the same format, as described in `Format`."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns None, because each record has values of its own.
-
-        Args:
-            file: The file.
-            requested: Not used, because the file itself says how it is read.
-        """
+        """Returns None, because each record has values of its own."""
         return None
 
     def read(
@@ -80,15 +66,7 @@ class RecordFormat(ABC):
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            start: The row at which reading starts. Records before it are parsed.
-            whole: Whether the slices hold the complete records.
-            rows: The rows that are needed, or None for all. Other records are not checked.
-        """
+        """Yields the rows of a file in slices, as described in `Format`."""
         needed = None if rows is None else set(rows.tolist())
         row = start - 1
         skipped: Counter[str] = Counter()
@@ -260,9 +238,6 @@ def _is_valid_text(text: str) -> bool:
 def make_column(values: list[Any]) -> pa.Array:
     """Returns values as a column. Values of several types become texts.
 
-    Args:
-        values: The values. None is null.
-
     Examples:
         >>> make_column(["a", None]).to_pylist(), make_column([1, "a"]).to_pylist()
         (['a', None], ['1', 'a'])
@@ -276,11 +251,7 @@ def make_column(values: list[Any]) -> pa.Array:
 
 
 def format_alone(value: Any) -> str | None:
-    """Returns the text of a value, which does not depend on the other values of its column.
-
-    Args:
-        value: A value of Python, or None.
-    """
+    """Returns the text of a value, which does not depend on the other values of its column."""
     if value is None or isinstance(value, str):
         return value
     try:
@@ -294,15 +265,7 @@ class RecordCopier(ABC):
     """A writer that copies records as they are stored, and cannot change or extend them."""
 
     def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
-        """Raises ValueError, because the text of a record cannot be replaced.
-
-        Args:
-            complete_rows: The records of a slice.
-            texts: The new texts.
-
-        Raises:
-            ValueError: If it is called, because the checks before a run refuse new texts.
-        """
+        """Raises ValueError, because the text of a record cannot be replaced."""
         raise ValueError("records of this format cannot get other texts")
 
     def select(
@@ -311,9 +274,7 @@ class RecordCopier(ABC):
         """Returns the kept records.
 
         Args:
-            complete_rows: The records of a slice.
             keep: True for each record that is kept, bool (n,).
-            added: Not used, because records have no columns.
         """
         return [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
 

@@ -20,20 +20,13 @@ class ScratchFiles:
     """Makes files that no other process can open.
 
     They are deleted when they are closed, also if the process is killed.
-
-    Args:
-        folder: The folder of the files, or None for the temporary folder of the system.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def file(self) -> IO[bytes]:
-        """Opens an empty file.
-
-        Raises:
-            RunError: If the file cannot be made.
-        """
+        """Opens an empty file."""
         try:
             return tempfile.TemporaryFile(dir=self._folder)
         except OSError as error:
@@ -46,9 +39,6 @@ class ScratchFiles:
 
         Args:
             size: The number of bytes.
-
-        Raises:
-            RunError: If the disk is full.
         """
         if not size:
             return np.zeros(0, np.uint8)
@@ -74,16 +64,6 @@ class ScratchFiles:
 
         Dictionaries keep only the values that a batch uses, because all values of all
         dictionaries may not fit into memory.
-
-        Args:
-            portions: Batches of some of the columns, with the same numbers of rows in each
-                portion.
-            schema: The columns in the order of the result.
-
-        Raises:
-            RunError: If the disk is full.
-            ValueError: If the portions have different numbers of rows. Any other error of a
-                portion is raised after the batches before it.
         """
         files = []
         damage: Exception | None = None

@@ -53,11 +53,7 @@ class TarMember(NamedTuple):
 
 
 class TarReader:
-    """Reads an archive from its beginning to its end.
-
-    Args:
-        stream: The stream of the archive.
-    """
+    """Reads an archive from its beginning to its end."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -69,10 +65,9 @@ class TarReader:
         self._size = stream.size() if isinstance(stream, pa.OSFile) else None
 
     def __iter__(self) -> Iterator[TarMember]:
-        """Yields the members. The content of a member can be read until the next one is requested.
+        """Yields the members.
 
-        Raises:
-            ValueError or tarfile.TarError: If a header is damaged, or the end is missing.
+        The content of a member can be read until the next one is requested.
         """
         has_ended = False
         while True:
@@ -89,11 +84,7 @@ class TarReader:
                 yield self._parse_member(block)
 
     def read_content(self, member: TarMember) -> bytes:
-        """Returns the content of the latest member.
-
-        Args:
-            member: The member, whose size the caller has bounded.
-        """
+        """Returns the content of the latest member."""
         content = self._beginning + self._take(member.stored - len(self._beginning))
         self._beginning = b""
         if not member.info.issparse():
@@ -156,7 +147,6 @@ class TarReader:
 
         Args:
             size: The number of bytes.
-            before: The headers of the member so far.
         """
         total = len(before) + size
         if total > MAX_HEADER:
@@ -165,11 +155,7 @@ class TarReader:
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
-        """Returns bytes of the content that follows.
-
-        Raises:
-            ValueError: If there are fewer.
-        """
+        """Returns bytes of the content that follows."""
         taken = read_up_to(self._stream, size)
         self._left -= len(taken)
         if len(taken) < size:
@@ -177,11 +163,7 @@ class TarReader:
         return taken
 
     def _skip_content(self) -> None:
-        """Passes over the rest of the content of the latest member.
-
-        Raises:
-            ValueError: If the archive ends in it.
-        """
+        """Passes over the rest of the content of the latest member."""
         if self._size is None:
             while self._left > 0:
                 self._take(min(self._left, BLOCK))
@@ -201,11 +183,7 @@ def _parse_header(block: bytes) -> tarfile.TarInfo:
 
 
 def _require_records(content: bytes) -> None:
-    """Requires that records are valid. Versions of the library differ in what they do otherwise.
-
-    Args:
-        content: The records, which a zero byte may end.
-    """
+    """Requires that records are valid. Versions of the library differ in what they do otherwise."""
     at = 0
     while at < len(content) and content[at]:
         match = RECORD.match(content, at)

@@ -41,18 +41,7 @@ class TarSamples(RecordFormat):
     """The format of tar archives of samples."""
 
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
-        """Yields the samples of an archive, as described in `RecordFormat`.
-
-        Args:
-            file: The file.
-            columns: The columns to read. `text` is the member with the extension `txt`,
-                `json.NAME` a field of the member with the extension `json`, `key` the name of the
-                sample, and any other name an extension.
-            whole: Whether the samples hold all their members.
-
-        Raises:
-            DamageError: If the archive is damaged.
-        """
+        """Yields the samples of an archive, as described in `RecordFormat`."""
         needed = {_extension_of(name) for name in columns.stored}
         scattered = _find_scattered(file)
         with file.open_decompressed() as stream, decoding("the next member is damaged"):
@@ -64,21 +53,12 @@ class TarSamples(RecordFormat):
                 yield record
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "TarWriter":
-        """Returns a writer of an archive with the compression of the input.
-
-        Args:
-            file: The input file.
-            columns: Not used, because samples are copied as they are.
-            target: The path of the file to write.
-        """
+        """Returns a writer of an archive with the compression of the input."""
         return TarWriter(file, target)
 
 
 def split_name(path: str) -> tuple[str, str]:
     """Returns the name of the sample of a member, and the extension of the member.
-
-    Args:
-        path: The path of the member.
 
     Examples:
         >>> split_name("a.b/0001.seg.txt")
@@ -185,12 +165,7 @@ def _set_values(values: dict[str, Any], extension: str, content: bytes) -> None:
 
 
 class TarWriter(RecordCopier):
-    """A writer that copies the members of kept samples.
-
-    Args:
-        file: The input file.
-        target: The path of the file to write.
-    """
+    """A writer that copies the members of kept samples."""
 
     def __init__(self, file: InputFile, target: str) -> None:
         self._sink = open_compressed_sink(file, target)

@@ -28,15 +28,7 @@ TEXT = "text"
 def read_text_lines(
     file: InputFile, columns: Columns, start: int, *, whole: bool, rows: np.ndarray | None
 ) -> Iterator[FileSlice]:
-    """Yields the lines of a file in slices, as described in `Format`. Blank lines are left out.
-
-    Args:
-        file: The file.
-        columns: The columns to read.
-        start: The line at which reading starts, counted from 0.
-        whole: Whether the slices hold the complete lines.
-        rows: The lines that are needed, or None for all. Blocks without one are not decoded.
-    """
+    """Yields the lines of a file in slices, as described in `Format`. Blank lines are left out."""
     with file.open_decompressed() as stream:
         blocks = ItemsBeforeDamage(read_line_blocks(stream, columns.document_limit))
         for block in blocks:
@@ -58,14 +50,7 @@ def _read_block(
 def _make_slice(
     lines: Sequence[bytes | None], first: int, columns: Columns, *, whole: bool
 ) -> FileSlice:
-    """Returns consecutive lines as a slice.
-
-    Args:
-        lines: The lines with their ends. None is a line that is too long.
-        first: The number of the first line, counted from 0.
-        columns: The columns to read.
-        whole: Whether the slice holds the complete lines.
-    """
+    """Returns consecutive lines as a slice."""
     rows: list[int] = []
     texts: list[str] = []
     complete: list[bytes] = []
@@ -99,23 +84,13 @@ def _make_slice(
 
 
 class TextLineWriter:
-    """A writer of lines.
-
-    Args:
-        file: The input file.
-        target: The path of the file to write.
-    """
+    """A writer of lines."""
 
     def __init__(self, file: InputFile, target: str) -> None:
         self._sink = open_compressed_sink(file, target)
 
     def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
-        """Returns lines with other texts, each with the end of its line.
-
-        Args:
-            complete_rows: The lines of a slice, each with its line end.
-            texts: The new text of each line, or null to leave a line as it is.
-        """
+        """Returns lines with other texts, each with the end of its line."""
         return [
             line if text is None else text.encode() + line[len(line.rstrip(b"\r\n")) :]
             for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
@@ -125,9 +100,7 @@ class TextLineWriter:
         """Returns the kept lines.
 
         Args:
-            complete_rows: The lines of a slice, each with its line end.
             keep: True for each line that is kept, bool (n,).
-            added: Not used, because a text has no columns.
         """
         return b"".join(compress(complete_rows, keep.tolist()))
 

@@ -78,25 +78,11 @@ class Warc(RecordFormat):
     """The format of WARC files, plain or with one gzip member for each record."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns the names of the columns, which all WARC files have.
-
-        Args:
-            file: The file.
-            requested: Not used, because all files have the same columns.
-        """
+        """Returns the names of the columns, which all WARC files have."""
         return list(COLUMNS)
 
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
-        """Yields the documents of a file, as described in `RecordFormat`.
-
-        Args:
-            file: The file.
-            columns: The columns to read.
-            whole: Whether records are to be copied.
-
-        Raises:
-            ValueError: If the file is damaged.
-        """
+        """Yields the documents of a file, as described in `RecordFormat`."""
         for record, iterator in iterate_records(file):
             kind = record.rec_type
             if kind not in DOCUMENT_TYPES:
@@ -120,26 +106,12 @@ class Warc(RecordFormat):
             yield parsed._replace(stored=stored if whole else None)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "WarcWriter":
-        """Returns a writer that copies the bytes of kept records.
-
-        Args:
-            file: The input file.
-            columns: Not used, because records are copied as they are.
-            target: The path of the file to write.
-        """
+        """Returns a writer that copies the bytes of kept records."""
         return WarcWriter(file, target)
 
 
 def iterate_records(file: InputFile) -> Iterator[tuple[Any, Any]]:
-    """Yields the records of a WARC file, each with the iterator that reads it.
-
-    Args:
-        file: The file.
-
-    Raises:
-        MissingExtraError: If warcio is not installed.
-        ValueError: If the file is damaged.
-    """
+    """Yields the records of a WARC file, each with the iterator that reads it."""
     try:
         from warcio.archiveiterator import ArchiveIterator
     except ImportError as error:
@@ -161,11 +133,7 @@ def iterate_records(file: InputFile) -> Iterator[tuple[Any, Any]]:
 
 
 def _make_bounded_reader(stream: Any) -> Any:
-    """Returns a reader for warcio, which reads header lines of any length and number.
-
-    Args:
-        stream: The stream of a file.
-    """
+    """Returns a reader for warcio, which reads header lines of any length and number."""
     from warcio.bufferedreaders import DecompressingBufferedReader
 
     class BoundedReader(DecompressingBufferedReader):  # type: ignore[misc]
@@ -236,12 +204,7 @@ def _parse_record(record: Any, columns: Columns, loader: Any) -> Record:
 
 
 def _describe_encoding_fault(charset: str | None, named: str | None) -> str:
-    """Returns why the bytes of a text cannot be decoded.
-
-    Args:
-        charset: The encoding that the content type names, or None.
-        named: The encoding that the page names itself, or None.
-    """
+    """Returns why the bytes of a text cannot be decoded."""
     if charset is not None:
         return "the text is not in the encoding that its content type names"
     if named is not None:
@@ -261,7 +224,6 @@ def _read_content(record: Any, most: int) -> bytes:
     """Returns the content of a record without the encoding of HTTP, or its first bytes.
 
     Args:
-        record: The record.
         most: The maximum number of bytes.
     """
     headers = record.http_headers
@@ -312,7 +274,6 @@ def _decode(content: bytes, charsets: Iterable[str | None]) -> str | None:
 
     Args:
         content: The bytes.
-        charsets: The names of encodings, the best one first.
     """
     for name in ("utf-8", *charsets):
         try:
@@ -335,12 +296,7 @@ def _is_encoding(codec: codecs.CodecInfo) -> bool:
 
 
 class WarcWriter(RecordCopier):
-    """A writer that copies the bytes of records, after those of the `warcinfo` of the input.
-
-    Args:
-        file: The input file.
-        target: The path of the file to write.
-    """
+    """A writer that copies the bytes of records, after those of the `warcinfo` of the input."""
 
     def __init__(self, file: InputFile, target: str) -> None:
         self._source = file.open()

@@ -16,15 +16,7 @@ from nearkin.setting_names import name_setting
 
 
 def read_fact(documents: Documents, predicate: Predicate) -> np.ndarray:
-    """Returns hashes of what a condition compares in two documents, uint64 (n,) or (n, 2).
-
-    Args:
-        documents: Sketched documents.
-        predicate: The condition.
-
-    Raises:
-        UsageError: If hashes of texts are needed and the documents of a saved run do not have them.
-    """
+    """Returns hashes of what a condition compares in two documents, uint64 (n,) or (n, 2)."""
     if isinstance(predicate, Same | Differ):
         return documents.hash_compared_values(predicate.column)
     fact = TEXT_FACTS[predicate]
@@ -46,11 +38,7 @@ def create_acceptance(
     """Returns the acceptance of the scored pairs of a run.
 
     Args:
-        expression: The acceptance.
-        documents: Sketched documents.
         rank: Position of each document in keep order, uint32 (n,).
-        payloads: Shingle sets of the documents.
-        runs: Tokens of the documents, of each kind whose order the acceptance compares.
     """
     return PairAcceptance(
         expression=expression,

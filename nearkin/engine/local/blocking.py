@@ -19,16 +19,7 @@ from nearkin.setting_names import name_setting
 
 
 def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
-    """Requires that the documents of a run can be compared with a blocklist.
-
-    Args:
-        options: Options of the run.
-        blocklist: The blocklist.
-
-    Raises:
-        IncompatibleError: If the list has another Spec.
-        UsageError: If an option contradicts the list.
-    """
+    """Requires that the documents of a run can be compared with a blocklist."""
     require_one_measure(options)
     option = name_setting("blocklist")
     if options.fields:
@@ -44,14 +35,7 @@ def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
 
 
 def require_one_measure(options: RunOptions) -> None:
-    """Requires that a run has no second measure, by which blocked documents are not compared.
-
-    Args:
-        options: Options of the run.
-
-    Raises:
-        UsageError: If it has one.
-    """
+    """Requires that a run has no second measure, by which blocked documents are not compared."""
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
@@ -70,12 +54,7 @@ class BlocklistMatcher:
     blocklist: Blocklist | GivenDocuments
 
     def match(self, run: LocalRun) -> tuple[ReferenceMatches, BlocklistStats]:
-        """Finds the documents that are like an entry, each with the most similar one.
-
-        Args:
-            run: Run whose exact duplicates are grouped, unless its groups can have different
-                contents. Every document is compared then.
-        """
+        """Finds the documents that are like an entry, each with the most similar one."""
         documents = run.documents()
         representative = np.arange(len(documents), dtype=np.uint32)
         is_compared = ~documents.matchless

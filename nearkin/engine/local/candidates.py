@@ -91,15 +91,7 @@ class SignatureComparison(NamedTuple):
         options: RunOptions,
         number: int = 0,
     ) -> "SignatureComparison":
-        """Returns the comparison of a run's signatures.
-
-        Args:
-            measure: Measure of the run, or of one of the fields that find candidate pairs.
-            banding: Bands and rows.
-            documents: Sketched documents.
-            options: Options of the run, or of a run over this field.
-            number: Number of the field.
-        """
+        """Returns the comparison of a run's signatures."""
         sketched_keys = None if number else documents.keys
         return cls(
             banding=banding,
@@ -123,11 +115,7 @@ def write_keys(
     The keys of a document follow each other.
 
     Args:
-        documents: Sketched documents.
         blocks: Hash of each document's block, uint64 (n,).
-        comparison: Bands and layout of the signatures.
-        work: Folder of the stage results.
-        workers: Number of threads.
     """
     folder = work.folder(comparison.keys_folder)
 
@@ -161,12 +149,7 @@ class CandidateFinder:
     The outcome depends on the documents of each bucket alone.
 
     Args:
-        documents: Sketched documents.
-        work: Folder with band keys and the keep order.
-        options: Options of the run.
         active: Which documents are compared, bool (n,).
-        comparison: Bands and layout of the signatures.
-        round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
     """
 
     def __init__(
@@ -206,7 +189,6 @@ class CandidateFinder:
 
         Args:
             active: Which documents are compared, bool (n,).
-            round_number: Number of the round, from 1.
         """
         return CandidateFinder(
             self._documents, self._work, self._options, active, self.comparison, round_number
@@ -215,13 +197,7 @@ class CandidateFinder:
     def find_pairs(
         self, spool: PairSpool, progress: Progress, hot_members: BucketWriter | None = None
     ) -> CandidateCounts:
-        """Searches all bands.
-
-        Args:
-            spool: Receives the candidate pairs that pass the prefilter.
-            progress: Receives one step for each band.
-            hot_members: Receives the documents of each hot bucket.
-        """
+        """Searches all bands."""
         self._hot_members = hot_members
         for band in range(self.comparison.banding.bands):
             for buckets in self._partitions(band):
@@ -234,7 +210,6 @@ class CandidateFinder:
 
         Args:
             sampled: Which documents were sampled, bool (n,).
-            spool: Receives the pairs that pass the prefilter.
         """
         for band in range(self.comparison.banding.bands):
             for buckets in self._partitions(band):
@@ -250,7 +225,6 @@ class CandidateFinder:
         """Returns the packed pairs of a document and others that pass the prefilter.
 
         Args:
-            document: Number of the document.
             others: Numbers of the others, uint64 (m,).
         """
         pairs = pack_pairs(np.full(len(others), document), others)
@@ -388,7 +362,6 @@ class CandidateFinder:
 
         Args:
             members: Documents in the order in which they become leaders, uint64 (m,).
-            pairs: Receives the packed pairs of members and leaders.
         """
         leaders = np.empty(self._options.fanout, np.uint64)
         nearest = np.empty(len(members), np.int64)

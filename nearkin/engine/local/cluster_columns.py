@@ -13,13 +13,7 @@ from nearkin.engine.result_schema import NONE_LABEL
 
 
 class LocalClusterColumns:
-    """The columns about the clusters of a run, for ranges of its documents.
-
-    Args:
-        run: Run with a column of sources if they are added.
-        clustering: Clusters of the run.
-        columns: Columns that are added.
-    """
+    """The columns about the clusters of a run, for ranges of its documents."""
 
     def __init__(self, run: LocalRun, clustering: Clustering, columns: ClusterColumns) -> None:
         self._run = run
@@ -37,12 +31,7 @@ class LocalClusterColumns:
         return SourceCounts(self._leader, self._run.documents().carried[self._run.options.source])
 
     def rows(self, start: int, end: int) -> pa.RecordBatch:
-        """Returns the columns of a range of documents.
-
-        Args:
-            start: Number of the first document.
-            end: Number after the last document.
-        """
+        """Returns the columns of a range of documents."""
         leaders = self._leader[start:end]
         sources = None
         if self._columns.sources:
@@ -81,11 +70,7 @@ class SourceCounts:
         self._leaders, self._codes = np.divmod(keys, max(len(names), 1))
 
     def of_leaders(self, leaders: np.ndarray) -> pa.MapArray:
-        """Returns the counts of the clusters of some leaders.
-
-        Args:
-            leaders: Numbers of the leaders, (m,), in any order.
-        """
+        """Returns the counts of the clusters of some leaders."""
         first = np.searchsorted(self._leaders, leaders, side="left")
         lengths = np.searchsorted(self._leaders, leaders, side="right") - first
         offsets = np.concatenate([[0], np.cumsum(lengths)])

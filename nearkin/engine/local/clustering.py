@@ -85,20 +85,11 @@ class Clustering:
         return is_removed
 
     def with_matches(self, matches: ReferenceMatches) -> "Clustering":
-        """Returns the clusters after the documents that repeat one of the reference are removed.
-
-        Args:
-            matches: These documents. No other document has one of them as its leader.
-        """
+        """Returns the clusters after the documents that repeat one of the reference are removed."""
         return replace(self._without(matches), matches=matches)
 
     def with_blocked(self, blocked: ReferenceMatches) -> "Clustering":
-        """Returns the clusters after the documents that are like a blocked entry are removed.
-
-        Args:
-            blocked: These documents. No other document has one of them as its leader, and none of
-                them repeats a document of the reference.
-        """
+        """Returns the clusters after the documents that are like a blocked entry are removed."""
         return replace(self._without(blocked), blocked=blocked)
 
     def _without(self, matches: ReferenceMatches) -> "Clustering":
@@ -114,12 +105,7 @@ class Clustering:
         return replace(self, leader=leader, similarity=similarity, kind=kind, kept=kept)
 
     def save(self, work: WorkFolder, prefix: str = "") -> None:
-        """Saves the clusters in a work folder.
-
-        Args:
-            work: Work folder.
-            prefix: Beginning of the names of the arrays.
-        """
+        """Saves the clusters in a work folder."""
         work.save(f"{prefix}leader", self.leader)
         work.save(f"{prefix}similarity", self.similarity)
         work.save(f"{prefix}kind", self.kind)
@@ -127,12 +113,7 @@ class Clustering:
 
     @classmethod
     def load(cls, work: WorkFolder, prefix: str = "") -> "Clustering":
-        """Returns saved clusters, mapped from disk.
-
-        Args:
-            work: Work folder.
-            prefix: Beginning of the names of the arrays.
-        """
+        """Returns saved clusters, mapped from disk."""
         return cls(
             leader=work.load(f"{prefix}leader"),
             similarity=work.load(f"{prefix}similarity"),
@@ -162,11 +143,7 @@ class Clustering:
         return counts
 
     def outcomes(self, part: slice) -> np.ndarray:
-        """Returns what some documents are as indexes into OUTCOMES, uint8 (m,).
-
-        Args:
-            part: Numbers of the documents, in a run with the option `related`.
-        """
+        """Returns what some documents are as indexes into OUTCOMES, uint8 (m,)."""
         assert self.linked is not None
         kind = np.asarray(self.kind[part])
         outcomes = np.where(self.linked.is_linked[part], RELATED_OUTCOME, NEW_OUTCOME)
@@ -189,9 +166,7 @@ def keep_further_copies(clustering: Clustering, rank: np.ndarray, most: int) -> 
     Beside the kept document of a cluster, the next ones in keep order are kept.
 
     Args:
-        clustering: Clusters with one kept document each.
         rank: Rank of each document in keep order, uint32 (n,).
-        most: Largest number of kept documents of a cluster.
     """
     leader = np.asarray(clustering.leader)
     members = np.flatnonzero(leader != np.arange(len(leader)))
@@ -212,9 +187,7 @@ def count_between(scored: ScoredPairs, removed: np.ndarray, clustering: Clusteri
     """Returns how many documents are about as similar to the kept one of another cluster.
 
     Args:
-        scored: Scored pairs that reach the threshold.
         removed: Which documents count, bool (n,).
-        clustering: Clusters.
     """
     leader = np.asarray(clustering.leader)
     is_kept = np.asarray(clustering.kept)
@@ -251,12 +224,7 @@ class ExactGroupOrder:
 
     @classmethod
     def load(cls, documents: Documents, work: WorkFolder) -> "ExactGroupOrder":
-        """Returns what the collapse stage saved.
-
-        Args:
-            documents: Sketched documents.
-            work: Work folder of the run.
-        """
+        """Returns what the collapse stage saved."""
         return cls(
             order=np.asarray(work.load("order")),
             rank=np.asarray(work.load("rank")),
@@ -275,22 +243,13 @@ class ExactGroupOrder:
         A document is an exact duplicate of the kept document, or a near-duplicate of it as its
         representative is. It is a duplicate by value if its content is not that of its
         representative.
-
-        Args:
-            documents: Numbers of the removed documents, (m,).
-            leaders: Number of the kept document of each, (m,).
         """
         follows_by_value = ~self.are_copies(documents, self.representative[documents])
         kinds = np.where(follows_by_value, SAME, NEAR)
         return np.where(self.are_copies(documents, leaders), EXACT, kinds).astype(np.uint8)
 
     def are_copies(self, documents: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Returns which documents are exact duplicates of others, bool (m,).
-
-        Args:
-            documents: Numbers of the documents, (m,).
-            others: Number of the document that each is compared with, (m,).
-        """
+        """Returns which documents are exact duplicates of others, bool (m,)."""
         is_equal = (self.fingerprints[documents] == self.fingerprints[others]).all(axis=1)
         return np.asarray(is_equal & ~self.empty[documents])
 
@@ -315,12 +274,6 @@ def cluster_documents(
     """Clusters the first documents of exact groups, then adds their exact duplicates.
 
     Args:
-        scored: Scored pairs that reach the threshold, sorted.
-        groups: Keep order and exact groups.
-        comparison: Compares further pairs of documents.
-        options: Options of the run.
-        floor: Smallest similarity of a component's document to the kept one.
-        advance: Receives the number of documents that were processed.
         apart: Packed pairs of first documents that are never in one cluster, uint64 (m,).
     """
     counter = StepCounter(advance, len(groups.order), steps=3)

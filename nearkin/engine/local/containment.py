@@ -77,11 +77,7 @@ class Contained(NamedTuple):
 
 
 def require_containable(spec: Spec) -> None:
-    """Checks that a Spec describes sets of shingles.
-
-    Raises:
-        UsageError: If the Spec has another measure.
-    """
+    """Checks that a Spec describes sets of shingles."""
     if spec.measure != "jaccard":
         raise UsageError(
             f"relation containment compares shingle sets: measure jaccard, not {spec.measure}"
@@ -92,12 +88,6 @@ def find_contained(run: LocalRun) -> Contained:
     """Returns the contained documents of a run, and records them in its work folder.
 
     Only the first document of each exact group is compared.
-
-    Args:
-        run: Run, after the stage collapse.
-
-    Raises:
-        UsageError: If the Spec has another measure than jaccard.
     """
     require_containable(run.options.spec)
     if run.work.done(Stage.CONTAINMENT) is None:
@@ -107,14 +97,7 @@ def find_contained(run: LocalRun) -> Contained:
 
 
 def estimate_missing_contained(run: LocalRun) -> MissingPairsStats | None:
-    """Estimates the missing pairs of a search for contained documents, and records the estimate.
-
-    Args:
-        run: Run, after `find_contained`.
-
-    Returns:
-        The estimate, or None if no hash exceeds the pair budget.
-    """
+    """Estimates the missing pairs of a search for contained documents, and records the estimate."""
     if not ContainmentStats.from_dict(run.recorded(Stage.CONTAINMENT)).hot_shingles:
         return None
     recorded = run.work.done(Stage.MISSING_PAIRS)
@@ -231,11 +214,7 @@ class _ContainmentRun:
         return count
 
     def _scorer(self, payloads: Payloads) -> Callable[[np.ndarray], Contained]:
-        """Returns what selects the packed pairs, (a << 32) | b, whose document a is contained in b.
-
-        Args:
-            payloads: Shingle sets of the documents.
-        """
+        """Returns what selects the packed pairs, (a << 32) | b, of which a is contained in b."""
         sizes = self.smallest.sizes
         options = self.local_run.options
         acceptance = None

@@ -84,13 +84,7 @@ class ContainmentSearch:
         """Reads the smallest hashes of the documents, for a search among them.
 
         Args:
-            source: Returns the shingle sets of the documents of the corpus.
-            options: Options of the run.
-            threshold: Smallest containment of the smaller document of a pair in the larger one.
-            progress: Receives the number of documents.
             is_active: Which documents are compared, bool (n,).
-            scope: Pairs that are compared.
-            path: File of the smallest hashes.
         """
         progress.stage("smallest hashes", len(is_active))
         hashes = _read_smallest_hashes(source(), is_active, path, progress)
@@ -160,10 +154,7 @@ def _read_smallest_hashes(
     """Reads the sizes and the smallest hashes of the documents of a corpus.
 
     Args:
-        source: Shingle sets of the documents.
         is_active: Which documents are compared, bool (n,).
-        path: File of the smallest hashes.
-        progress: Receives the number of documents.
     """
     active = np.flatnonzero(is_active)
     sizes = np.zeros(len(is_active), np.int64)
@@ -188,8 +179,6 @@ def _find_crowded(smallest: SmallestHashes, options: RunOptions, sources: np.nda
     Ranges of hashes are counted one after the other, so that each of them fits into memory.
 
     Args:
-        smallest: Smallest hashes of the documents.
-        options: Options of the run.
         sources: Source of each document of the corpus, uint64 (n,), or an empty array. Pairs of
             documents of one source do not count.
     """

@@ -18,15 +18,7 @@ DIFFERENT_PAIRS = "decided-different"
 
 
 def require_decidable(options: RunOptions, *, has_reference: bool) -> None:
-    """Requires that the options of a run can be followed together with decisions.
-
-    Args:
-        options: Options of the run.
-        has_reference: Whether the documents are compared with a reference.
-
-    Raises:
-        UsageError: If an option excludes decisions.
-    """
+    """Requires that the options of a run can be followed together with decisions."""
     decisions = name_setting("decisions")
     if has_reference:
         raise UsageError(
@@ -52,7 +44,6 @@ def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs
     """Returns the decided pairs of a run, by the numbers of the documents.
 
     Args:
-        decisions: Decisions about pairs of ids.
         ids: Ids of all documents, each once, large_string (n,).
     """
     names = sorted({id for decision in decisions for id in decision.pair})
@@ -70,12 +61,7 @@ def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs
 
 
 def number_pairs_of(decisions: Decisions, numbers: dict[str, int]) -> DecidedPairs:
-    """Returns the decided pairs of which both documents have a number.
-
-    Args:
-        decisions: Decisions about pairs of ids.
-        numbers: Numbers of documents by id.
-    """
+    """Returns the decided pairs of which both documents have a number."""
     same = _number_pairs(decisions.same, numbers)
     different = _number_pairs(decisions.different, numbers)
     return DecidedPairs(same, different, len(decisions) - len(same) - len(different))
@@ -89,9 +75,6 @@ def _number_pairs(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> 
 
 def load_pairs_apart(work: WorkFolder) -> np.ndarray:
     """Returns the groups that are never in one cluster, as packed pairs of representatives.
-
-    Args:
-        work: Work folder of a run with decisions.
 
     Returns:
         Packed pairs, sorted, uint64 (m,).

@@ -20,12 +20,7 @@ PARTITION_BITS = 6
 
 
 def count_frequencies(request: FrequencyRequest, share: float = 0.0) -> DocumentFrequencies:
-    """Counts the documents that contain each shingle.
-
-    Args:
-        request: Corpus, Spec and folder for the partitions.
-        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
-    """
+    """Counts the documents that contain each shingle."""
     corpus = request.corpus
     columns = request.columns
     folder = request.folder

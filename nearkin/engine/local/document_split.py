@@ -79,13 +79,7 @@ class DocumentSplit:
 def split_documents(
     run: LocalRun, groups: SplitGroups, columns: Sequence[ValueColumn] = ()
 ) -> DocumentSplit:
-    """Assigns each document to a group, and near-duplicates to the same one.
-
-    Args:
-        run: Run, which is executed up to its pairs.
-        groups: The groups.
-        columns: Columns, which the documents carry, whose equal values keep documents together.
-    """
+    """Assigns each document to a group, and near-duplicates to the same one."""
     run.to_pairs()
     documents = run.documents()
     rank = np.asarray(run.work.load("rank"))

@@ -34,20 +34,12 @@ KEYS = "band-keys"
 
 
 def signatures_file(number: int) -> str:
-    """Returns the name of the file with the signatures of one of several candidate fields.
-
-    Args:
-        number: Number of the candidate field. The first one's signatures are those of documents.
-    """
+    """Returns the name of the file with the signatures of one of several candidate fields."""
     return f"signatures-{number}" if number else "signatures"
 
 
 def presence_file(number: int) -> str:
-    """Returns the name of the file that says which documents have a candidate field.
-
-    Args:
-        number: Number of the candidate field.
-    """
+    """Returns the name of the file that says which documents have a candidate field."""
     return f"has-field-{number}"
 
 
@@ -58,14 +50,7 @@ def arrays_of(
     text_facts: Sequence[TextFact] = (),
     further: Sequence[Spec] = (),
 ) -> dict[str, tuple[type[np.generic], int | None]]:
-    """Returns the file name, the type and the width of all facts of fixed size.
-
-    Args:
-        spec: Spec of the signatures.
-        key_count: Number of band keys of a document that are built while sketching.
-        text_facts: What is hashed of the wordings of the documents.
-        further: Specs of the second and later fields that find candidate pairs.
-    """
+    """Returns the file name, the type and the width of all facts of fixed size."""
     arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
     if key_count:
         arrays[KEYS] = (np.uint64, key_count)
@@ -86,13 +71,6 @@ class Documents:
     """The sketched documents, in corpus order.
 
     Arrays are mapped files, so they take no anonymous memory.
-
-    Args:
-        folder: Folder of the sketch stage.
-        spec: Spec of the signatures.
-        key_count: Number of band keys of a document that were built while sketching.
-        carried: Names of the carried columns, which a folder without documents does not hold.
-        further: Specs of the second and later fields that find candidate pairs.
     """
 
     def __init__(
@@ -137,11 +115,7 @@ class Documents:
         return len(self.shingles)
 
     def read_array(self, name: str) -> np.ndarray:
-        """Returns a fact of fixed size of all documents, (n,) or (n, width).
-
-        Args:
-            name: Name of its file.
-        """
+        """Returns a fact of fixed size of all documents, (n,) or (n, width)."""
         if name in self.text_facts:
             return self.text_facts[TextFact(name)]
         return self.arrays[name]
@@ -150,9 +124,6 @@ class Documents:
         """Returns which documents have one of the fields that find candidate pairs, bool (n,).
 
         All documents have it if there is only one.
-
-        Args:
-            number: Number of the candidate field.
         """
         presence = self.arrays.get(presence_file(number))
         if presence is None:
@@ -193,19 +164,11 @@ class Documents:
         return rank_ids(self.ids)
 
     def hash_values(self, column: str | None) -> np.ndarray:
-        """Returns a hash of each document's value of a carried column, uint64 (n,).
-
-        Args:
-            column: Column of sources, for example, or None if all documents have one value.
-        """
+        """Returns a hash of each document's value of a carried column, uint64 (n,)."""
         return self._hash_column(column, value_hashes)
 
     def hash_compared_values(self, column: str) -> np.ndarray:
-        """Returns a hash of each document's value of a column of an acceptance, uint64 (n,).
-
-        Args:
-            column: Carried column.
-        """
+        """Returns a hash of each document's value of a column of an acceptance, uint64 (n,)."""
         return self._hash_column(column, compared_value_hashes)
 
     def _hash_column(
@@ -229,7 +192,6 @@ def take_values(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
     `ChunkedArray.take` would copy all chunks into memory first.
 
     Args:
-        column: Column.
         ordinals: Positions of the values, int64 (m,), in any order.
 
     Examples:
@@ -251,12 +213,7 @@ def take_values(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
 
 
 def read_columns(folder: Path, carried: Sequence[str]) -> pa.Table:
-    """Returns the ids and the carried columns, mapped from the segments of the sketch stage.
-
-    Args:
-        folder: Folder of the segments.
-        carried: Names of the carried columns, for a corpus without documents.
-    """
+    """Returns the ids and the carried columns, mapped from the segments of the sketch stage."""
     tables = [
         pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         for path in sorted(folder.glob("*.arrow"))

@@ -32,12 +32,7 @@ DOCUMENTS_AT_ONCE = 1 << 24
 
 
 def hash_blocks(documents: Documents, options: RunOptions) -> np.ndarray:
-    """Returns a hash of what two documents must share to be compared, uint64 (n,).
-
-    Args:
-        documents: Sketched documents.
-        options: Options of the run.
-    """
+    """Returns a hash of what two documents must share to be compared, uint64 (n,)."""
     if options.block_by is None or not len(documents):
         blocks = np.zeros(len(documents), np.uint64)
     else:
@@ -54,8 +49,6 @@ def hash_copy_keys(documents: Documents, options: RunOptions, blocks: np.ndarray
     """Returns a hash of what exact duplicates share beside their content, uint64 (n,).
 
     Args:
-        documents: Sketched documents.
-        options: Options of the run.
         blocks: Hash of each document's block, uint64 (n,).
     """
     if options.acceptance is None:
@@ -89,14 +82,9 @@ def save_exact_groups(
     different are not.
 
     Args:
-        documents: Sketched documents.
-        options: Options of the run.
-        work: Work folder.
-        advance: Receives the number of documents that were processed.
         order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
         sources: Source of each document, uint64 (n,). It follows from the column of `across` if it
             is None.
-        decided: Pairs that people decided about, or None without decisions.
         removed: Numbers of documents that are in no group, int64 (m,). By default, there are none.
     """
     is_groupable = np.ones(len(documents), bool)
@@ -209,14 +197,7 @@ def _count_constant_fingerprints(
 def find_first_of_values(
     documents: Documents, column: ValueColumn, work: WorkFolder, number: int
 ) -> np.ndarray:
-    """Returns the first document with the same value as each document, uint32 (n,).
-
-    Args:
-        documents: Sketched documents.
-        column: Column, which the documents carry.
-        work: Work folder of a run after `save_exact_groups`.
-        number: Number of the column, which names a file.
-    """
+    """Returns the first document with the same value as each document, uint32 (n,)."""
     keys = write_value_keys(documents, column, work, number)
     rank = np.asarray(work.load("rank"))
     blocks = np.asarray(work.load("blocks"))
@@ -226,12 +207,7 @@ def find_first_of_values(
 
 
 def load_pair_scope(work: WorkFolder, options: RunOptions) -> PairScope:
-    """Returns the pairs that a run compares, as `save_exact_groups` saved them.
-
-    Args:
-        work: Work folder.
-        options: Options of the run.
-    """
+    """Returns the pairs that a run compares, as `save_exact_groups` saved them."""
     blocks = np.asarray(work.load("blocks"))
     if options.across is None:
         return PairScope(blocks)
@@ -255,8 +231,6 @@ def _find_first_equal(
         is_member: Whether a document can have equals, bool (n,).
         blocks: Hash of each document's block, uint64 (n,).
         rank: Position of each document in keep order, uint32 (n,).
-        parts: Number of parts in which documents are grouped. Each holds memory in turn.
-        counter: Receives a step for each part.
     """
     representative = np.arange(len(keys), dtype=np.uint32)
     if parts == 1:

@@ -25,13 +25,7 @@ class LocalHotBucketLoop(HotBucketLoop):
     """The rounds over scored pairs in a work folder.
 
     Args:
-        finders: Find candidate pairs among active documents. There is one for each field that finds
-            candidate pairs.
-        work: Folder with band keys, orders and scored pairs.
         hot: Which documents were in a hot bucket, bool (n,).
-        score: Scores packed pairs and drops those below the threshold.
-        options: Options of the run.
-        pairs_in_memory: Number of pairs that are kept in memory.
     """
 
     def __init__(
@@ -63,11 +57,7 @@ class LocalHotBucketLoop(HotBucketLoop):
         return int(np.count_nonzero(self._selected))
 
     def compare_selected(self, round_number: int) -> HotBucketRound:
-        """Bands the selected documents again, and adds the pairs that reach the threshold.
-
-        Args:
-            round_number: Number of the round, from 1.
-        """
+        """Bands the selected documents again, and adds the pairs that reach the threshold."""
         documents = len(self._selected)
         spool = PairSpool(self._work.folder("spool"), documents, self._pairs_in_memory)
         incomplete = 0

@@ -41,15 +41,7 @@ class _Choice(NamedTuple):
 
 
 def require_choosable(options: RunOptions, corpus: Corpus) -> None:
-    """Requires that a function can choose the kept documents of a run.
-
-    Args:
-        options: Options of the run.
-        corpus: Documents of the run.
-
-    Raises:
-        UsageError: If the documents are not a table in memory, or an option contradicts the choice.
-    """
+    """Requires that a function can choose the kept documents of a run."""
     function = f"a function as {name_setting('keep')}"
     if not isinstance(corpus, TableCorpus):
         raise UsageError(
@@ -91,18 +83,6 @@ def choose_by_function(
 
     Clusters are visited in the order of their first documents in the corpus. The rows of a cluster
     are in keep order. Clusters of which one document alone may be kept are left as they are.
-
-    Args:
-        clustering: Clusters in keep order.
-        scored: Pairs that reach the threshold, sorted.
-        groups: Keep order and exact groups.
-        documents: Sketched documents.
-        table: Rows of the corpus.
-        function: The function.
-
-    Raises:
-        RunError: If the function raises an error.
-        UsageError: If it returns something else than a row or an id of the cluster.
     """
     own = np.arange(len(groups.order), dtype=np.uint32)
     chosen = own.copy()
@@ -175,12 +155,7 @@ def _split_clusters(ends: list[int]) -> Iterator[list[int]]:
 
 
 def _call(function: KeepFunction, choice: _Choice, ids: pa.ChunkedArray) -> int:
-    """Returns the number of the document that a function chooses.
-
-    Raises:
-        RunError: If the function raises an error.
-        UsageError: If it returns something else than a row or an id of the cluster.
-    """
+    """Returns the number of the document that a function chooses."""
     names = [ids[number].as_py() for number in choice.documents.tolist()]
     cluster = f"the cluster of document {names[0]!r} ({len(names)} documents)"
     try:

@@ -90,9 +90,7 @@ class KeptHashes:
     """The shingle hashes of the first documents of a corpus, in memory and in a file.
 
     Args:
-        folder: Folder of the file. A file that another process left there is replaced.
         memory: Largest size of the hashes in memory, in bytes.
-        workers: Number of threads that make sets.
     """
 
     def __init__(self, folder: Path, memory: int, workers: int) -> None:
@@ -112,9 +110,6 @@ class KeptHashes:
 
         Weights of shingles are looked up by whole hashes, and shingles of characters take six
         bytes for each byte of text. Both are made from the texts again.
-
-        Args:
-            spec: Spec of the signatures.
         """
         return compares_sets(spec.measure) and spec.unit == "words"
 
@@ -124,13 +119,7 @@ class KeptHashes:
         return 2 * self._words_in_file
 
     def add(self, first: int, slices: list[HashSlice]) -> None:
-        """Keeps the hashes of the next batch, or releases all if that is not possible.
-
-        Args:
-            first: Number of the first document. If documents before it are missing, because a run
-                was resumed, the hashes are of no use.
-            slices: Hashes of all documents of the batch.
-        """
+        """Keeps the hashes of the next batch, or releases all if that is not possible."""
         if not self.is_open:
             return
         if first != self._documents:
@@ -194,10 +183,8 @@ class KeptPayloads:
     """A source of payloads that makes sets from kept hashes, see `PayloadSource`.
 
     Args:
-        batches: Batches of the corpus, in order.
         mapped: Hashes in the file, uint16.
         shingles: Number of shingles of each document, uint32 (n,).
-        workers: Number of threads.
     """
 
     def __init__(
@@ -211,12 +198,7 @@ class KeptPayloads:
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
-        """Yields work(batch), as described in `PayloadSource`.
-
-        Args:
-            work: Function that is called in a thread.
-            wanted: Numbers of the documents whose payloads are needed. By default, all are.
-        """
+        """Yields work(batch), as described in `PayloadSource`."""
         builders = ObjectPool(_SetBuilder)
 
         def build(batch: _KeptBatch) -> Result:
@@ -296,6 +278,5 @@ def _halves(words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
     Args:
         words: Words of the slice, uint16.
-        count: Number of hashes.
     """
     return words[: 2 * count].view(np.uint32), words[2 * count : WORDS_PER_HASH * count]

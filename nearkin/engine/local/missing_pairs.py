@@ -28,15 +28,7 @@ SEED = 0x6D697373696E67
 
 
 def estimate_missing_pairs(run: LocalRun, *, expand_exact: bool) -> MissingPairsStats | None:
-    """Estimates the missing pairs of a run with a pair budget, and records the estimate.
-
-    Args:
-        run: Run, after the verification.
-        expand_exact: Whether every member of a group of exact duplicates is listed, and counts.
-
-    Returns:
-        The estimate, or None if no bucket exceeds the pair budget.
-    """
+    """Estimates the missing pairs of a run with a pair budget, and records the estimate."""
     if not run.hot_buckets:
         return None
     recorded = run.work.done(Stage.MISSING_PAIRS)
@@ -84,7 +76,6 @@ class _PairSample:
         """Draws pairs of buckets with replacement.
 
         Args:
-            buckets: Documents of the buckets.
             weights: Number of documents for which each document stands, int64 (n,). A pair is
                 drawn with a probability proportional to the product of its two weights.
         """
@@ -121,12 +112,6 @@ def _draw_pairs(
 
     The second document is drawn from all but the first. To draw both from all, and again if they
     are equal, would hardly end if one document stands for a large group of exact duplicates.
-
-    Args:
-        members: Documents of the bucket, at least two of them.
-        weights: Weight of each document of the corpus.
-        count: Number of pairs.
-        random: Source of random numbers.
     """
     own = weights[members]
     ends = np.cumsum(own)
@@ -146,7 +131,6 @@ def _count_common_buckets(pairs: np.ndarray, buckets: StoredBuckets) -> np.ndarr
 
     Args:
         pairs: Packed pairs, uint64 (m,).
-        buckets: Documents of the buckets.
     """
     first, second = unpack_pairs(pairs)
     documents = sorted_unique(np.concatenate([first, second]))
@@ -170,12 +154,7 @@ def _count_common_buckets(pairs: np.ndarray, buckets: StoredBuckets) -> np.ndarr
 
 
 def _pack_incidences(positions: np.ndarray, buckets: "np.ndarray | int") -> np.ndarray:
-    """Returns positions of documents and numbers of their buckets in one integer, uint64 (m,).
-
-    Args:
-        positions: Positions of the documents, (m,).
-        buckets: Number of the bucket of each, or of all of them.
-    """
+    """Returns positions of documents and numbers of their buckets in one integer, uint64 (m,)."""
     return (positions.astype(np.uint64) << np.uint64(32)) | np.asarray(buckets).astype(np.uint64)
 
 
@@ -183,7 +162,6 @@ def _is_missing(run: LocalRun, pairs: np.ndarray) -> np.ndarray:
     """Returns which pairs a larger budget would list, and the run does not, bool (m,).
 
     Args:
-        run: Run, after the verification.
         pairs: Packed pairs of documents of hot buckets, uint64 (m,).
     """
     unique = sorted_unique(pairs)
@@ -200,7 +178,6 @@ def _count_listed(run: LocalRun, weights: np.ndarray) -> int:
     """Returns the number of pairs that the run lists.
 
     Args:
-        run: Run, after the verification.
         weights: Number of documents for which each document stands, int64 (n,).
     """
     scored = run.scored().pairs

@@ -22,11 +22,6 @@ class PairSpool:
     """A collection of packed pairs, which is returned sorted and without repetitions.
 
     Pairs that do not fit into memory are written to disk, in partitions by their smaller number.
-
-    Args:
-        folder: Folder of the partitions.
-        documents: Number of documents.
-        limit: Number of pairs that are kept in memory.
     """
 
     def __init__(self, folder: Path, documents: int, limit: int) -> None:
@@ -107,12 +102,7 @@ class PairSpool:
 
 
 def write_pairs(path: Path, spool: PairSpool) -> np.ndarray:
-    """Writes the pairs of a spool, and returns them sorted and mapped from disk, uint64 (m,).
-
-    Args:
-        path: File.
-        spool: Packed pairs.
-    """
+    """Writes the pairs of a spool, and returns them sorted and mapped from disk, uint64 (m,)."""
     with path.open("wb") as file:
         for pairs in spool.sorted():
             file.write(pairs.data)
@@ -120,11 +110,7 @@ def write_pairs(path: Path, spool: PairSpool) -> np.ndarray:
 
 
 class BucketWriter:
-    """A writer of the documents of buckets, one bucket after the other.
-
-    Args:
-        folder: Folder of the two files, which are replaced.
-    """
+    """A writer of the documents of buckets, one bucket after the other."""
 
     def __init__(self, folder: Path) -> None:
         self._members = (folder / "members").open("wb")
@@ -193,15 +179,7 @@ class ScoredWriter:
 
 
 def merge_scored(folder: Path, new: ScoredPairs) -> int:
-    """Merges scored pairs into those of a folder.
-
-    Args:
-        folder: Folder with scored pairs.
-        new: Scored pairs, sorted.
-
-    Returns:
-        The number of pairs that the folder did not have.
-    """
+    """Merges scored pairs into those of a folder."""
     known = read_scored(folder)
     added = 0
     staged = folder.with_name(folder.name + ".next")

@@ -38,7 +38,6 @@ class PayloadSource(Protocol):
         """Yields work(batch) for batches that together are the corpus, in order.
 
         Args:
-            work: Function that is called in a thread.
             wanted: Numbers of the documents whose payloads are needed, sorted, int64 (m,). By
                 default, all are.
         """
@@ -67,12 +66,7 @@ class CorpusPayloads:
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
-        """Yields work(batch), as described in `PayloadSource`.
-
-        Args:
-            work: Function that is called in a thread.
-            wanted: Numbers of the documents whose payloads are needed. By default, all are.
-        """
+        """Yields work(batch), as described in `PayloadSource`."""
         builders = ObjectPool(lambda: payload_builder_for_run(self.measure))
 
         def build(batch: Batch) -> Result:
@@ -96,7 +90,6 @@ class CorpusPayloads:
 
         Args:
             wanted: Numbers of the wanted documents, sorted, int64 (m,).
-            read: Number of wanted documents that were read.
         """
         if read == len(wanted):
             return len(self.rows)
@@ -116,12 +109,7 @@ class SignaturePayloads:
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
-        """Yields work(batch), as described in `PayloadSource`.
-
-        Args:
-            work: Function that is called for each batch.
-            wanted: Numbers of the documents whose payloads are needed. By default, all are.
-        """
+        """Yields work(batch), as described in `PayloadSource`."""
         for first in range(0, len(self.signatures), BATCH_SIGNATURES):
             signatures = np.asarray(self.signatures[first : first + BATCH_SIGNATURES])
             documents = len(signatures)
@@ -136,8 +124,6 @@ def wanted_rows(wanted: np.ndarray, first: int, documents: int) -> np.ndarray:
 
     Args:
         wanted: Numbers of the wanted documents of the corpus, sorted, int64 (m,).
-        first: Number of the first document of the batch.
-        documents: Number of documents of the batch.
 
     Examples:
         >>> wanted_rows(np.array([3, 10, 12, 20]), 10, 5).tolist()

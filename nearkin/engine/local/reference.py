@@ -78,11 +78,6 @@ class DocumentReference(Protocol):
 
         With the option `related`, those that are related to one are found, too. A document may
         have several matches.
-
-        Args:
-            run: Run whose exact duplicates are grouped, unless its groups can have different
-                contents. Every document is compared then.
-            number: Position of the reference among those of the run.
         """
 
     def read_contents(
@@ -93,8 +88,6 @@ class DocumentReference(Protocol):
         Nothing is yielded if the reference has no texts, or if they were not read to compare them.
 
         Args:
-            run: Run that was compared with the reference.
-            number: Position of the reference among those of the run.
             documents: Numbers of the documents in the reference, ascending, int64 (m,).
         """
 
@@ -116,12 +109,7 @@ class Reference:
     kept: np.ndarray | None = None
 
     def compare(self, run: LocalRun, number: int) -> ComparedReference:
-        """Compares the documents of a run, as `DocumentReference` describes.
-
-        Args:
-            run: Run whose exact duplicates are grouped.
-            number: Position of the reference among those of the run.
-        """
+        """Compares the documents of a run, as `DocumentReference` describes."""
         return _ReferenceComparison.open(run, self, number).match()
 
     def read_contents(
@@ -130,8 +118,6 @@ class Reference:
         """Yields the contents of some documents, as `DocumentReference` describes.
 
         Args:
-            run: Run that was compared with the reference.
-            number: Position of the reference among those of the run.
             documents: Numbers of the documents in the reference, ascending, int64 (m,).
         """
         sketched = _sketch_reference(run, self, number)
@@ -159,9 +145,6 @@ class ReferenceMatcher:
         """Finds the documents that repeat one of a reference, each with its best match.
 
         The related documents are those that repeat none.
-
-        Args:
-            run: Run whose exact duplicates are grouped.
         """
         parts = []
         stats = ReferenceStats()
@@ -185,10 +168,6 @@ class ReferenceMatcher:
         """Returns the content of the document of a reference by the number of the one it removed.
 
         Contents that were not read to compare them are left out.
-
-        Args:
-            run: Run that was compared with the references.
-            matches: Documents that repeat one of a reference whose number is known.
         """
         contents: dict[int, Any] = {}
         for number in np.unique(matches.reference).tolist():
@@ -205,14 +184,7 @@ class ReferenceMatcher:
 
 
 class _ReferenceComparison:
-    """The comparison of a run with one reference.
-
-    Args:
-        run: Run whose exact duplicates are grouped.
-        reference: The reference.
-        sketched: Run over the reference, after its sketch stage.
-        number: Position of the reference.
-    """
+    """The comparison of a run with one reference."""
 
     def __init__(
         self, run: LocalRun, reference: Reference, sketched: LocalRun, number: int
@@ -239,16 +211,7 @@ class _ReferenceComparison:
 
     @classmethod
     def open(cls, run: LocalRun, reference: Reference, number: int) -> "_ReferenceComparison":
-        """Sketches a reference, unless its signatures are saved.
-
-        Args:
-            run: Run whose exact duplicates are grouped.
-            reference: The reference.
-            number: Position of the reference.
-
-        Raises:
-            RunError: If the saved run was replaced since the run began.
-        """
+        """Sketches a reference, unless its signatures are saved."""
         sketched = _sketch_reference(run, reference, number)
         return cls(run, reference, sketched, number)
 
@@ -345,7 +308,6 @@ class _ReferenceComparison:
         """Returns a side with all documents that have a value, and are not dropped as empty.
 
         Args:
-            side: Documents.
             keys: Keys of the values of all documents of the side, uint64 (n, 2).
         """
         has_value = (keys != 0).any(axis=1) & (side.blocks != NO_BLOCK)
@@ -359,11 +321,6 @@ class _ReferenceComparison:
         """Returns the documents of both sides that have a band key in common with the other one.
 
         The keys of the reference are read once if those of the run's documents fit into memory.
-
-        Args:
-            ours: Documents of the run.
-            theirs: Documents of the reference.
-            bandings: Bands of each kind of signatures that finds candidate pairs.
         """
         is_ours = np.zeros(len(ours.documents), bool)
         is_theirs = np.zeros(len(theirs.documents), bool)
@@ -419,16 +376,7 @@ class _ReferenceComparison:
 
 
 def _sketch_reference(run: LocalRun, reference: Reference, number: int) -> LocalRun:
-    """Returns a run over a reference after its sketch stage, which is not repeated.
-
-    Args:
-        run: Run that is compared with the reference.
-        reference: The reference.
-        number: Position of the reference.
-
-    Raises:
-        RunError: If the saved run was replaced since the run began.
-    """
+    """Returns a run over a reference after its sketch stage, which is not repeated."""
     folder = run.work.folder(AGAINST) / f"{number}"
     if (folder / MANIFEST).exists():
         work = WorkFolder.resume(folder, {})

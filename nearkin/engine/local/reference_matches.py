@@ -81,8 +81,6 @@ class ReferenceMatches:
         Args:
             documents: Numbers of the documents, int64 (m,).
             similarity: Similarity of each, float64 (m,).
-            kind: Kind of all documents as an index into KINDS.
-            ids: Id of the document of the reference, large_string (m,).
         """
         zeros = np.zeros(len(documents), np.int64)
         return cls(
@@ -102,7 +100,6 @@ class ReferenceMatches:
 
         Args:
             documents: Numbers of the documents, int64 (m,).
-            ids: Id of the document of the reference, large_string (m,).
         """
         ones = np.ones(len(documents), np.int64)
         copies = cls.without_shingles(documents, ones.astype(np.float64), EXACT, ids)
@@ -110,11 +107,7 @@ class ReferenceMatches:
 
     @classmethod
     def concatenate(cls, parts: "list[ReferenceMatches]") -> "ReferenceMatches":
-        """Returns the matches of several parts, one after the other.
-
-        Args:
-            parts: Matches, whose documents may be the same.
-        """
+        """Returns the matches of several parts, one after the other."""
         numbers = {
             name: np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
             for name, dtype in NUMBERS.items()
@@ -132,11 +125,7 @@ class ReferenceMatches:
         return ReferenceMatches(**numbers, ids=self.ids.take(rows))
 
     def add_to(self, stats: ReferenceStats) -> ReferenceStats:
-        """Returns statistics with the numbers of these documents by their kinds.
-
-        Args:
-            stats: Statistics of the comparison.
-        """
+        """Returns statistics with the numbers of these documents by their kinds."""
         exact = int(np.count_nonzero(self.kind == EXACT))
         same = int(np.count_nonzero(self.kind == SAME))
         return replace(stats, exact=exact, same=same, near=len(self) - exact - same)
@@ -181,12 +170,7 @@ class ReferenceMatches:
         return self.select(np.flatnonzero(~np.isin(self.documents, documents)))
 
     def save(self, work: WorkFolder, prefix: str = REFERENCE_PREFIX) -> None:
-        """Saves the matches in a work folder.
-
-        Args:
-            work: Work folder.
-            prefix: Beginning of the names of the files.
-        """
+        """Saves the matches in a work folder."""
         for name in NUMBERS:
             work.save(f"{prefix}-{name}", getattr(self, name))
         table = pa.table({"id": self.ids})
@@ -196,12 +180,7 @@ class ReferenceMatches:
 
     @classmethod
     def load(cls, work: WorkFolder, prefix: str = REFERENCE_PREFIX) -> "ReferenceMatches":
-        """Returns the matches that `save` saved, mapped from disk.
-
-        Args:
-            work: Work folder.
-            prefix: Beginning of the names of the files.
-        """
+        """Returns the matches that `save` saved, mapped from disk."""
         path = str(work.path / f"{prefix}-ids.arrow")
         table = pa.ipc.open_file(pa.memory_map(path)).read_all()
         numbers = {name: np.asarray(work.load(f"{prefix}-{name}")) for name in NUMBERS}
@@ -213,7 +192,6 @@ def expand_groups(matches: ReferenceMatches, representative: np.ndarray) -> Refe
     """Returns the matches of all members of the exact groups whose first documents matched.
 
     Args:
-        matches: Matches of first documents, several for some of them, by document.
         representative: First document of the group of each document, uint32 (n,).
 
     Examples:

@@ -45,14 +45,6 @@ def compare_sides(
     """Returns a run over the selected documents, whose pairs are those of both sides.
 
     The documents of the run come first, then those of the reference.
-
-    Args:
-        run: Run that is compared with the reference.
-        sketched: Run over the reference, after its sketch stage.
-        ours: Documents of the run.
-        theirs: Documents of the reference.
-        bandings: Bands by which they were selected, or None if all of them are compared.
-        folder: Work folder of the returned run, which is replaced.
     """
     shutil.rmtree(folder, ignore_errors=True)
     work = WorkFolder.create(folder, {}, durable=False)
@@ -86,12 +78,7 @@ def compare_sides(
 
 
 def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None) -> RunOptions:
-    """Returns the options of the run over both sides.
-
-    Args:
-        options: Options of the run.
-        bandings: Bands by which the documents were selected, or None if all of them are compared.
-    """
+    """Returns the options of the run over both sides."""
     options = replace(options, across=SIDE, block_by=None, keep=DEFAULT_ORDER, same=None, url=None)
     if bandings is None or len(bandings) > 1 or options.spec.measure == HAMMING:
         # the bands of fingerprints follow from their distance, so that none can be given
@@ -100,13 +87,7 @@ def _options_of_pairs(options: RunOptions, bandings: tuple[Banding, ...] | None)
 
 
 def _write_documents(folder: Path, sides: Sequence[Side], run: LocalRun) -> SketchStats:
-    """Writes the facts of the selected documents of both sides, one side after the other.
-
-    Args:
-        folder: Folder of the sketch stage.
-        sides: Documents.
-        run: Run of the first side.
-    """
+    """Writes the facts of the selected documents of both sides, one side after the other."""
     keyed = run.sketch_stats.keyed
     key_count = 0 if keyed is None else keyed[0] * (1 + keyed[2])
     options = run.options
@@ -138,13 +119,7 @@ def _write_documents(folder: Path, sides: Sequence[Side], run: LocalRun) -> Sket
 
 
 def _write_columns(folder: Path, sides: Sequence[Side], names: Sequence[str]) -> None:
-    """Writes the columns that an acceptance compares, as the sketch stage writes columns.
-
-    Args:
-        folder: Folder of the sketch stage.
-        sides: Documents.
-        names: Names of the columns.
-    """
+    """Writes the columns that an acceptance compares, as the sketch stage writes columns."""
     schema = pa.schema([(carried_column_name(name), pa.large_string()) for name in names])
     (folder / COLUMNS).mkdir()
     path = str(folder / COLUMNS / "0.arrow")
@@ -177,7 +152,6 @@ class _SelectedPayloads:
     """The payloads of some documents of several sources, numbered one source after the other.
 
     Args:
-        sources: Sources of payloads.
         selected: Numbers of the documents of each source, ascending, int64.
     """
 
@@ -188,12 +162,7 @@ class _SelectedPayloads:
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
-        """Yields work(batch), as described in `PayloadSource`.
-
-        Args:
-            work: Function that is called in a thread.
-            wanted: Numbers of the documents whose payloads are needed. By default, all are.
-        """
+        """Yields work(batch), as described in `PayloadSource`."""
         offset = 0
         for source, selected in zip(self._sources, self._selected, strict=True):
             end = offset + len(selected)
@@ -210,7 +179,6 @@ class _SelectedTokens:
     """The tokens of some documents of several runs, numbered one run after the other.
 
     Args:
-        readers: Yield the tokens of documents of each run by their sorted numbers.
         selected: Numbers of the documents of each run, ascending, int64.
     """
 
@@ -226,7 +194,6 @@ class _SelectedTokens:
         """Yields the tokens of some documents, in batches.
 
         Args:
-            kind: Kind of the tokens.
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
         offset = 0
@@ -244,9 +211,7 @@ def _renumber(
     """Returns a function that calls `work` with the numbers of selected documents.
 
     Args:
-        work: Function that takes the numbers.
         selected: Numbers of the documents in their source, ascending, int64.
-        offset: Number of the first selected document.
     """
 
     def renumbered(batch: PayloadBatch) -> Result:

@@ -47,8 +47,6 @@ class Side(NamedTuple):
         """Returns a side.
 
         Args:
-            documents: Sketched documents.
-            options: Options of the run.
             blocks: Hash of each document's block, uint64 (n,).
             is_selected: Which documents are compared, bool (n,).
         """
@@ -80,7 +78,6 @@ class KeyComparison(NamedTuple):
 
         Args:
             is_own: Which documents of the run are marked, bool (n,).
-            is_other: Which documents of the reference are marked, bool (m,).
         """
         keys = len(self.own.selected) * (1 + self.banding.probes)
         memory = self.options.memory // MEMORY_SHARE
@@ -149,8 +146,6 @@ def find_equal(
     Documents whose copy keys differ make no pair.
 
     Args:
-        ours: Documents of the run.
-        theirs: Documents of the reference.
         own_words: Words of all documents of the run, uint64 (n, 2).
         other_words: Words of all documents of the reference, uint64 (m, 2).
 
@@ -178,7 +173,6 @@ def combine_keys(side: Side, numbers: np.ndarray, words: np.ndarray) -> np.ndarr
     """Returns words and copy keys of documents as values that can be sorted.
 
     Args:
-        side: Documents.
         numbers: Numbers of the documents, int64 (m,).
         words: Words of all documents of the side, uint64 (n, 2).
     """

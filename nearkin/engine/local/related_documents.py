@@ -16,13 +16,7 @@ from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, sorted_unique, un
 
 
 def with_related_documents(run: LocalRun, clustering: Clustering) -> Clustering:
-    """Returns the clusters with the documents that resemble one of another cluster.
-
-    Args:
-        run: Run with scored pairs.
-        clustering: Its final clusters. They are returned as they are for a run without the option
-            `related`.
-    """
+    """Returns the clusters with the documents that resemble one of another cluster."""
     if run.options.related is None:
         return clustering
     is_linked = np.zeros(len(clustering.leader), bool)
@@ -39,12 +33,7 @@ def with_related_documents(run: LocalRun, clustering: Clustering) -> Clustering:
 
 
 def iterate_related_pairs(run: LocalRun, clustering: Clustering) -> Iterator[ScoredPairs]:
-    """Yields the scored pairs whose documents are in different clusters, in order.
-
-    Args:
-        run: Run with the option `related`, whose pairs are scored.
-        clustering: Its final clusters.
-    """
+    """Yields the scored pairs whose documents are in different clusters, in order."""
     assert run.options.related is not None
     leader = np.asarray(clustering.leader)
     # At a higher threshold, some pairs of duplicates are those of related documents.

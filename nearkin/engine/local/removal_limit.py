@@ -22,12 +22,7 @@ from nearkin.engine.result_schema import EXACT, NEAR, VECTOR
 
 
 def quote_removed(run: LocalRun, result: Clustering) -> list[QuotedPair]:
-    """Returns the removed documents that are least similar to the kept ones.
-
-    Args:
-        run: The run after its last stage.
-        result: Its clusters.
-    """
+    """Returns the removed documents that are least similar to the kept ones."""
     near = np.flatnonzero(np.isin(result.kind, (NEAR, VECTOR, EXACT)))
     rank = np.asarray(run.work.load("rank"))[near]
     removed = near[np.lexsort((rank, np.asarray(result.similarity)[near]))[:QUOTED_PAIRS]]
@@ -69,15 +64,7 @@ def _read_texts(run: LocalRun, numbers: np.ndarray) -> dict[int, str]:
 
 
 def require_column_limit(run: LocalRun, result: Clustering) -> None:
-    """Requires that a run removes no more of each value of a column than it may.
-
-    Args:
-        run: The run after its last stage.
-        result: Its clusters.
-
-    Raises:
-        RunError: If it removes more of a value. The message names the documents that do.
-    """
+    """Requires that a run removes no more of each value of a column than it may."""
     limit = run.options.removal_limits.column
     if limit is None:
         return

@@ -20,13 +20,6 @@ def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:
 
     Ids are compared by their hashes first, so memory is 8 bytes for each document. Ids with equal
     hashes are compared as text.
-
-    Args:
-        documents: Sketched documents.
-        names: Names of the input files.
-
-    Returns:
-        The number of documents whose id is repeated.
     """
     repeated = find_repeated_ids(documents.ids)
     if len(repeated):

@@ -44,7 +44,6 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
     """Yields the table of contained documents, ordered by the numbers of the documents.
 
     Args:
-        contained: Verified pairs.
         ids: Ids of all documents, large_string (n,).
     """
     for start in range(0, len(contained.a), ROWS):
@@ -75,7 +74,6 @@ def cluster_batches(ids: pa.ChunkedArray, clustering: Clustering) -> Iterator[pa
 
     Args:
         ids: Ids of all documents, large_string (n,).
-        clustering: Clusters.
     """
     rows = rows_of_batch(ids)
     for start in range(0, len(clustering.kept), rows):
@@ -98,9 +96,6 @@ def cluster_rows(
 
     Args:
         ids: Ids of all documents, large_string (n,).
-        clustering: Clusters.
-        start: Number of the first document.
-        end: Number after the last document.
     """
     part = slice(start, end)
     columns = [
@@ -141,10 +136,6 @@ def related_batches(run: LocalRun, clustering: Clustering) -> Iterator[pa.Record
     """Yields the table of related documents, ordered by the numbers of the documents.
 
     The pairs of the run come first, then those with documents of the reference.
-
-    Args:
-        run: Run with the option `related`.
-        clustering: Its final clusters.
     """
     ids = run.documents().ids
     most_rows = rows_of_batch(ids)
@@ -186,14 +177,7 @@ def related_batches(run: LocalRun, clustering: Clustering) -> Iterator[pa.Record
 def _add_matches(
     batch: pa.RecordBatch, clustering: Clustering, matches: ReferenceMatches, start: int
 ) -> pa.RecordBatch:
-    """Adds what removed documents repeat, and where it is, to rows of the clusters table.
-
-    Args:
-        batch: Rows of the clusters table.
-        clustering: Clusters.
-        matches: Documents that repeat one of the reference.
-        start: Number of the first document of the batch.
-    """
+    """Adds what removed documents repeat, and where it is, to rows of the clusters table."""
     low, high = np.searchsorted(matches.documents, [start, start + len(batch)])
     is_matched = np.zeros(len(batch), bool)
     is_matched[matches.documents[low:high] - start] = True
@@ -217,12 +201,7 @@ def pairs_schema(run: LocalRun) -> pa.Schema:
 
 
 def pair_batches(run: LocalRun, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
-    """Yields the pairs table, ordered by the numbers of the documents.
-
-    Args:
-        run: Run with scored pairs.
-        rows: Largest number of rows in a batch.
-    """
+    """Yields the pairs table, ordered by the numbers of the documents."""
     scored = run.scored()
     ids = run.documents().ids
     rows = min(rows, rows_of_batch(ids))
@@ -259,9 +238,6 @@ def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
 
     Pairs inside a group that equal values of a column make have no similarity, unless their
     contents are equal.
-
-    Args:
-        run: Run with scored pairs.
     """
     yield from _own_pair_batches(run)
     groups = ExactGroups.read(run.exact_representatives())
@@ -320,16 +296,7 @@ def _combine(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Writes batches to a parquet file, whose bytes depend on their content alone.
-
-    Args:
-        path: File.
-        schema: Schema of the batches.
-        batches: Batches.
-
-    Returns:
-        The number of rows.
-    """
+    """Writes batches to a parquet file, whose bytes depend on their content alone."""
     rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in batches:

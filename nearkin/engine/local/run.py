@@ -131,32 +131,17 @@ class DocumentMatcher(Protocol):
         """True if the documents of the run are not compared with each other."""
 
     def match(self, run: "LocalRun") -> ComparedReference:
-        """Finds the documents that repeat one of the reference, or are related to one.
-
-        Args:
-            run: Run whose exact duplicates are grouped, unless its groups can have different
-                contents. Every document is compared then.
-        """
+        """Finds the documents that repeat one of the reference, or are related to one."""
 
     def read_contents(self, run: "LocalRun", matches: ReferenceMatches) -> dict[int, Any]:
-        """Returns the content of the document of a reference by the number of the one it removed.
-
-        Args:
-            run: Run that was compared with the reference.
-            matches: Documents that repeat one of a reference whose number is known.
-        """
+        """Returns the content of a document of a reference by the number of the removed one."""
 
 
 class DocumentBlocker(Protocol):
     """A comparison of the documents of a run with a blocklist."""
 
     def match(self, run: "LocalRun") -> tuple[ReferenceMatches, BlocklistStats]:
-        """Finds the documents that are like an entry.
-
-        Args:
-            run: Run whose exact duplicates are grouped, unless its groups can have different
-                contents.
-        """
+        """Finds the documents that are like an entry."""
 
 
 @dataclass
@@ -257,11 +242,7 @@ class LocalRun(Run):
         return int(path.read_text())
 
     def sketch_documents(self) -> SketchStats:
-        """Writes signatures, fingerprints, ids and carried columns to `sketch/`.
-
-        Raises:
-            RunError: If the corpus has more documents than the local engine takes.
-        """
+        """Writes signatures, fingerprints, ids and carried columns to `sketch/`."""
         latency = sketching.sketch_corpus(
             self.corpus,
             self.columns,
@@ -469,11 +450,7 @@ class LocalRun(Run):
 
     @cached_property
     def comparison(self) -> SignatureComparison:
-        """The way in which signatures are banded and compared.
-
-        Raises:
-            UsageError: If band keys were built while sketching, for another banding.
-        """
+        """The way in which signatures are banded and compared."""
         keyed = self.sketch_stats.keyed
         if (keyed or self._builds_keys) and keyed != self._key_shape:
             built = f"built for bands, rows, probes = {keyed}" if keyed else "not built"
@@ -485,11 +462,7 @@ class LocalRun(Run):
         return self._comparison_of(0)
 
     def _comparison_of(self, number: int) -> SignatureComparison:
-        """Returns the way in which the signatures of a field are banded and compared.
-
-        Args:
-            number: Number of the field among those that find candidate pairs.
-        """
+        """Returns the way in which the signatures of a field are banded and compared."""
         return SignatureComparison.create(
             self.candidate_measures[number],
             self.bandings[number],
@@ -546,15 +519,7 @@ class LocalRun(Run):
         )
 
     def _find_contained(self, spool: PairSpool) -> int | None:
-        """Adds the candidate pairs of which one document may contain the other.
-
-        Args:
-            spool: Receives the pairs.
-
-        Returns:
-            The number of shingle hashes that too many documents share to be looked up, or None if
-            pairs are not found by containment.
-        """
+        """Adds the candidate pairs of which one document may contain the other."""
         threshold = self.options.containment_threshold
         if threshold is None:
             return None
@@ -641,8 +606,6 @@ class LocalRun(Run):
         """Returns the acceptance of scored pairs of documents whose payloads the run stored.
 
         Args:
-            expression: The acceptance of the run.
-            payloads: Payloads of the documents.
             rank: Position of each document in the order that gives pairs their direction, integers
                 (n,). The later document of a pair takes the place of the removed one.
         """
@@ -701,7 +664,6 @@ class LocalRun(Run):
         """Yields the tokens of some documents of the corpus, in batches.
 
         Args:
-            kind: Kind of the tokens.
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
         documents = self.documents()
@@ -763,11 +725,7 @@ class LocalRun(Run):
         return self.scored_at(self.options.threshold)
 
     def scored_at(self, threshold: float) -> ScoredPairs:
-        """Returns the scored pairs that reach a threshold, sorted and mapped from disk.
-
-        Args:
-            threshold: Smallest similarity, not below the one of the verification.
-        """
+        """Returns the scored pairs that reach a threshold, sorted and mapped from disk."""
         scored = read_scored(self.work.path / SCORED)
         if threshold > self.stages[Stage.VERIFY]["threshold"]:
             return scored.select(scored.meets_threshold(threshold))
@@ -815,11 +773,7 @@ class LocalRun(Run):
         return self.elect_at(self.options.threshold)
 
     def elect_at(self, threshold: float) -> Clustering:
-        """Returns the clusters of a threshold, from the stored scored pairs.
-
-        Args:
-            threshold: Smallest similarity, not below the one of the verification.
-        """
+        """Returns the clusters of a threshold, from the stored scored pairs."""
         return self._elect_counted(threshold, ignore_count)
 
     def _elect_counted(self, threshold: float, advance: Callable[[int], None]) -> Clustering:
@@ -858,11 +812,7 @@ class LocalRun(Run):
         return clustering if self.blocker is None else clustering.with_blocked(self.blocked())
 
     def at(self, threshold: float) -> "LocalRun":
-        """Returns this run with a higher threshold, to be clustered again.
-
-        Args:
-            threshold: Smallest similarity, not below the one of the verification.
-        """
+        """Returns this run with a higher threshold, to be clustered again."""
         options = self.options
         distance = None
         if options.distance is not None:

@@ -51,23 +51,12 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def can_save_sets(options: RunOptions) -> bool:
-    """Returns whether a run compares sets of hashes, or several fields, which can be saved.
-
-    Args:
-        options: Options of the run.
-    """
+    """Returns whether a run compares sets of hashes, or several fields, which can be saved."""
     return bool(options.fields) or compares_sets(options.spec.measure)
 
 
 def write_sets(source: PayloadSource, folder: Path, *, has_fields: bool = False) -> None:
-    """Writes the sets of all documents.
-
-    Args:
-        source: Payloads of the documents, which are sets of truncated hashes, or words.
-        folder: Folder of the files, which has the fingerprints of the documents. Existing sets are
-            replaced.
-        has_fields: Whether the documents have several fields.
-    """
+    """Writes the sets of all documents."""
     fingerprints = map_file(folder / FINGERPRINTS, np.uint64, 2)
     end = 0
     with ExitStack() as stack:
@@ -98,7 +87,6 @@ def _divide(hashes: np.ndarray, *, has_fields: bool) -> tuple[np.ndarray, ...]:
 
     Args:
         hashes: Truncated hashes, or words, uint64 (total,).
-        has_fields: Whether the documents have several fields.
     """
     if has_fields:
         return (hashes,)
@@ -146,11 +134,8 @@ class SavedSets:
 
     Args:
         ends: End of each document's set among all hashes, int64 (n,).
-        parts: Content of the files of hashes or words by their names, (total,).
         checksums: Checksum of each document, uint64 (n,).
         fingerprints: Fingerprint of each document, uint64 (n, 2).
-        folder: Folder of the files, for messages.
-        workers: Number of threads.
     """
 
     def __init__(
@@ -175,18 +160,7 @@ class SavedSets:
     def open(
         cls, folder: Path, documents: int, workers: int, *, has_fields: bool = False
     ) -> "SavedSets | None":
-        """Opens the sets of a finished run.
-
-        Args:
-            folder: Folder of its signatures.
-            documents: Number of its documents.
-            workers: Number of threads.
-            has_fields: Whether the documents have several fields.
-
-        Returns:
-            The sets, or None if the run did not save them, or a file is not as long as it was.
-            Whether the hashes are those that were saved is checked when they are read.
-        """
+        """Opens the sets of a finished run."""
         hash_files = _hash_files(has_fields=has_fields)
         names = (ENDS, CHECKSUMS, FINGERPRINTS, *hash_files)
         if not all((folder / name).is_file() for name in names):
@@ -216,15 +190,7 @@ class SavedSets:
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
-        """Yields work(batch), as described in `PayloadSource`.
-
-        Args:
-            work: Function that is called in a thread.
-            wanted: Numbers of the documents whose payloads are needed. By default, all are.
-
-        Raises:
-            RunError: If the set of a document is not the one that was saved.
-        """
+        """Yields work(batch), as described in `PayloadSource`."""
 
         def build(documents: _Range) -> Result:
             count = documents.end - documents.first
@@ -253,9 +219,6 @@ class SavedSets:
 
         Args:
             documents: Numbers of the documents, ascending, int64 (m,).
-
-        Raises:
-            RunError: If the set of a document is not the one that was saved.
         """
         ends = np.asarray(self._ends[documents])
         starts = np.where(documents > 0, self._ends[documents - 1], 0)

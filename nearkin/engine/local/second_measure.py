@@ -38,7 +38,6 @@ class Subset:
     """A part of a corpus, whose documents are numbered on their own.
 
     Args:
-        corpus: Whole corpus.
         places: Places of the documents, sorted, uint64 (n,).
     """
 
@@ -52,31 +51,17 @@ class Subset:
         return self._corpus.names
 
     def check(self, columns: Columns) -> None:
-        """Checks that the columns exist.
-
-        Raises:
-            UsageError: If a column is missing.
-        """
+        """Checks that the columns exist."""
         self._corpus.check(columns)
 
     def list_columns(self, columns: Columns) -> set[str]:
-        """Returns the columns of lists, with paths.
-
-        Args:
-            columns: The columns that are read.
-        """
+        """Returns the columns of lists, with paths."""
         return self._corpus.list_columns(columns)
 
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents at the places, as `Corpus.batches` does.
-
-        Args:
-            columns: Columns that are read.
-            start: File and row of the whole corpus at which the reading begins.
-            first: Number of the first document that is yielded.
-        """
+        """Yields the documents at the places, as `Corpus.batches` does."""
         yield from self._corpus.batches_at(columns, self._places, start, first)
 
     def batches_at(
@@ -85,10 +70,7 @@ class Subset:
         """Yields the documents of this part at some places, as `Corpus.batches_at` does.
 
         Args:
-            columns: Columns that are read.
             places: The places, ascending, uint64 (n,).
-            start: File and row of the whole corpus at which the reading begins.
-            first: Number of the first document that is yielded.
         """
         places = places[are_among(places, self._places)]
         yield from self._corpus.batches_at(columns, places, start, first)
@@ -107,14 +89,7 @@ FINAL_PREFIX = "then-"
 
 
 def to_final_clusters(run: LocalRun) -> Clustering:
-    """Runs all stages of a run, and those of its second measure if it has one.
-
-    Args:
-        run: Run.
-
-    Returns:
-        The clusters after both measures.
-    """
+    """Runs all stages of a run, and those of its second measure if it has one."""
     second = run.options.parsed_second_measure
     if second is not None:
         run.corpus.check(vector_columns(run.columns, second.column))
@@ -148,15 +123,7 @@ class AppliedSecondMeasure(NamedTuple):
 
 
 def apply_second_measure(run: LocalRun, first: Clustering) -> AppliedSecondMeasure:
-    """Applies the second measure.
-
-    Args:
-        run: Run of the first measure.
-        first: Its clusters.
-
-    Returns:
-        The clusters after both measures, and the statistics of the second one.
-    """
+    """Applies the second measure."""
     second = _run_second(run, first)
     clustering = second.run.clustering()
     is_removed = ~np.asarray(clustering.kept)
@@ -245,12 +212,7 @@ def _run_second(run: LocalRun, first: Clustering) -> SecondRun:
 
 
 def vector_columns(columns: Columns, column: str) -> Columns:
-    """Returns the columns that the second measure reads.
-
-    Args:
-        columns: Columns of the first measure.
-        column: Column of vectors.
-    """
+    """Returns the columns that the second measure reads."""
     return replace(
         columns,
         text=None,
@@ -272,16 +234,6 @@ def _move_members(
     """Joins members of removed documents to the document that is kept instead.
 
     A duplicate by value goes where the document goes whose value it has.
-
-    Args:
-        run: Run of the first measure.
-        second: Run of the second measure.
-        final: Clusters after both measures, which are changed.
-        first: Clusters of the first measure.
-        leader_of: Kept document of each document that the second measure removed.
-
-    Returns:
-        The number of joined documents, and the numbers of those that are not similar to it.
     """
     leader = np.asarray(first.leader)
     kind = np.asarray(first.kind)
@@ -312,8 +264,6 @@ def _compare_vectors(
     """Returns the cosines of pairs of documents, float64 (n,). It is -1 if one has no vector.
 
     Args:
-        run: Run of the first measure.
-        second: Run of the second measure.
         members: First document of each pair, int64 (n,).
         targets: Second document of each pair, int64 (n,).
     """

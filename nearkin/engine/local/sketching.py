@@ -94,18 +94,6 @@ def sketch_corpus(
 ) -> list[float] | None:
     """Runs the stage, from its checkpoint if there is one.
 
-    Args:
-        corpus: Documents.
-        columns: Columns of the corpus that are read.
-        measure: Measure of the run.
-        work: Folder of the stage results.
-        workers: Number of threads.
-        progress: Receives the number of documents.
-        key_builder: Builder of band keys that cannot be computed from signatures, or None.
-        kept_hashes: Receives the shingle hashes of the documents.
-        text_facts: What is hashed of the wordings of the documents.
-        further: Specs of the second and later fields that find candidate pairs.
-
     Returns:
         The median and the 99th percentile of the seconds to sketch a document, or None if no
         document was left to sketch.
@@ -199,14 +187,7 @@ def _bytes_per_document(arrays: Arrays) -> dict[str, int]:
 
 
 class SketchWriter:
-    """A writer of the stage's files, with a checkpoint every few seconds and at the end.
-
-    Args:
-        folder: Folder of the files.
-        arrays: Type and width of each array, by its file name.
-        position: Checkpoint from which the files are continued.
-        names: Names of the input files.
-    """
+    """A writer of the stage's files, with a checkpoint every few seconds and at the end."""
 
     def __init__(
         self, folder: Path, arrays: Arrays, position: Position, names: Sequence[str]

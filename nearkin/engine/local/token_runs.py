@@ -43,13 +43,7 @@ def read_tokens(
     """Yields the tokens of some documents of a corpus, in batches.
 
     Args:
-        kind: Kind of the tokens.
-        corpus: Documents.
-        columns: Columns of the corpus that are read.
         places: Places of the documents, uint64 (m,).
-        spec: Spec of the run.
-        resources: Data that the Spec refers to.
-        workers: Number of threads.
     """
     readers = ObjectPool(lambda: create_token_reader(kind, spec, resources))
 
@@ -67,10 +61,7 @@ def store_token_runs(
     """Stores the tokens of some documents.
 
     Args:
-        kind: Kind of the tokens.
         wanted: Numbers of the documents, sorted, int64 (m,).
-        batches: Tokens of these documents, in order.
-        work: Folder of the files.
     """
     sizes = [np.zeros(1, np.int64)]
     with (work.path / kind).open("wb") as file:
@@ -84,12 +75,7 @@ def store_token_runs(
 
 
 def load_token_runs(kind: TokenKind, work: WorkFolder) -> TokenRuns:
-    """Returns the tokens that `store_token_runs` stored, mapped from disk.
-
-    Args:
-        kind: Kind of the tokens.
-        work: Folder of the files.
-    """
+    """Returns the tokens that `store_token_runs` stored, mapped from disk."""
     place = np.asarray(work.load(f"{kind}{PLACES}"))
     starts = np.asarray(work.load(f"{kind}{STARTS}"))
     return TokenRuns(place, starts, map_file(work.path / kind, np.uint64))

@@ -14,12 +14,6 @@ def write_value_keys(
 ) -> np.ndarray:
     """Writes the keys of a column's values to the work folder, in portions.
 
-    Args:
-        documents: Sketched documents.
-        column: Column, which the documents carry.
-        work: Work folder.
-        number: Number of the column, which names the file.
-
     Returns:
         The keys, mapped from disk, uint64 (n, 2).
     """

@@ -57,13 +57,7 @@ Scorer: TypeAlias = Callable[[np.ndarray], JudgedPairs]
 
 
 def judge_pairs(scored: ScoredPairs, options: RunOptions, accept: PairFilter) -> JudgedPairs:
-    """Divides scored pairs into those of duplicates and those of related documents.
-
-    Args:
-        scored: Scored pairs, sorted.
-        options: Options of the run, with both thresholds.
-        accept: Drops pairs that are not accepted.
-    """
+    """Divides scored pairs into those of duplicates and those of related documents."""
     duplicates = accept(scored.select(scored.meets_threshold(options.threshold)))
     is_related = np.zeros(len(scored.pairs), bool)
     if options.related is not None:
@@ -73,12 +67,7 @@ def judge_pairs(scored: ScoredPairs, options: RunOptions, accept: PairFilter) ->
 
 
 class JudgedWriter:
-    """A writer of judged pairs.
-
-    Args:
-        work: Folder of the files, in the folders `scored` and, with related documents, `related`.
-        options: Options of the run.
-    """
+    """A writer of judged pairs."""
 
     def __init__(self, work: WorkFolder, options: RunOptions) -> None:
         self._duplicates = ScoredWriter(work.folder(SCORED))
@@ -125,11 +114,7 @@ class Payloads:
         """Stores the payloads of some documents.
 
         Args:
-            source: Source of the payloads.
             wanted: Numbers of the documents, sorted, int64 (m,).
-            measure: Measure of the run.
-            work: Folder of the files.
-            progress: Receives the number of documents of the source.
         """
         sizes = [np.zeros(1, np.int64)]
         types = measure.column_types
@@ -150,12 +135,7 @@ class Payloads:
 
     @classmethod
     def load(cls, measure: Measure, work: WorkFolder) -> "Payloads":
-        """Returns the payloads that `build` stored.
-
-        Args:
-            measure: Measure of the run.
-            work: Folder of the files.
-        """
+        """Returns the payloads that `build` stored."""
         columns = [
             map_file(work.path / f"{PAYLOADS}-{number}", dtype, width)
             for number, (dtype, width) in enumerate(measure.column_types)
@@ -180,11 +160,7 @@ class Payloads:
 
         Args:
             ordinals: Numbers of the documents, int64 (m,).
-            floor: Smallest similarity.
             memory: Memory bound of the run, in bytes.
-
-        Returns:
-            None for vectors and Hamming distances, and if the lookup takes too much memory.
         """
         measure = self.measure
         is_hamming = measure.estimator.hamming_distances(np.ones(1)) is not None
@@ -253,7 +229,6 @@ class Estimates:
 
         Args:
             ordinals: Numbers of documents, int64 (n,).
-            floor: Smallest similarity of a wanted pair.
             memory: Memory for the search, in bytes.
         """
         return
@@ -270,7 +245,6 @@ def documents_in_pairs(pairs: np.ndarray, documents: int) -> np.ndarray:
 
     Args:
         pairs: Packed pairs, uint64 (m,), mapped or not.
-        documents: Number of documents of the corpus.
     """
     seen = np.zeros(documents, bool)
     for portion in split_pairs(pairs):
@@ -292,13 +266,7 @@ def keep_all(scored: ScoredPairs) -> ScoredPairs:
 
 
 def score_exactly(payloads: Payloads, options: RunOptions, accept: PairFilter) -> Scorer:
-    """Returns a scorer that compares documents exactly.
-
-    Args:
-        payloads: Payloads of the documents.
-        options: Options of the run, with the threshold.
-        accept: Drops pairs that are not accepted.
-    """
+    """Returns a scorer that compares documents exactly."""
 
     def score(pairs: np.ndarray) -> JudgedPairs:
         return judge_pairs(payloads.compare(pairs), options, accept)
@@ -307,12 +275,7 @@ def score_exactly(payloads: Payloads, options: RunOptions, accept: PairFilter) -
 
 
 def score_by_estimate(estimates: Estimates, options: RunOptions) -> Scorer:
-    """Returns a scorer that compares signatures. It drops no pair if `verify` is `none`.
-
-    Args:
-        estimates: Signatures of the documents.
-        options: Options of the run, with the threshold.
-    """
+    """Returns a scorer that compares signatures. It drops no pair if `verify` is `none`."""
 
     def score(pairs: np.ndarray) -> JudgedPairs:
         scored = estimates.compare(pairs)
@@ -330,10 +293,6 @@ def write_scored_pairs(
 
     Args:
         pairs: Packed pairs, sorted, uint64 (m,).
-        score: Scores packed pairs.
-        workers: Number of threads.
-        writer: Receives the scored pairs.
-        progress: Receives the number of pairs that were compared.
     """
 
     def score_portion(portion: np.ndarray) -> tuple[JudgedPairs, int]:
@@ -355,12 +314,7 @@ def compare_all_pairs(
     """Compares all pairs of a small corpus exactly.
 
     Args:
-        payloads: Payloads of the documents.
         wanted: Numbers of the documents, sorted, int64 (m,).
-        scope: Pairs of documents of the corpus that are compared.
-        options: Options of the run.
-        accept: Drops pairs that are not accepted.
-        writer: Receives the pairs of duplicates and of related documents.
     """
     memory = options.memory // MEMORY_SHARE
     portions = payloads.measure.compare_all(

@@ -71,11 +71,6 @@ class WorkFolder:
     The files of a stage are synced before the manifest records the stage, and the manifest lists
     their checksums. So after a power cut a stage is either not recorded, or its files are complete,
     and files that were changed on the disk are not believed.
-
-    Args:
-        path: Folder.
-        manifest: Content of the manifest.
-        durable: Whether the folder must survive a power cut.
     """
 
     def __init__(self, path: Path, manifest: Manifest, *, durable: bool = True) -> None:
@@ -95,16 +90,7 @@ class WorkFolder:
         against: Sequence[Sequence[InputRecord]] = (),
         replaces: bool = False,
     ) -> "WorkFolder":
-        """Creates a work folder without results.
-
-        Args:
-            path: Folder. It may exist, but has no manifest.
-            identity: Parameters that must be unchanged for a run to be resumed, as JSON values.
-            durable: Whether the folder must survive a power cut. False if it is never resumed.
-            inputs: Input files of the run.
-            against: Files of each reference.
-            replaces: Whether the run may replace an existing output.
-        """
+        """Creates a work folder without results."""
         with disk_errors(path.parent):
             path.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         manifest: Manifest = {
@@ -128,13 +114,6 @@ class WorkFolder:
 
         If the files of a stage differ from the manifest, this stage and all later ones are run
         again.
-
-        Args:
-            path: Folder.
-            identity: Parameters that must be unchanged, as JSON values.
-
-        Raises:
-            UsageError: If there is nothing to resume, or a parameter differs. The message names it.
         """
         try:
             manifest: Manifest = json.loads((path / MANIFEST).read_bytes())
@@ -190,15 +169,7 @@ class WorkFolder:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[dict[str, object]]:
-        """Records a stage when the body ends without an error.
-
-        Args:
-            name: Name of the stage.
-
-        Yields:
-            The record, which the body fills. The durations of the work and of the compilation of
-            kernels are added.
-        """
+        """Records a stage when the body ends without an error."""
         facts: dict[str, object] = {}
         watch = Stopwatch()
         with disk_errors(self.path):
@@ -239,12 +210,7 @@ class WorkFolder:
         return path
 
     def save(self, name: str, array: np.ndarray) -> None:
-        """Saves an array atomically.
-
-        Args:
-            name: Name under which `load` returns it.
-            array: Array.
-        """
+        """Saves an array atomically."""
         temporary = self.path / f"{name}.tmp"
         with temporary.open("wb") as file:
             np.save(file, array)
@@ -295,16 +261,7 @@ def _without(files: dict[str, str], names: Container[str]) -> dict[str, str]:
 
 
 def first_difference(before: Any, now: Any, where: str = "") -> str | None:
-    """Describes the first difference of two JSON values.
-
-    Args:
-        before: First value.
-        now: Second value.
-        where: Path of the values, for the description.
-
-    Returns:
-        The description, or None if the values are equal.
-    """
+    """Describes the first difference of two JSON values."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted({*before, *now}):
             difference = first_difference(
@@ -320,9 +277,7 @@ def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.nda
     """Maps a raw file as a read-only array.
 
     Args:
-        path: File.
         dtype: Type of the numbers.
-        columns: Width of a row, or None for one number in a row.
 
     Returns:
         An array (n,) or (n, columns).
@@ -340,12 +295,8 @@ def create_mapped_file(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> 
     """Creates a raw file, or replaces it, and maps it as an array that can be written.
 
     Args:
-        path: File.
         dtype: Type of the numbers.
         shape: Shape of the array.
-
-    Raises:
-        OSError: If the disk has no room for the whole array.
     """
     with path.open("wb") as file:
         reserve_blocks(file, math.prod(shape) * np.dtype(dtype).itemsize)

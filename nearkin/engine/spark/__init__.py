@@ -14,12 +14,6 @@ except ImportError as error:
 def require_supported_version(version: str) -> None:
     """Requires a version of PySpark with which the engine works.
 
-    Args:
-        version: Version of PySpark, for example `4.0.1`.
-
-    Raises:
-        MissingExtraError: If it is too old. The message says why.
-
     Examples:
         >>> require_supported_version("4.0.0.dev1")
     """

@@ -32,15 +32,7 @@ def to_binary_rows(values: np.ndarray) -> pa.Array:
 
 
 def to_binary_slices(values: np.ndarray, starts: np.ndarray) -> pa.Array:
-    """Returns the bytes of the rows starts[i] to starts[i + 1] of an array, binary (n,).
-
-    Args:
-        values: Rows, (m,) or (m, width).
-        starts: First row of each value, and the total, int (n + 1,).
-
-    Raises:
-        RunError: If they have more bytes than a column of a batch can have.
-    """
+    """Returns the bytes of the rows starts[i] to starts[i + 1] of an array, binary (n,)."""
     data = np.ascontiguousarray(values)
     width = data.dtype.itemsize * int(np.prod(data.shape[1:], dtype=np.int64))
     offsets = np.asarray(starts, np.int64) * width
@@ -80,7 +72,6 @@ def from_binary_rows(column: Column, dtype: DTypeLike, width: int | None = None)
     """Returns the array that `to_binary_rows` converted.
 
     Args:
-        column: Binary column.
         dtype: Type of the numbers.
         width: Width of a row, or None for an array (n,).
     """
@@ -110,12 +101,7 @@ def payload_columns(payload: Payload) -> list[pa.Array]:
 
 
 def payload_of(columns: Iterable[Column], measure: Measure) -> Payload:
-    """Returns the payload that `payload_columns` converted.
-
-    Args:
-        columns: Binary columns.
-        measure: Measure that built the payload.
-    """
+    """Returns the payload that `payload_columns` converted."""
     unpacked_columns = []
     sizes = np.empty(0, np.int64)
     for column, (dtype, width) in zip(columns, measure.column_types, strict=True):
@@ -127,12 +113,7 @@ def payload_of(columns: Iterable[Column], measure: Measure) -> Payload:
 
 
 def make_batch(schema: str, **columns: Any) -> pa.RecordBatch:
-    """Returns a batch with the columns of a schema. Columns that are not given are null.
-
-    Args:
-        schema: Names and types, as Spark writes them.
-        **columns: Arrays by name.
-    """
+    """Returns a batch with the columns of a schema. Columns that are not given are null."""
     names = [part.split()[0] for part in schema.split(",")]
     rows = next(len(column) for column in columns.values() if column is not None)
     given = {

@@ -88,11 +88,7 @@ class BandingTasks:
         return AgreementLimits.create(self.request.measure, self.banding, self.request.options)
 
     def keys(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields KEYS of documents.
-
-        Args:
-            batches: Documents (doc, block, signature, keys), and `across` if the run has it.
-        """
+        """Yields KEYS of documents."""
         spec = self.request.options.spec
         measure = self.request.measure
         for batch in batches:
@@ -130,7 +126,6 @@ class BandingTasks:
             keys: Band keys, uint64 (bands, n).
             docs: Documents of the keys, int64 (n,).
             sources: Sources of the documents, uint64 (n,), or an empty array.
-            first: Number of the first band.
         """
         parts = []
         key_rows = []
@@ -192,24 +187,13 @@ class BandingTasks:
     def hot(
         self, batches: Iterable[pa.RecordBatch], *, joins_leaders: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yields HOT of the members of hot buckets.
-
-        Args:
-            batches: Members (band, key, doc, signature), and `across` if the run has it, sorted by
-                bucket and by the order in which they become leaders.
-            joins_leaders: Whether members that agree with a leader in enough slots join it.
-        """
+        """Yields HOT of the members of hot buckets."""
         yield from _HotBuckets(self, joins_leaders=joins_leaders).pairs(batches)
 
     def shuffled(
         self, batches: Iterable[pa.RecordBatch], round_number: int
     ) -> Iterator[pa.RecordBatch]:
-        """Yields (doc, shuffled): documents with their place in the order of a round.
-
-        Args:
-            batches: Documents (doc, signature).
-            round_number: Number of the round of the hot-bucket loop.
-        """
+        """Yields (doc, shuffled): documents with their place in the order of a round."""
         spec = self.request.options.spec
         for batch in batches:
             signatures = from_binary_rows(
@@ -274,7 +258,6 @@ def _group_left_over(
     """Returns HOT of documents that are left over, with the key of the group of their leader.
 
     Args:
-        bucket: Band and key of the bucket.
         docs: Documents, int64 (n,).
         leaders: Leader nearest to each of them, int64 (n,).
     """

@@ -44,15 +44,7 @@ class SparkBlocklist:
     def match(
         self, document_tables: DocumentTables, compared: DataFrame, copies: DataFrame | None = None
     ) -> BlockedTable:
-        """Finds the documents that are like an entry, each with the most similar one.
-
-        Args:
-            document_tables: Tables of the documents.
-            compared: (doc) of the documents that are compared: all, or the first of each exact
-                group.
-            copies: (doc, head, ...): the documents that another one represents, or None if all are
-                compared.
-        """
+        """Finds the documents that are like an entry, each with the most similar one."""
         payloads = document_tables.payloads(compared.select("doc"))
         if not len(self.blocklist):
             payloads = payloads.where(f.lit(False))
@@ -96,11 +88,7 @@ class _BlockingTask:
             yield self._find(search, pa.Table.from_batches([batch]))
 
     def compare_group(self, documents: pa.Table) -> pa.Table:
-        """Returns BLOCKED_ROWS of some documents, with all parts of each of them.
-
-        Args:
-            documents: Parts of documents (doc, payload0, ...).
-        """
+        """Returns BLOCKED_ROWS of some documents, with all parts of each of them."""
         return pa.Table.from_batches([self._find(self._open_search(), documents)])
 
     def _open_search(self) -> EntrySearch:

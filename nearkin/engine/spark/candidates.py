@@ -53,28 +53,13 @@ class PairSearch(Protocol):
         """The intermediate tables."""
 
     def find_pairs(self, active: DataFrame, round_number: int = 0) -> CandidateTables:
-        """Finds the candidate pairs of some documents.
-
-        Args:
-            active: Documents that are banded.
-            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
-        """
+        """Finds the candidate pairs of some documents."""
 
     def find_pairs_with(self, sampled: DataFrame, active: DataFrame) -> DataFrame:
-        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets.
-
-        Args:
-            sampled: (doc) of the sampled documents.
-            active: Documents that are banded.
-        """
+        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets."""
 
     def shuffle(self, documents: DataFrame, round_number: int) -> DataFrame:
-        """Returns (doc, shuffled): documents with their place in the order of a round.
-
-        Args:
-            documents: Documents, with signatures.
-            round_number: Number of the round of the hot-bucket loop.
-        """
+        """Returns (doc, shuffled): documents with their place in the order of a round."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +78,7 @@ class FieldsSearch:
         return self.searches[0].tables
 
     def find_pairs(self, active: DataFrame, round_number: int = 0) -> CandidateTables:
-        """Finds the candidate pairs of some documents, each once.
-
-        Args:
-            active: Documents that are banded, with the signatures of all fields.
-            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
-        """
+        """Finds the candidate pairs of some documents, each once."""
         found = [
             search.find_pairs(with_signatures_of_field(active, number), round_number)
             for number, search in enumerate(self.searches)
@@ -119,12 +99,7 @@ class FieldsSearch:
         )
 
     def find_pairs_with(self, sampled: DataFrame, active: DataFrame) -> DataFrame:
-        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets.
-
-        Args:
-            sampled: (doc) of the sampled documents.
-            active: Documents that are banded, with the signatures of all fields.
-        """
+        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets."""
         found = [
             search.find_pairs_with(sampled, with_signatures_of_field(active, number))
             for number, search in enumerate(self.searches)
@@ -133,24 +108,13 @@ class FieldsSearch:
         return pairs.distinct().withColumn("agree", f.lit(NO_AGREEMENT).cast("int"))
 
     def shuffle(self, documents: DataFrame, round_number: int) -> DataFrame:
-        """Returns (doc, shuffled): documents with their place in the order of a round.
-
-        Args:
-            documents: Documents, with the signatures of all fields.
-            round_number: Number of the round of the hot-bucket loop.
-        """
+        """Returns (doc, shuffled): documents with their place in the order of a round."""
         first = with_signatures_of_field(documents, 0)
         return self.searches[0].shuffle(first, round_number)
 
 
 def select_allowed(pairs: DataFrame, documents: DataFrame, options: RunOptions) -> DataFrame:
-    """Returns the pairs of documents whose blocks allow it, if the bands do not decide it.
-
-    Args:
-        pairs: Pairs (a, b, ...).
-        documents: Documents (doc, block, ...).
-        options: Options of the run.
-    """
+    """Returns the pairs of documents whose blocks allow it, if the bands do not decide it."""
     if options.bands_by_block:
         return pairs
     blocks = [
@@ -162,24 +126,14 @@ def select_allowed(pairs: DataFrame, documents: DataFrame, options: RunOptions) 
 
 
 def may_share_block(first: str, second: str) -> Column:
-    """Returns whether documents of two blocks are compared, as `PairScope` says.
-
-    Args:
-        first: Column of blocks, none of which is NO_BLOCK.
-        second: Another one.
-    """
+    """Returns whether documents of two blocks are compared, as `PairScope` says."""
     every = int(EVERY_BLOCK)
     is_every = (f.col(first) == every) | (f.col(second) == every)
     return is_every | (f.col(first) == f.col(second))
 
 
 def with_signatures_of_field(documents: DataFrame, number: int) -> DataFrame:
-    """Returns the documents that have a field, with its signatures as theirs.
-
-    Args:
-        documents: Documents with the signatures of all fields that find candidate pairs.
-        number: Number of the field among these.
-    """
+    """Returns the documents that have a field, with its signatures as theirs."""
     name = f"{FIELD_SIGNATURE}{number}"
     return documents.where(f.col(name).isNotNull()).withColumn("signature", f.col(name))
 
@@ -210,12 +164,7 @@ class CandidateSearch:
         return self.banded.request
 
     def find_pairs(self, active: DataFrame, round_number: int = 0) -> CandidateTables:
-        """Finds the candidate pairs of some documents.
-
-        Args:
-            active: Documents that are banded.
-            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
-        """
+        """Finds the candidate pairs of some documents."""
         buckets = self._find_buckets(active)
         parts = collect_facts(buckets, BucketFacts)
         sizes: Counter[int] = Counter()
@@ -264,12 +213,7 @@ class CandidateSearch:
         return CandidateTables(pairs, count, hot, stats, incomplete)
 
     def find_pairs_with(self, sampled: DataFrame, active: DataFrame) -> DataFrame:
-        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets.
-
-        Args:
-            sampled: (doc) of the sampled documents.
-            active: Documents that are banded.
-        """
+        """Finds the pairs (a, b, agree) of sampled documents and others of their hot buckets."""
         across = self.request.across_columns
         members = self._list_hot_members(self._find_buckets(active))
         if across:
@@ -289,12 +233,7 @@ class CandidateSearch:
         return agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
 
     def shuffle(self, documents: DataFrame, round_number: int) -> DataFrame:
-        """Returns (doc, shuffled): documents with their place in the order of a round.
-
-        Args:
-            documents: Documents, with signatures.
-            round_number: Number of the round of the hot-bucket loop.
-        """
+        """Returns (doc, shuffled): documents with their place in the order of a round."""
         shuffled = partial(self.banded.shuffled, round_number=round_number)
         return documents.select("doc", "signature").mapInArrow(shuffled, SHUFFLED)
 
@@ -341,13 +280,6 @@ class CandidateSearch:
         """Clusters hot buckets internally, and the groups of documents that are left over.
 
         A task clusters one bucket after the other and holds the leaders of one bucket.
-
-        Args:
-            members: (band, key, doc) of the documents of hot buckets.
-            round_number: Number of the round of the hot-bucket loop, or 0 for the first search.
-
-        Returns:
-            The pairs (a, b, agree) and the facts of the tasks, for each level of grouping.
         """
         order = ["band", "key", "sort"]
         documents = self.documents.select("doc", "sort", "signature", *self.request.across_columns)

@@ -18,17 +18,7 @@ from nearkin.engine.spark.run import SparkRun
 
 
 def with_cluster_columns(run: SparkRun, rows: DataFrame, added: ClusterColumns) -> DataFrame:
-    """Returns rows of the clusters table with what the columns about clusters are made of.
-
-    Args:
-        run: Finished run, with a column of sources if they are added.
-        rows: Rows (cluster, ...).
-        added: Columns about clusters that are added.
-
-    Returns:
-        The rows with `cluster_size`, and with `cluster_sources` if sources are added: lists of a
-        source and its number of documents, in the order of sources.
-    """
+    """Returns rows of the clusters table with what the columns about clusters are made of."""
     if not added.names:
         return rows
     sizes = run.clusters.groupBy("cluster").agg(f.count("*").alias(CLUSTER_SIZE))

@@ -82,9 +82,6 @@ class ClusterBuilder:
         """Returns ELECTED: the removed documents, exact duplicates apart.
 
         Args:
-            components: Whether components are clustered, not leaders elected.
-            copies: (doc, head, same) of the exact duplicates, if the criterion of the keep policy
-                chooses the kept documents. Otherwise leaders are kept.
             apart: Pairs of documents that are never in one cluster, int64 (d, 2).
         """
         criterion = None
@@ -139,19 +136,7 @@ class ClusterBuilder:
         decided: DecidedPairs | None = None,
         related_in_reference: DataFrame | None = None,
     ) -> ClusterTables:
-        """Computes the clusters of all documents.
-
-        Args:
-            exact_duplicates: (doc, head, same) of the exact duplicates and of the documents with an
-                equal value.
-            matches: MATCHES of the documents that repeat one of a reference, or None without a
-                reference.
-            blocked: (doc, blocked_by, block_similarity) of the documents that are like an entry of
-                the blocklist, or None without a blocklist.
-            decided: Pairs that people decided about, or None without decisions.
-            related_in_reference: (doc, related_to, similarity) of the documents that are related to
-                one of a reference, or None without a reference or the option `related`.
-        """
+        """Computes the clusters of all documents."""
         options = self.document_tables.options
         by_components = options.cluster == ClusterMethod.COMPONENTS
         apart = NO_PAIRS if decided is None else list_pairs_apart(decided, exact_duplicates)
@@ -277,12 +262,7 @@ class ClusterBuilder:
 
 
 def find_related_pairs(pairs: DataFrame, clusters: DataFrame) -> DataFrame:
-    """Returns the pairs of different clusters: a, b, and the table of related documents.
-
-    Args:
-        pairs: (a, b, id_a, id_b, similarity) of each scored pair.
-        clusters: (doc, cluster, kept) of each document. Ids of clusters are unique.
-    """
+    """Returns the pairs of different clusters: a, b, and the table of related documents."""
     rows = clusters.select("doc", "cluster", "kept")
     first = rows.withColumnsRenamed({"doc": "a", "cluster": "cluster_a", "kept": "kept_a"})
     second = rows.withColumnsRenamed({"doc": "b", "cluster": "cluster_b", "kept": "kept_b"})
@@ -292,14 +272,7 @@ def find_related_pairs(pairs: DataFrame, clusters: DataFrame) -> DataFrame:
 
 
 def _with_reference(pairs: DataFrame, in_reference: DataFrame, clusters: DataFrame) -> DataFrame:
-    """Adds the documents of a reference to the related pairs, and says where document b is.
-
-    Args:
-        pairs: Related pairs of the run, as `find_related_pairs` returns them.
-        in_reference: (doc, related_to, similarity) of the documents that are related to one of the
-            reference.
-        clusters: (doc, id, cluster, kept) of each document.
-    """
+    """Adds the documents of a reference to the related pairs, and says where document b is."""
     rows = clusters.select("doc", "id", "cluster", "kept").join(in_reference, "doc")
     linked = rows.select(
         f.col("doc").alias("a"),
@@ -320,10 +293,6 @@ def with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
     """Says of each document what it is: a duplicate, related to others, or new.
 
     A document that a blocklist removed has no outcome.
-
-    Args:
-        clusters: (doc, kind, and other columns) of each document.
-        related: (a, b) of the pairs of different clusters.
     """
     linked = related.select(f.col("a").alias("doc")).union(related.select("b")).distinct()
     linked = linked.where(f.col("doc").isNotNull())
@@ -339,12 +308,7 @@ def with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
 
 
 def _with_matches(clusters: DataFrame, matches: DataFrame) -> DataFrame:
-    """Removes the documents that repeat one of a reference, and says what removed ones repeat.
-
-    Args:
-        clusters: (doc, id, cluster, kept, similarity, kind) of each document.
-        matches: MATCHES of these documents.
-    """
+    """Removes the documents that repeat one of a reference, and says what removed ones repeat."""
     joined = clusters.join(matches, "doc", "left")
     in_reference = f.col("match_kind").isNotNull()
     in_run = ~in_reference & f.col("kind").isin(KINDS[EXACT], KINDS[NEAR], KINDS[SAME])
@@ -363,12 +327,7 @@ def _with_matches(clusters: DataFrame, matches: DataFrame) -> DataFrame:
 
 
 def _with_blocked(clusters: DataFrame, blocked: DataFrame) -> DataFrame:
-    """Removes the documents that are like an entry of a blocklist.
-
-    Args:
-        clusters: (doc, kept, similarity, kind, and other columns) of each document.
-        blocked: (doc, blocked_by, block_similarity) of these documents.
-    """
+    """Removes the documents that are like an entry of a blocklist."""
     joined = clusters.join(blocked, "doc", "left")
     is_blocked = f.col("blocked_by").isNotNull()
     changed = {
@@ -380,12 +339,7 @@ def _with_blocked(clusters: DataFrame, blocked: DataFrame) -> DataFrame:
 
 
 def _with_kinds(elected: DataFrame, documents: DataFrame) -> DataFrame:
-    """Adds the kind of each removed document: `exact` if its leader has the same content.
-
-    Args:
-        elected: ELECTED.
-        documents: Sketched documents.
-    """
+    """Adds the kind of each removed document: `exact` if its leader has the same content."""
     own = documents.select("doc", "fp0", "fp1")
     names = {"doc": "leader", "fp0": "leader_fp0", "fp1": "leader_fp1"}
     joined = elected.join(own, "doc").join(own.withColumnsRenamed(names), "leader")

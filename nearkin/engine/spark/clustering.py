@@ -63,12 +63,7 @@ class Election:
         return (self.components and self.exact) or is_by_size
 
     def elect(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Returns ELECTED of whole connected components.
-
-        Args:
-            pairs: Scored pairs (a, b, shared, joint).
-            documents: Documents (doc, sort, ...), with `copies` if there is a criterion.
-        """
+        """Returns ELECTED of whole connected components."""
         sizes = np.zeros(len(documents), np.int64)
         compare: Callable[[np.ndarray], ScoredPairs] | None = None
         if self.reads_payloads:
@@ -120,15 +115,7 @@ class Election:
 
 
 def find_components(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """Finds the connected components of a graph.
-
-    Args:
-        edges: Edges (a, b), with a < b.
-        keep: Stores an intermediate table that is used more than once.
-
-    Returns:
-        (doc, component): each document of an edge, and the smallest document of its component.
-    """
+    """Finds the connected components of a graph."""
     stars = keep(edges.select("a", "b").distinct())
     checksum = f.sum(f.xxhash64("a", "b").cast("decimal(38,0)"))
     previous_state: Row | None = None

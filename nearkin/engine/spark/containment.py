@@ -94,12 +94,7 @@ class SparkContainmentSearch:
     payload_bytes: int
 
     def add_pairs(self, banded: CandidateTables, active: DataFrame) -> CandidateTables:
-        """Returns candidate pairs with those that are found by containment.
-
-        Args:
-            banded: Candidate pairs that are found by bands.
-            active: Documents that are compared.
-        """
+        """Returns candidate pairs with those that are found by containment."""
         tables = self.document_tables.tables
         across = self.document_tables.request.across_columns
         payloads = self.document_tables.payloads(active.select("doc"))

@@ -17,12 +17,7 @@ from nearkin.engine.local.decisions import number_pairs_of
 
 
 def number_decisions(decisions: Decisions, documents: DataFrame) -> DecidedPairs:
-    """Returns the decided pairs of a run, by the numbers of the documents.
-
-    Args:
-        decisions: Decisions about pairs of ids.
-        documents: Documents (doc, id, ...), each id once.
-    """
+    """Returns the decided pairs of a run, by the numbers of the documents."""
     names = sorted({id for decision in decisions for id in decision.pair})
     if not names:
         return DecidedPairs()
@@ -32,12 +27,7 @@ def number_decisions(decisions: Decisions, documents: DataFrame) -> DecidedPairs
 
 
 def list_same_pairs(decided: DecidedPairs, documents: DataFrame) -> DataFrame:
-    """Returns (doc, head): the pairs that are decided to be the same.
-
-    Args:
-        decided: Decided pairs.
-        documents: A table of the session.
-    """
+    """Returns (doc, head): the pairs that are decided to be the same."""
     return documents.sparkSession.createDataFrame(decided.same.tolist(), "doc long, head long")
 
 
@@ -47,18 +37,7 @@ def divide_components(
     facts: DataFrame,
     decided: DecidedPairs,
 ) -> DataFrame:
-    """Returns groups of equal documents in which no two are decided to be different.
-
-    Args:
-        components: (doc, component): the documents of each group, formed without decisions
-            `different`.
-        relations: (doc, head): the equal documents by one equality each.
-        facts: (doc, sort, empty, ...) of all documents.
-        decided: Decided pairs.
-
-    Returns:
-        (doc, component).
-    """
+    """Returns groups of equal documents in which no two are decided to be different."""
     spark = components.sparkSession
     decided_docs = np.unique(decided.different).tolist()
     if not decided_docs:
@@ -99,12 +78,7 @@ def _select_pairs(decided: DecidedPairs, place: dict[int, int]) -> DecidedPairs:
 
 
 def list_pairs_apart(decided: DecidedPairs, copies: DataFrame) -> np.ndarray:
-    """Returns the pairs of first documents that are never in one cluster, int64 (m, 2).
-
-    Args:
-        decided: Decided pairs.
-        copies: (doc, head, ...): each document that another one represents.
-    """
+    """Returns the pairs of first documents that are never in one cluster, int64 (m, 2)."""
     docs = np.unique(decided.different).tolist()
     if not docs:
         return decided.different

@@ -29,15 +29,7 @@ from nearkin.spec import Spec
 
 
 def require_mergeable(spec: Spec, probes: int) -> None:
-    """Checks that the signatures of parts can be merged.
-
-    Args:
-        spec: Spec of the signatures.
-        probes: Number of probed slots of a band.
-
-    Raises:
-        UsageError: If they cannot be merged.
-    """
+    """Checks that the signatures of parts can be merged."""
     if spec.measure != "jaccard" or spec.truncated or probes:
         raise UsageError(
             f"merge_parts needs measure jaccard with whole slots and without probes, and the "
@@ -123,7 +115,6 @@ def unite_parts(docs: np.ndarray, payload: Payload) -> Payload:
 
     Args:
         docs: Document of each part, int64 (parts,).
-        payload: Payloads of the parts.
 
     Returns:
         Payloads of the documents in ascending order, with sorted hashes.

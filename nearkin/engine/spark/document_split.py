@@ -38,11 +38,6 @@ def split_documents(run: SparkRun, groups: SplitGroups) -> SparkDocumentSplit:
 
     The groups are those of the local engine. One task assigns all clusters, because the largest
     come first and the others fill up the groups: it holds about 100 bytes for each cluster.
-
-    Args:
-        run: Run, which is executed up to its pairs. Its request has the columns whose equal values
-            keep documents together, and its options do not.
-        groups: The groups.
     """
     run.to_pairs()
     copies = run.exact_duplicates.copies.select("doc", "head")
@@ -75,13 +70,7 @@ def split_documents(run: SparkRun, groups: SplitGroups) -> SparkDocumentSplit:
 
 
 def _summarize(run: SparkRun, groups: SplitGroups, clusters: DataFrame) -> SplitFacts:
-    """Returns the numbers of a split.
-
-    Args:
-        run: The run after its pairs.
-        groups: The groups.
-        clusters: (component, size, hash, cluster, number) of each cluster.
-    """
+    """Returns the numbers of a split."""
     documents = [0] * len(groups.names)
     cluster_counts = [0] * len(groups.names)
     for row in clusters.groupBy("number").agg(f.sum("size"), f.count("*")).collect():

@@ -101,11 +101,7 @@ class DocumentTables:
 
     @cached_property
     def unique_documents(self) -> UniqueDocuments:
-        """The documents, with unique ids.
-
-        Raises:
-            UsageError: If ids of a DataFrame are repeated, or the saved run has other columns.
-        """
+        """The documents, with unique ids."""
         documents = self.table.where(f.col("reason").isNull() & f.col("facts").isNull())
         if self.request.merge_parts:
             documents = self.part_tables.merged
@@ -210,23 +206,11 @@ class DocumentTables:
         return int(self.part_tables.parts.where(f.col("doc") != f.col("head")).count())
 
     def payloads(self, docs: DataFrame) -> DataFrame:
-        """Reads some documents again for an exact comparison.
-
-        Args:
-            docs: (doc), each document once.
-
-        Returns:
-            (doc, payload0, payload1, ...).
-        """
+        """Reads some documents again for an exact comparison."""
         return self.read_again(docs, PayloadRows(self.request))
 
     def read_again(self, docs: DataFrame, rows: Rows) -> DataFrame:
-        """Reads some documents again.
-
-        Args:
-            docs: (doc), each document once.
-            rows: What is made of each document.
-        """
+        """Reads some documents again."""
         if not isinstance(self.source, FileSource):
             with_ids = docs.join(self.documents.select("doc", "id"), "doc")
             return self.source.again(with_ids, rows)
@@ -294,11 +278,7 @@ def rejected_rows() -> Column:
 
 
 def count_rejected(rejected: DataFrame) -> int:
-    """Returns the number of rejected rows.
-
-    Args:
-        rejected: Rows of `DocumentTables.rejected`.
-    """
+    """Returns the number of rejected rows."""
     return int(rejected.agg(f.sum(rejected_rows())).first()[0] or 0)
 
 

@@ -41,15 +41,7 @@ def find_exact_duplicates(
     *,
     has_groups: bool,
 ) -> ExactDuplicateTables:
-    """Returns the exact duplicates, and the first document of each one's group in keep order.
-
-    Args:
-        documents: Sketched documents.
-        tables: Intermediate tables.
-        group: Columns besides the content hash that are equal in exact duplicates.
-        has_groups: Whether there are groups. Otherwise copies are found like other pairs, for
-            example those of different sources.
-    """
+    """Returns the exact duplicates, and the first document of each one's group in keep order."""
     if not has_groups:
         none = documents.select("doc", f.col("doc").alias("head"), f.lit(False).alias("same"))
         return ExactDuplicateTables(none.where(f.lit(False)), 0)
@@ -68,20 +60,7 @@ def join_by_values(
     drops_empty: bool,
     decided: DecidedPairs | None = None,
 ) -> ExactDuplicateTables:
-    """Joins groups of exact duplicates, and of documents with an equal value or decided pairs.
-
-    Args:
-        exact: Exact duplicates.
-        documents: Sketched documents.
-        value_keys: Columns of the keys of values.
-        tables: Intermediate tables.
-        drops_empty: Whether documents without shingles are dropped. They are in no group of equal
-            values then.
-        decided: Pairs that people decided about, or None without decisions.
-
-    Returns:
-        The groups, whose heads have shingles unless no document of the group has some.
-    """
+    """Joins groups of exact duplicates, and of documents with an equal value or decided pairs."""
     relations = [exact.copies.select("doc", "head")]
     for name in value_keys:
         is_grouped = f.col(name).isNotNull() & has_block()
@@ -112,12 +91,7 @@ def join_by_values(
 
 
 def join_edges(edges: DataFrame, tables: IntermediateTables) -> DataFrame:
-    """Returns (doc, component): each document of an edge, and the smallest of its component.
-
-    Args:
-        edges: (doc, head): documents that belong together.
-        tables: Intermediate tables.
-    """
+    """Returns (doc, component): each document of an edge, and the smallest of its component."""
     ordered = edges.select(f.least("doc", "head").alias("a"), f.greatest("doc", "head").alias("b"))
     stored, counts = tables.counted(ordered, "joined-edges")
     if counts["rows"] <= EDGES_IN_ONE_TASK:
@@ -148,13 +122,7 @@ def has_block() -> Column:
 
 
 def find_copies(documents: DataFrame, group: list[str], is_grouped: Column) -> DataFrame:
-    """Returns (doc, head): the documents with the same key as an earlier one in keep order.
-
-    Args:
-        documents: Sketched documents.
-        group: Columns of the key.
-        is_grouped: Whether a document can be in a group.
-    """
+    """Returns (doc, head): the documents with the same key as an earlier one in keep order."""
     hashed = documents.where(is_grouped).select("doc", "sort", *group)
     heads = hashed.groupBy(*group).agg(
         f.min(f.struct("sort", "doc")).alias("first"), f.count("*").alias("times")

@@ -40,15 +40,7 @@ def quote_column(name: str) -> str:
 
 
 def read_column(frame: DataFrame, path: str) -> Column:
-    """Returns the column of a name or a path, under this name.
-
-    Args:
-        frame: The frame.
-        path: The name of a column, or a path into one.
-
-    Raises:
-        UsageError: If there is no such column.
-    """
+    """Returns the column of a name or a path, under this name."""
     if path in frame.columns:
         return f.col(quote_column(path))
     for name, rest in split_path(path):
@@ -64,15 +56,7 @@ def read_column(frame: DataFrame, path: str) -> Column:
 
 
 def type_of_column(frame: DataFrame, path: str) -> str:
-    """Returns the name of the type of a column, for example `array`.
-
-    Args:
-        frame: The frame.
-        path: The name of a column, or a path into one.
-
-    Raises:
-        UsageError: If there is no such column.
-    """
+    """Returns the name of the type of a column, for example `array`."""
     schema = frame.schema
     name = path
     if path not in frame.columns:

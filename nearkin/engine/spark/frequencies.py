@@ -78,15 +78,7 @@ def count_over_spark(
     """Counts the documents that contain each shingle.
 
     Args:
-        spark: Session.
-        read: Reads the documents and hashes their shingles.
-        request: Request of the run, without a frequency cut.
-        tables: Intermediate tables.
         size: Approximate size of all documents, in bytes.
-        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
-
-    Returns:
-        The frequencies of shingles that two or more documents contain.
     """
     parts = max(spark.sparkContext.defaultParallelism, -(-2 * size // PART_BYTES))
     hashed, seen = tables.counted(

@@ -16,13 +16,7 @@ from nearkin.engine.spark.cluster_tables import ClusterBuilder
 
 
 class SparkHotBucketLoop(HotBucketLoop):
-    """The rounds over scored pairs in tables.
-
-    Args:
-        search: Finds candidate pairs among documents.
-        builder: Elects documents, and holds the scored pairs so far.
-        hot: Active documents of hot buckets.
-    """
+    """The rounds over scored pairs in tables."""
 
     def __init__(self, search: PairSearch, builder: ClusterBuilder, hot: DataFrame) -> None:
         self._search = search
@@ -39,11 +33,7 @@ class SparkHotBucketLoop(HotBucketLoop):
         return counts["rows"]
 
     def compare_selected(self, round_number: int) -> HotBucketRound:
-        """Bands the selected documents again, and adds the pairs that reach the threshold.
-
-        Args:
-            round_number: Number of the round, from 1.
-        """
+        """Bands the selected documents again, and adds the pairs that reach the threshold."""
         scorer = self._builder.scorer
         candidates = self._search.find_pairs(self._selected, round_number)
         before = scorer.scored_tables

@@ -10,11 +10,7 @@ DIGITS = "^-?0*([0-9]*)"
 
 
 def id_order(id: Column) -> Column:
-    """Returns values that compare as `nearkin.cluster.id_order.sort_ids` compares ids.
-
-    Args:
-        id: Column of ids, as text.
-    """
+    """Returns values that compare as `nearkin.cluster.id_order.sort_ids` compares ids."""
     digits = f.regexp_extract(id, DIGITS, 1)
     size = f.length(digits)
     lead = f.when(size == 0, f.lit("0")).otherwise(f.substring(digits, 1, LEAD))

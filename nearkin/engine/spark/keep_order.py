@@ -37,12 +37,7 @@ class Resolved:
 
     @classmethod
     def of(cls, names: Sequence[str], unfit: frozenset[tuple[str, str]]) -> "Resolved":
-        """Returns the types of all columns.
-
-        Args:
-            names: Columns of the keep policy.
-            unfit: Pairs of a column and a type that does not represent some of its values.
-        """
+        """Returns the types of all columns."""
         return cls(
             {
                 name: next((kind for kind in NUMBERS if (name, str(kind)) not in unfit), None)
@@ -66,11 +61,8 @@ def keep_order(
     """Returns the bytes by which documents are sorted, ascending, binary (n,).
 
     Args:
-        policy: Keep policy.
-        columns: Columns that the policy names, as text.
         lengths: Size of each text in bytes, int64 (n,).
         ids: Ids, text (n,).
-        kinds: Types of the columns, as in `Resolved`.
 
     Examples:
         >>> policy = KeepPolicy.parse("length desc")

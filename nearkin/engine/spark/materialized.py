@@ -30,27 +30,13 @@ class IntermediateTables:
     _written: list[str] = field(default_factory=list)
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
-        """Writes a table, and returns it as it is read from disk.
-
-        Args:
-            frame: Table.
-            name: Name of its folder.
-        """
+        """Writes a table, and returns it as it is read from disk."""
         return self.counted(frame, name)[0]
 
     def counted(
         self, frame: DataFrame, name: str, **metrics: Column
     ) -> tuple[DataFrame, dict[str, int]]:
-        """Writes a table, and counts its rows while it is written.
-
-        Args:
-            frame: Table.
-            name: Name of its folder.
-            **metrics: Further whole numbers to compute in the same pass.
-
-        Returns:
-            The table as it is read from disk, and the numbers, with the number of `rows`.
-        """
+        """Writes a table, and counts its rows while it is written."""
         observation = Observation()
         observed = {"rows": f.count(f.lit(1)), **metrics}
         columns = [metric.alias(label) for label, metric in observed.items()]
@@ -84,23 +70,13 @@ class IntermediateTables:
 
 
 def remove(spark: SparkSession, folder: str) -> None:
-    """Deletes a folder on any file system that Hadoop supports.
-
-    Args:
-        spark: Session.
-        folder: Path or URL.
-    """
+    """Deletes a folder on any file system that Hadoop supports."""
     system, path = _on(spark, folder)
     system.delete(path, True)  # noqa: FBT003  (a Java method has no keywords)
 
 
 def names_in(spark: SparkSession, folder: str) -> list[str]:
-    """Returns the names of a folder's entries, or none if it does not exist.
-
-    Args:
-        spark: Session.
-        folder: Path or URL.
-    """
+    """Returns the names of a folder's entries, or none if it does not exist."""
     system, path = _on(spark, folder)
     return (
         [entry.getPath().getName() for entry in system.listStatus(path)]

@@ -25,18 +25,7 @@ from nearkin.setting_names import name_flag
 def copy_files(
     source: FileSource, rows: DataFrame, folder: Path, edit: FileEditor, documents: int
 ) -> None:
-    """Writes copies of the input files.
-
-    Args:
-        source: The files.
-        rows: Rows about documents (doc, ...), in which the differences of the copies are.
-        folder: New folder.
-        edit: Returns the differences of a copy.
-        documents: Number of documents of all files.
-
-    Raises:
-        RunError: If the inputs have changed.
-    """
+    """Writes copies of the input files."""
     with disk_errors(folder.parent):
         folder.mkdir(parents=True)
     copying = FileCopying(source.request, str(folder.absolute()), edit)
@@ -54,43 +43,23 @@ def copy_files(
 
 
 def write_table(rows: DataFrame, folder: Path) -> None:
-    """Writes a table as Parquet files whose names ascend in the order of the rows.
-
-    Args:
-        rows: The table.
-        folder: New folder.
-    """
+    """Writes a table as Parquet files whose names ascend in the order of the rows."""
     rows.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
 def write_clusters(run: SparkRun, folder: Path) -> None:
-    """Writes the clusters table in corpus order, in files whose names ascend.
-
-    Args:
-        run: Finished run.
-        folder: New folder.
-    """
+    """Writes the clusters table in corpus order, in files whose names ascend."""
     write_table(run.clusters.orderBy("doc").drop("doc"), folder)
 
 
 def write_removed_ids(run: SparkRun, folder: Path) -> None:
-    """Writes the ids of the removed documents in corpus order.
-
-    Args:
-        run: Finished run.
-        folder: New folder.
-    """
+    """Writes the ids of the removed documents in corpus order."""
     removed = run.clusters.where("NOT kept").orderBy("doc").select("id")
     write_table(removed, folder)
 
 
 def write_pairs(run: SparkRun, folder: Path) -> None:
-    """Writes the pairs table, in the order of the documents.
-
-    Args:
-        run: Finished run.
-        folder: New folder.
-    """
+    """Writes the pairs table, in the order of the documents."""
     ordered = run.scorer.pair_table.orderBy("a", "b").drop("a", "b")
     write_table(ordered, folder)
 
@@ -99,10 +68,6 @@ def write_related(run: SparkRun, folder: Path) -> None:
     """Writes the table of related documents, if they were asked for, in the order of the documents.
 
     The documents of a reference come last, the most similar ones of a document first.
-
-    Args:
-        run: Finished run.
-        folder: New folder.
     """
     if run.related is not None:
         order = (f.col("b").isNotNull().desc(), "a", "b", f.desc("similarity"), "id_b")
@@ -110,15 +75,7 @@ def write_related(run: SparkRun, folder: Path) -> None:
 
 
 def write_rejected(rejected: DataFrame, path: Path) -> None:
-    """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time.
-
-    Args:
-        rejected: Rejected rows of files: doc, place, reason and raw.
-        path: New file.
-
-    Raises:
-        RunError: If the disk is full or cannot be written.
-    """
+    """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time."""
     with disk_errors(path.parent), path.open("wb") as file:
         for row in rejected.orderBy(f.col("doc")).toLocalIterator():
             facts = {**orjson.loads(row.place), "reason": row.reason, "raw": row.raw}

@@ -22,8 +22,6 @@ def assign_bins(pairs: DataFrame, count: int, document_bytes: int) -> DataFrame:
     """Adds the column `bin` to pairs.
 
     Args:
-        pairs: Pairs (a, b, ...).
-        count: Largest number of pairs.
         document_bytes: Mean size of what a document is compared by, in bytes.
     """
     pairs_of_bin = max(1, BIN_BYTES // (2 * document_bytes))
@@ -48,10 +46,6 @@ def assign_bins_of_all_pairs(documents: DataFrame, portions: int) -> DataFrame:
     """Repeats documents with the column `bin`, so that each two of them are in a bin together.
 
     A bin has the documents of two portions, so documents of one portion are in several bins.
-
-    Args:
-        documents: Documents (doc, ...).
-        portions: Number of portions of the documents, 1 or at least 3.
     """
     if portions == 1:
         return documents.withColumn("bin", f.lit(0))
@@ -62,11 +56,7 @@ def assign_bins_of_all_pairs(documents: DataFrame, portions: int) -> DataFrame:
 
 
 def list_documents_of_bins(pairs: DataFrame) -> DataFrame:
-    """Returns the documents that each bin needs (doc, at), each once.
-
-    Args:
-        pairs: Pairs with the column `bin`.
-    """
+    """Returns the documents that each bin needs (doc, at), each once."""
     ends = [pairs.select(f.col(end).alias("doc"), f.col("bin").alias("at")) for end in ("a", "b")]
     return ends[0].unionByName(ends[1]).distinct()
 
@@ -77,14 +67,7 @@ def apply_to_bins(
     function: Callable[[pa.Table, pa.Table], pa.Table],
     schema: str,
 ) -> DataFrame:
-    """Applies a function to the pairs and the documents of each bin.
-
-    Args:
-        pairs: Pairs with the column `bin`.
-        documents: Documents with the column `at`, the number of a bin.
-        function: Function of the pairs and the documents of a bin.
-        schema: Schema of its result.
-    """
+    """Applies a function to the pairs and the documents of each bin."""
 
     def apply(pairs_of_bin: pa.Table, documents_of_bin: pa.Table) -> pa.Table:
         return function(pairs_of_bin, documents_of_bin)

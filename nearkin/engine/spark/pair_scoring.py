@@ -51,11 +51,7 @@ class PairScorer:
 
     @property
     def scored_tables(self) -> ScoredTables:
-        """The pairs that were compared so far.
-
-        Raises:
-            RunError: If the stage verify has not begun.
-        """
+        """The pairs that were compared so far."""
         if self._scored is None:
             raise RunError("no pairs are scored yet; run the stage verify first")
         return self._scored
@@ -71,12 +67,7 @@ class PairScorer:
         return self.scored_tables.scored.where("NOT accepted")
 
     def store_scored(self, compared: DataFrame | None, scored: DataFrame) -> ScoredTables:
-        """Stores the scored pairs, in the place of previous ones.
-
-        Args:
-            compared: Candidate pairs that were compared (a, b, agree); None for all pairs.
-            scored: SCORED.
-        """
+        """Stores the scored pairs, in the place of previous ones."""
         table, counts = self.document_tables.tables.counted(
             scored, "scored", accepted=f.count(f.when(f.col("accepted"), 1))
         )
@@ -88,12 +79,7 @@ class PairScorer:
         self._scored = replace(self.scored_tables, compared=compared)
 
     def score_pairs(self, pairs: DataFrame, count: int) -> DataFrame:
-        """Returns SCORED of pairs. Pairs of the saved run are not compared again.
-
-        Args:
-            pairs: Candidate pairs (a, b, agree).
-            count: Number of pairs.
-        """
+        """Returns SCORED of pairs. Pairs of the saved run are not compared again."""
         if self.document_tables.before is None:
             return self._compare(pairs, count)
         known, rest = split_known(pairs, self.document_tables.before.pairs)
@@ -121,11 +107,7 @@ class PairScorer:
         )
 
     def count_shared(self, pairs: DataFrame) -> DataFrame:
-        """Returns SHARED of pairs, however similar they are.
-
-        Args:
-            pairs: Pairs (a, b), each once.
-        """
+        """Returns SHARED of pairs, however similar they are."""
         stored, counts = self.document_tables.tables.counted(pairs, "unscored")
         in_bins = assign_bins(stored, counts["rows"], self.payload_bytes)
         documents_of_bins = list_documents_of_bins(in_bins)
@@ -138,10 +120,6 @@ class PairScorer:
 
         One task compares them if their payloads fit into its memory. Otherwise the documents are
         divided into portions, and a task compares the documents of two portions.
-
-        Args:
-            active: Documents that are compared.
-            shingles: Number of shingles of the documents.
         """
         across = self.scoring.request.across_columns
         documents = active.select("doc", "block", "signature", *across, *self._acceptance_columns)

@@ -53,20 +53,11 @@ class JointReference(ABC):
 
     @abstractmethod
     def _select_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
-        """Returns (id, fp0, fp1, block, value0, ...) of the documents of the reference.
-
-        Args:
-            run: Run whose value keys are selected.
-            both: Run over the documents of both sides, which has the ids.
-        """
+        """Returns (id, fp0, fp1, block, value0, ...) of the documents of the reference."""
 
     @abstractmethod
     def _count_rejected(self, both: SparkRun) -> int:
-        """Returns the number of rejected rows of the reference.
-
-        Args:
-            both: Run over the documents of both sides.
-        """
+        """Returns the number of rejected rows of the reference."""
 
     @property
     @abstractmethod
@@ -79,21 +70,13 @@ class JointReference(ABC):
         return 1
 
     def _number_references(self, both: SparkRun) -> Column:
-        """Returns the number of the reference of its documents, from the column `doc`.
-
-        Args:
-            both: Run over the documents of both sides.
-        """
+        """Returns the number of the reference of its documents, from the column `doc`."""
         return f.lit(0)
 
     def match(self, run: SparkRun) -> ReferenceMatchTable:
         """Finds the documents that repeat one of the reference, each with its best match.
 
         With the option `related`, those that repeat none and are related to some are found, too.
-
-        Args:
-            run: Run whose exact duplicates are grouped, unless its groups can have different
-                contents. Every document is compared then.
         """
         both = self._run_over_both(run)
         both.to_pairs()
@@ -126,12 +109,7 @@ class JointReference(ABC):
         return ReferenceMatchTable(table, related, stats)
 
     def _match_values(self, run: SparkRun, both: SparkRun) -> DataFrame:
-        """Returns (own, duplicate_of, match_similarity, match_kind, shared, size) of equal values.
-
-        Args:
-            run: Run with the option `same` or `url`.
-            both: Run over the documents of both sides.
-        """
+        """Returns (own, duplicate_of, match_similarity, match_kind, shared, size), equal values."""
         theirs = self._select_values(run, both)
         drops_empty = run.options.empty == EmptyDocuments.DROP
         matches = []
@@ -151,11 +129,6 @@ class JointReference(ABC):
 
         One document represents a group of exact duplicates: the first one of the run, unless all of
         them are kept, and the one of a reference with the smallest id.
-
-        Args:
-            run: Run whose exact duplicates are grouped.
-            both: Run over the documents of both sides.
-            matches: (doc, ...) of the documents that repeat one.
         """
         theirs = both.documents.where(_is_theirs("id"))
         number = self._number_references(both).alias("reference")
@@ -214,16 +187,7 @@ def run_over_both(
     tables: IntermediateTables,
     progress: Progress,
 ) -> SparkRun:
-    """Returns a run over two DataFrames, of which only rows of different ones are compared.
-
-    Args:
-        spark: Session.
-        first: Rows whose ids begin with OURS in the run.
-        second: Rows with the same columns, whose ids begin with THEIRS in the run.
-        request: Request whose columns and options the run has.
-        tables: Intermediate tables.
-        progress: Receives progress updates.
-    """
+    """Returns a run over two DataFrames, of which only rows of different ones are compared."""
     id_name = unused_name("id", first.columns)
     side = unused_name("side", first.columns)
     options = _options_of_sides(request.options, side)
@@ -336,11 +300,7 @@ class _Side:
         return f.lit(self.first_file << FILE_SHIFT)
 
     def select_documents(self, names: Sequence[str]) -> DataFrame:
-        """Returns the documents, with the numbers and ids that they have in the run over both.
-
-        Args:
-            names: Columns of the documents.
-        """
+        """Returns the documents, with the numbers and ids that they have in the run over both."""
         documents = self.tables.documents.withColumn("doc", f.col("doc") + self.shift)
         documents = documents.withColumn("id", f.concat(f.lit(self.letter), "id"))
         is_ours = int(self.letter == OURS)
@@ -388,12 +348,7 @@ class _TablesOfSides(DocumentTables):
 
 
 def _options_of_sides(options: RunOptions, side: str) -> RunOptions:
-    """Returns the options of the run over both sides.
-
-    Args:
-        options: Options of the run.
-        side: Name of the column of sides.
-    """
+    """Returns the options of the run over both sides."""
     return replace(
         options,
         across=side,
@@ -418,11 +373,7 @@ def _columns_of_copies(options: RunOptions) -> list[str]:
 
 
 def _match_copies(both: SparkRun) -> DataFrame:
-    """Returns (own, duplicate_of, match_similarity, match_kind, shared, size) of exact duplicates.
-
-    Args:
-        both: Run over the documents of both sides.
-    """
+    """Returns (own, duplicate_of, match_similarity, match_kind, shared, size), exact pairs."""
     columns = _columns_of_copies(both.options)
     hashed = both.documents.where(has_shingles() & has_block()).select("id", *columns)
     ours = hashed.where(~_is_theirs("id")).withColumnRenamed("id", "own")
@@ -431,13 +382,7 @@ def _match_copies(both: SparkRun) -> DataFrame:
 
 
 def _name_matches(pairs: DataFrame, kind: int, similarity: Column) -> DataFrame:
-    """Returns (own, duplicate_of, match_similarity, match_kind, shared, size) of pairs of one kind.
-
-    Args:
-        pairs: (own, other): ids of the run over both sides.
-        kind: Kind of the documents as an index into KINDS.
-        similarity: Similarity of the pairs.
-    """
+    """Returns (own, duplicate_of, match_similarity, match_kind, shared, size), one kind."""
     return pairs.select(
         "own",
         _own_id("other"),
@@ -449,12 +394,7 @@ def _name_matches(pairs: DataFrame, kind: int, similarity: Column) -> DataFrame:
 
 
 def _match_pairs(both: SparkRun, scored: DataFrame) -> DataFrame:
-    """Returns (own, other, duplicate_of, match_similarity, match_kind, shared, size) of pairs.
-
-    Args:
-        both: Run over the documents of both sides.
-        scored: SCORED.
-    """
+    """Returns (own, other, duplicate_of, match_similarity, match_kind, shared, size) of pairs."""
     documents = both.documents.select("doc", "id", f.struct("fp0", "fp1").alias("content"))
     first = documents.withColumnsRenamed({"doc": "a", "id": "id_a", "content": "content_a"})
     second = documents.withColumnsRenamed({"doc": "b", "id": "id_b", "content": "content_b"})

@@ -16,11 +16,7 @@ from nearkin.engine.spark.sketching import LIMITED_BY
 
 
 def quote_removed(run: SparkRun) -> list[QuotedPair]:
-    """Returns the removed documents that are least similar to the kept ones.
-
-    Args:
-        run: The run after its last stage.
-    """
+    """Returns the removed documents that are least similar to the kept ones."""
     clusters = run.clusters
     is_removed = f.col("kind").isin(KINDS[NEAR], KINDS[EXACT])
     in_order = clusters.where(is_removed).join(run.documents.select("doc", "sort"), "doc")
@@ -46,14 +42,7 @@ def quote_removed(run: SparkRun) -> list[QuotedPair]:
 
 
 def require_column_limit(run: SparkRun) -> None:
-    """Requires that a run removes no more of each value of a column than it may.
-
-    Args:
-        run: The run after its last stage.
-
-    Raises:
-        RunError: If it removes more of a value. The message names the documents that do.
-    """
+    """Requires that a run removes no more of each value of a column than it may."""
     limit = run.options.removal_limits.column
     if limit is None:
         return

@@ -100,11 +100,7 @@ class PayloadRows:
 
 
 def payload_names(request: TaskRequest) -> list[str]:
-    """Returns the names of the columns of a document's payload.
-
-    Args:
-        request: Request of the run.
-    """
+    """Returns the names of the columns of a document's payload."""
     names = [f"payload{number}" for number, _ in enumerate(request.measure.column_types)]
     return [*names, *map(token_column, token_kinds_of(request.options.acceptance))]
 
@@ -155,11 +151,7 @@ class Reread:
     rows: Rows
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields rows of documents of files.
-
-        Args:
-            batches: Files (rows with a path), each followed by its documents (rows with `doc`).
-        """
+        """Yields rows of documents of files."""
         request, make = self.rows.request, self.rows.maker()
         for file, parts in by_file(batches):
             if not parts:
@@ -184,11 +176,7 @@ class Reread:
 def by_file(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[pa.RecordBatch, list[pa.RecordBatch]]]:
-    """Yields the row of each file, and the rows of its documents.
-
-    Args:
-        batches: Rows sorted by file. The row of a file comes before its documents.
-    """
+    """Yields the row of each file, and the rows of its documents."""
     file: pa.RecordBatch | None = None
     parts: list[pa.RecordBatch] = []
     for batch in batches:
@@ -238,11 +226,7 @@ class FileCopying:
     edit: FileEditor
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Copies files, moves each to its place when it is complete, and yields WRITTEN.
-
-        Args:
-            batches: Files, each followed by the rows of its documents.
-        """
+        """Copies files, moves each to its place when it is complete, and yields WRITTEN."""
         folder = Path(self.folder)
         attempt = attempt_folder(folder)
         written = 0
@@ -281,12 +265,7 @@ class ClusterEdits:
     added: ClusterColumns
 
     def __call__(self, number: int, clusters: pa.Table) -> FileEdits:
-        """Returns the differences of a copy.
-
-        Args:
-            number: Number of the file.
-            clusters: Its rows of the clusters table.
-        """
+        """Returns the differences of a copy."""
         kept = clusters["kept"].to_numpy()
         if self.annotate or self.added.weights is not None:
             kept = np.ones(len(kept), bool)
@@ -315,24 +294,13 @@ class ClusterEdits:
 
 
 def attempt_folder(folder: Path) -> Path:
-    """Returns a folder for the incomplete copies of a task, so that attempts do not mix.
-
-    Args:
-        folder: Folder of the copies.
-    """
+    """Returns a folder for the incomplete copies of a task, so that attempts do not mix."""
     context = TaskContext.get()
     return folder / f"{ATTEMPT_PREFIX}{context.taskAttemptId() if context else 0}"
 
 
 def move_copy(attempt: Path, name: str, folder: Path, target: str) -> None:
-    """Moves the complete copy of a file to its place. A file that was not copied is passed over.
-
-    Args:
-        attempt: Folder of incomplete copies.
-        name: Name of the input file.
-        folder: Folder of the copies.
-        target: Name of the copy.
-    """
+    """Moves the complete copy of a file to its place. A file that was not copied is passed over."""
     attempted = join_inside(attempt, name)
     if attempted.exists():
         place = join_inside(folder, target)

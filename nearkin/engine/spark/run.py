@@ -113,12 +113,7 @@ class ReferenceMatcher(Protocol):
         """True if the documents of the run are not compared with each other."""
 
     def match(self, run: "SparkRun") -> ReferenceMatchTable:
-        """Finds the documents that repeat one of the reference.
-
-        Args:
-            run: Run whose exact duplicates are grouped, unless its groups can have different
-                contents. Every document is compared then.
-        """
+        """Finds the documents that repeat one of the reference."""
 
 
 @dataclass
@@ -368,11 +363,7 @@ class SparkRun(Run):
 
     @property
     def matches(self) -> DataFrame:
-        """MATCHES: the documents that repeat one of a reference.
-
-        Raises:
-            RunError: If the documents are not compared with it yet.
-        """
+        """MATCHES: the documents that repeat one of a reference."""
         if self._matches is None:
             raise RunError("the reference is not compared yet; run the stage against first")
         return self._matches
@@ -525,11 +516,7 @@ class SparkRun(Run):
         )
 
     def _count_between(self, removed: DataFrame) -> int:
-        """Returns how many documents are about as similar to the kept one of another cluster.
-
-        Args:
-            removed: (doc, cluster, similarity) of the documents that count.
-        """
+        """Returns how many documents are about as similar to the kept one of another cluster."""
         distance = (1 - f.col("shared") / f.col("joint")).alias("distance")
         first = self.scored.select(f.col("a").alias("doc"), f.col("b").alias("other"), distance)
         second = self.scored.select(f.col("b").alias("doc"), f.col("a").alias("other"), distance)
@@ -543,11 +530,7 @@ class SparkRun(Run):
 
     @property
     def cluster_tables(self) -> ClusterTables:
-        """The clusters.
-
-        Raises:
-            RunError: If the stage cluster has not finished.
-        """
+        """The clusters."""
         if self._clustered is None:
             raise RunError("there are no clusters yet; run the stage cluster first")
         return self._clustered
@@ -583,14 +566,7 @@ class SparkRun(Run):
         return self.clusters.unionByName(parts.select(*self.clusters.columns))
 
     def save(self, folder: str) -> Saved:
-        """Saves signatures, band keys and compared pairs, for a run with further documents.
-
-        Args:
-            folder: New folder, path or URL.
-
-        Raises:
-            UsageError: If all pairs were compared, or keys do not follow from signatures.
-        """
+        """Saves signatures, band keys and compared pairs, for a run with further documents."""
         require_saved_keys(self.request)
         if self.decisions is not None or self.blocker is not None:
             option = name_setting("blocklist" if self.decisions is None else "decisions")
@@ -616,19 +592,11 @@ class SparkRun(Run):
 
 
 def count_kinds(column: str) -> dict[str, Column]:
-    """Returns the counts of exact duplicates and of equal values, as aggregates by their names.
-
-    Args:
-        column: Column of the kinds of documents.
-    """
+    """Returns the counts of exact duplicates and of equal values, as aggregates by their names."""
     return {KINDS[kind]: f.count(f.when(f.col(column) == KINDS[kind], 1)) for kind in (EXACT, SAME)}
 
 
 def counts_of_kinds(counts: Mapping[str, int]) -> dict[str, int]:
-    """Returns the numbers of documents that repeat one of a reference by their kinds.
-
-    Args:
-        counts: Counts of `count_kinds`, and the number of `rows`.
-    """
+    """Returns the numbers of documents that repeat one of a reference by their kinds."""
     by_kind = {KINDS[kind]: counts[KINDS[kind]] for kind in (EXACT, SAME)}
     return {**by_kind, KINDS[NEAR]: counts["rows"] - sum(by_kind.values())}

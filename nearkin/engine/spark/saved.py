@@ -140,15 +140,7 @@ class Saved:
 
     @classmethod
     def open(cls, spark: SparkSession, folder: str) -> Self:
-        """Opens a saved run.
-
-        Args:
-            spark: Session.
-            folder: Path or URL.
-
-        Raises:
-            UsageError: If the folder holds no saved run.
-        """
+        """Opens a saved run."""
         if ABOUT not in names_in(spark, folder):
             raise UsageError(
                 f"{folder} holds no signatures of a run; make it with nearkin.spark.save"
@@ -165,16 +157,7 @@ class Saved:
         documents: DataFrame,
         pairs: DataFrame,
     ) -> Self:
-        """Saves a run.
-
-        Args:
-            spark: Session.
-            folder: New folder, path or URL.
-            about: Spec, parameters and types, as JSON values.
-            documents: Sketched documents.
-            pairs: Compared pairs (a, b, agree), with `shared`, `joint` and `accepted` if they
-                passed.
-        """
+        """Saves a run."""
         documents.write.mode("errorifexists").parquet(f"{folder}/{DOCUMENTS}")
         pairs.write.parquet(f"{folder}/{PAIRS}")
         spark.createDataFrame([(json.dumps(about),)], "value string").coalesce(1).write.text(
@@ -183,12 +166,7 @@ class Saved:
         return cls(spark, folder, about)
 
     def write_keys(self, request: TaskRequest, banding: Banding) -> None:
-        """Computes band keys from the stored signatures, and stores them by band.
-
-        Args:
-            request: Request of the run.
-            banding: Bands and rows.
-        """
+        """Computes band keys from the stored signatures, and stores them by band."""
         rows = self.documents.select("doc", "block", "signature").mapInArrow(
             KeyRows(request, banding), ROWS
         )
@@ -229,14 +207,7 @@ class Saved:
         )
 
     def keys(self, banding: Banding) -> DataFrame:
-        """Returns the stored band keys (band, key, doc).
-
-        Args:
-            banding: Bands and rows.
-
-        Raises:
-            UsageError: If there are no keys of these bands and rows.
-        """
+        """Returns the stored band keys (band, key, doc)."""
         bandings = self.bandings
         if keys_folder(banding) not in bandings:
             raise UsageError(
@@ -250,14 +221,7 @@ class Saved:
         )
 
     def require(self, request: TaskRequest) -> None:
-        """Checks that the run was saved with the same Spec and options.
-
-        Args:
-            request: Request that continues the run.
-
-        Raises:
-            IncompatibleError: If the Spec or an option differs.
-        """
+        """Checks that the run was saved with the same Spec and options."""
         self.spec.require(request.options.spec, self.folder)
         requested: Mapping[str, object] = request.options.parameters()
         recorded: Mapping[str, object] = self.about["parameters"]
@@ -279,14 +243,7 @@ def _describe_option(recorded_name: str, value: Any) -> str:
 
 
 def require_saved_keys(request: TaskRequest) -> None:
-    """Checks that band keys can be computed from signatures.
-
-    Args:
-        request: Request of the run.
-
-    Raises:
-        UsageError: If keys were built while sketching.
-    """
+    """Checks that band keys can be computed from signatures."""
     if request.options.fields:
         raise UsageError(
             f"{name_setting('fields', list(request.options.fields))} cannot be saved: a saved run "
@@ -300,22 +257,12 @@ def require_saved_keys(request: TaskRequest) -> None:
 
 
 def with_verdicts(compared: DataFrame, scored: DataFrame) -> DataFrame:
-    """Adds the further columns of SCORED to the compared pairs that are scored.
-
-    Args:
-        compared: Compared pairs (a, b, agree).
-        scored: SCORED.
-    """
+    """Adds the further columns of SCORED to the compared pairs that are scored."""
     return compared.join(scored.drop("agree"), ["a", "b"], "left")
 
 
 def split_known(pairs: DataFrame, known: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Splits pairs into known scored pairs and pairs that must be compared.
-
-    Args:
-        pairs: Candidate pairs (a, b, agree).
-        known: Compared pairs of a saved run.
-    """
+    """Splits pairs into known scored pairs and pairs that must be compared."""
     verdicts = known.drop("agree")
     passed = pairs.join(verdicts.where(f.col("shared").isNotNull()), ["a", "b"])
     return passed, pairs.join(verdicts, ["a", "b"], "left_anti")

@@ -35,12 +35,6 @@ SHOWN = 400
 def parse_conf(settings: list[str]) -> dict[str, str]:
     """Parses settings of the form `spark.NAME=VALUE`.
 
-    Args:
-        settings: Settings.
-
-    Raises:
-        UsageError: If a setting does not have this form.
-
     Examples:
         >>> parse_conf(["spark.driver.memory=2g"])
         {'spark.driver.memory': '2g'}
@@ -55,16 +49,7 @@ def parse_conf(settings: list[str]) -> dict[str, str]:
 
 
 def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """Returns the active session, or a new one if there is none.
-
-    Args:
-        master: Master, for example `local[4]`, `spark://host:7077`, `yarn` or `k8s://...`. The
-            default is all cores of this machine.
-        conf: Settings of the session.
-
-    Raises:
-        RunError: If Java is missing, or the master cannot be reached.
-    """
+    """Returns the active session, or a new one if there is none."""
     master = master or os.environ.get("MASTER") or "local[*]"
     alone = master.startswith("local")
     if alone:
@@ -84,14 +69,7 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 
 def require_classic_session(session: SparkSession) -> SparkSession:
-    """Requires a session whose driver is this process, and returns it.
-
-    Args:
-        session: A session of Spark.
-
-    Raises:
-        UsageError: If it is a session of Spark Connect. The message says why.
-    """
+    """Requires a session whose driver is this process, and returns it."""
     if "connect" in type(session).__module__.split("."):
         raise UsageError(
             "a session of Spark Connect cannot be used, because it has no SparkContext, with which "
@@ -103,11 +81,7 @@ def require_classic_session(session: SparkSession) -> SparkSession:
 
 @contextmanager
 def translate_spark_errors() -> Iterator[None]:
-    """Raises errors of this package in the place of Spark's errors.
-
-    Raises:
-        NearkinError: If a task failed: the error that it raised, or a RunError with its message.
-    """
+    """Raises errors of this package in the place of Spark's errors."""
     try:
         yield
     except NearkinError:
@@ -141,10 +115,6 @@ def one_line(text: str) -> str:
 
 def work_of(spark: SparkSession, group: str) -> dict[str, float]:
     """Returns what Spark counted of the tasks of a job group.
-
-    Args:
-        spark: Session.
-        group: Name of the job group.
 
     Returns:
         `shuffle_bytes` of all stages; of the longest stage `tasks`, `task_median` and `task_max` in

@@ -175,11 +175,7 @@ class TaskRequest:
         return replace(self, columns=columns, options=options, merge_parts=False)
 
     def of_candidate_field(self, number: int) -> "TaskRequest":
-        """Returns the request of a run over one of the fields that find candidate pairs.
-
-        Args:
-            number: Number of the field among them.
-        """
+        """Returns the request of a run over one of the fields that find candidate pairs."""
         return replace(self, options=self.options.candidate_options[number])
 
     @property
@@ -194,14 +190,7 @@ class TaskRequest:
 
 
 def require_no_key(key: HashKey | None) -> None:
-    """Requires that no hash key is given, because it would be sent to tasks.
-
-    Args:
-        key: The key, or None.
-
-    Raises:
-        UsageError: If there is a key.
-    """
+    """Requires that no hash key is given, because it would be sent to tasks."""
     if key is not None:
         raise UsageError(
             f"a hash key is not sent to the tasks of Spark; leave out {name_setting('key')}, or "
@@ -411,8 +400,6 @@ class _Task:
         """Records a batch that was sketched.
 
         Args:
-            documents: The documents of the batch, with their carried columns.
-            sketches: Their sketches.
             seconds: Duration of the sketching, in seconds.
         """
         self._latency.append((round(seconds, 6), len(documents)))
@@ -467,16 +454,7 @@ def _warm(sketcher: DocumentSketcher, request: TaskRequest) -> float:
 
 
 def sketched(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> Sketches:
-    """Sketches documents.
-
-    Args:
-        sketcher: Sketcher.
-        content: Contents of the documents.
-        ids: Ids of the documents.
-
-    Raises:
-        RunError: If a document cannot be sketched. The message names the document.
-    """
+    """Sketches documents."""
     try:
         return sketcher.sketch(content)
     except NearkinError:
@@ -498,12 +476,7 @@ def _culprit(sketcher: DocumentSketcher, content: pa.Array, ids: pa.Array) -> st
 
 
 def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterator[Read]:
-    """Yields the documents of a task's files, through the readers of the local engine.
-
-    Args:
-        batches: Files.
-        request: Request of the run.
-    """
+    """Yields the documents of a task's files, through the readers of the local engine."""
     numbers, corpus = corpus_of(batches, request)
     counted: Counter[int] = Counter()
     for batch in corpus.batches(request.columns):
@@ -524,12 +497,7 @@ def read_files(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Itera
 def corpus_of(
     batches: Iterable[pa.RecordBatch], request: TaskRequest
 ) -> tuple[np.ndarray, FileCorpus]:
-    """Returns the numbers of a task's files in the whole corpus, int64, and the files.
-
-    Args:
-        batches: Files.
-        request: Request of the run.
-    """
+    """Returns the numbers of a task's files in the whole corpus, int64, and the files."""
     files = [row for batch in batches for row in batch.to_pylist()]
     corpus = FileCorpus([InputFile(row["path"], row["name"]) for row in files], request.on_error)
     return np.array([row["number"] for row in files], np.int64), corpus
@@ -581,13 +549,6 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
     """Yields the documents of a DataFrame, with the checks of the local engine.
 
     A hash of its id identifies a document.
-
-    Args:
-        batches: Rows.
-        request: Request of the run.
-
-    Raises:
-        RunError: If a row is not a document, and the request does not quarantine such rows.
     """
     columns = request.columns
     for number, batch in enumerate(_divide(batches)):

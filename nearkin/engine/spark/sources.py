@@ -29,12 +29,7 @@ class Source(Protocol):
         """Returns the table that `Sketching` makes."""
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
-        """Reads some documents again.
-
-        Args:
-            wanted: Documents (`doc`, and `id` for a DataFrame), each once.
-            rows: What is made of each document.
-        """
+        """Reads some documents again."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +55,13 @@ class FileSource:
         return self.files().mapInArrow(hashing.files, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
-        """Reads some documents again.
-
-        Args:
-            wanted: Documents (`doc`), each once.
-            rows: What is made of each document.
-        """
+        """Reads some documents again."""
         return self.interleave_with_files(wanted.select("doc")).mapInArrow(
             Reread(rows).files, rows.schema
         )
 
     def interleave_with_files(self, documents: DataFrame) -> DataFrame:
-        """Returns files, each followed by the rows of its documents in their order.
-
-        Args:
-            documents: Rows of documents (`doc`, ...).
-        """
+        """Returns files, each followed by the rows of its documents in their order."""
         files = self.files()
         numbered = documents.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int"))
         # There are more partitions than tasks, because a hash assigns files to partitions.
@@ -142,12 +128,7 @@ class FrameSource:
         return map_rows(self._read(self.frame), hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
-        """Reads some documents again.
-
-        Args:
-            wanted: Documents (`doc`, `id`), each once.
-            rows: What is made of each document.
-        """
+        """Reads some documents again."""
         name = f.col(quote_column(str(self.request.columns.id))).cast("string")
         other = unused_name("wanted", self.request.columns.all)
         wanted_ids = wanted.select(f.col("id").alias(other))
@@ -180,21 +161,11 @@ def map_rows(rows: DataFrame, function: RowFunction, schema: str) -> DataFrame:
     """Applies a function to the batches of a DataFrame whose columns can have any name.
 
     `mapInArrow` takes a dot in the name of a column for the access to a field.
-
-    Args:
-        rows: Rows.
-        function: Function of the batches. A task calls it once.
-        schema: Columns of its results.
     """
     numbered = rows.toDF(*(f"column{number}" for number, _ in enumerate(rows.columns)))
     return numbered.mapInArrow(_NamedColumns(rows.columns, function), schema)
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
-    """Returns an unused name for a column. Spark does not distinguish upper and lower case.
-
-    Args:
-        name: Beginning of the name.
-        taken: Names in use.
-    """
+    """Returns an unused name for a column. Spark does not distinguish upper and lower case."""
     return make_unused_name(name, {other.lower() for other in taken})

@@ -33,12 +33,7 @@ def apply_to_batches(
 
 
 def collect_facts(frame: DataFrame, kind: type[Facts]) -> list[Facts]:
-    """Returns the facts that tasks recorded, one entry for each task or part.
-
-    Args:
-        frame: Table with the column `facts`, which is JSON or null.
-        kind: TypedDict of the facts. It types the result and is not checked.
-    """
+    """Returns the facts that tasks recorded, one entry for each task or part."""
     facts: list[Facts] = [
         json.loads(row.facts)
         for row in frame.where(f.col("facts").isNotNull()).select("facts").collect()

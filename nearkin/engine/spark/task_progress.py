@@ -23,15 +23,7 @@ class TaskProgress:
     def __init__(
         self, spark: SparkSession, group: str, progress: Progress, units: int | None, steps: int
     ) -> None:
-        """Creates a counter. A context starts and ends it.
-
-        Args:
-            spark: Session.
-            group: Job group of the stage.
-            progress: Receives the number of units that are done.
-            units: Number of documents or pairs of the stage. Nothing is counted if it is None.
-            steps: Number of steps of the stage.
-        """
+        """Creates a counter. A context starts and ends it."""
         self._tracker = spark.sparkContext.statusTracker()
         self._group = group
         self._progress = progress

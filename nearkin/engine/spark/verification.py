@@ -79,9 +79,6 @@ class Members:
 
         Args:
             docs: Numbers of the documents, int64 (m,).
-
-        Raises:
-            RunError: If a document is not in the bin, because it could not be read again.
         """
         positions = np.searchsorted(self.docs, docs)
         is_found = are_among(docs, self.docs)
@@ -113,7 +110,6 @@ class Scoring:
 
         Args:
             pairs: Packed pairs of positions in the column, uint64 (m,).
-            signatures: Signatures.
         """
         spec = self.request.options.spec
         keys = np.empty((0, self.banding.bands), np.uint64)
@@ -125,12 +121,7 @@ class Scoring:
         return out
 
     def estimated(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Returns AGREED of pairs.
-
-        Args:
-            pairs: Pairs (a, b).
-            documents: Documents (doc, signature).
-        """
+        """Returns AGREED of pairs."""
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         agreeing = self.agreements(
             Members(to_numbers(documents["doc"])).pack(a, b), documents["signature"]
@@ -143,12 +134,7 @@ class Scoring:
         )
 
     def agreeing(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Returns pairs (a, b, agree), however few slots agree.
-
-        Args:
-            pairs: Pairs (a, b).
-            documents: Documents (doc, signature).
-        """
+        """Returns pairs (a, b, agree), however few slots agree."""
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         members = Members(to_numbers(documents["doc"]))
         agreeing = self.agreements(members.pack(a, b), documents["signature"])
@@ -169,13 +155,7 @@ class Scoring:
         return _scored(a, b, agreeing, scored, accepted, options)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Returns SCORED of pairs, with exact similarities.
-
-        Args:
-            pairs: Pairs (a, b, agree).
-            documents: Documents (doc, payload0, ...), and ACCEPTANCE_COLUMNS if the run has an
-                acceptance.
-        """
+        """Returns SCORED of pairs, with exact similarities."""
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
         members = Members(to_numbers(documents["doc"]))
@@ -188,12 +168,7 @@ class Scoring:
         return _scored(a, b, agreeing, scored, accepted, self.request.options, sizes)
 
     def count_shared(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
-        """Returns SHARED of pairs, however similar they are.
-
-        Args:
-            pairs: Pairs (a, b).
-            documents: Documents (doc, payload0, ...).
-        """
+        """Returns SHARED of pairs, however similar they are."""
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
         members = Members(to_numbers(documents["doc"]))
@@ -209,12 +184,6 @@ class Scoring:
         """Returns which scored pairs are those of duplicates, bool (m,).
 
         They reach the threshold, and the acceptance of the run accepts them, if it has one.
-
-        Args:
-            scored: Scored pairs of positions in the table.
-            documents: Documents, with the columns of ACCEPTANCE_COLUMNS if the run has one, and
-                with their tokens if it compares the order of tokens.
-            stored: Their payloads.
         """
         reach_threshold = scored.meets_threshold(self.request.options.threshold)
         expression = self.request.options.acceptance
@@ -245,12 +214,7 @@ class Scoring:
         return np.asarray(is_accepted & reach_threshold)
 
     def compare_all(self, documents: pa.Table) -> pa.Table:
-        """Returns SCORED of all pairs of a small corpus.
-
-        Args:
-            documents: Documents (doc, block, signature, payload0, ...), `across` if the run has it,
-                and ACCEPTANCE_COLUMNS if it has an acceptance.
-        """
+        """Returns SCORED of all pairs of a small corpus."""
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
         docs = to_numbers(documents["doc"])
@@ -305,12 +269,7 @@ def _read_runs(documents: pa.Table, kind: TokenKind) -> TokenRuns:
 
 
 def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, Payload]:
-    """Returns documents, each once, and their payloads.
-
-    Args:
-        documents: Rows (doc, payload0, payload1, ...). A document in parts has several rows.
-        request: Request of the run.
-    """
+    """Returns documents, each once, and their payloads."""
     names = [f"payload{i}" for i in range(len(request.measure.column_types))]
     payload = payload_of([documents[name] for name in names], request.measure)
     documents_without_payloads = documents.drop_columns(names)
@@ -327,7 +286,6 @@ def _count_shingles(a: np.ndarray, b: np.ndarray, stored: StoredPayloads) -> dic
     Args:
         a: Positions of the first documents, int64 (m,).
         b: Positions of the second documents, int64 (m,).
-        stored: Payloads of the documents.
     """
     return {"size_a": stored.count_rows(a), "size_b": stored.count_rows(b)}
 
@@ -347,10 +305,6 @@ def _scored(
         a: First documents, int64 (m,).
         b: Second documents, int64 (m,).
         agreeing: Number of agreeing slots, int64 (m,).
-        scored: Similarities of the pairs.
-        accepted: Which pairs are those of duplicates, bool (m,).
-        options: Options of the run.
-        sizes: SIZES, or nothing if signatures were compared.
     """
     keep = accepted
     if options.related is not None:

@@ -73,16 +73,7 @@ class CopySource(NamedTuple):
 
 
 def claim_target(source: CopySource, target: Index, *excluded_urls: str) -> None:
-    """Marks a store as being filled, so that no other process writes to it as an index of its own.
-
-    Args:
-        source: The store that is copied.
-        target: The copy.
-        excluded_urls: URLs of stores that are not allowed.
-
-    Raises:
-        UsageError: If the target holds something else, or cannot be a target.
-    """
+    """Marks a store as being filled, so that no other process writes to it."""
     store = target._session.store
     migration = store.state().migration
     if source.public_urls == target.public_urls or store.url in excluded_urls:
@@ -114,11 +105,6 @@ def is_finished_copy(
     """Returns True if an open index holds the documents of another one already.
 
     A command that was killed when everything was done is then complete.
-
-    Args:
-        source: The store that is copied.
-        target: The copy, of the requested Spec and settings.
-        left_out: Scopes and ids of documents that the copy leaves out.
     """
     copy = target._session.store
     if copy.state().migration.phase != OPEN or not copy.counts()["records"]:
@@ -127,13 +113,7 @@ def is_finished_copy(
 
 
 def count_differences(source: Store, copy: Store, left_out: Collection[tuple[str, str]]) -> int:
-    """Returns the number of documents that only one of two stores has, or whose contents differ.
-
-    Args:
-        source: The store that is copied.
-        copy: The copy.
-        left_out: Scopes and ids of documents that the copy leaves out.
-    """
+    """Returns the number of documents that only one of two stores has, or whose contents differ."""
     contents = {(entry.scope, entry.id): entry.digest for entry in copy.scan(content=False)}
     differing = 0
     for entry in source.scan(content=False):
@@ -162,10 +142,6 @@ def shares_shingles(source: Index, target: Index) -> bool:
     """Returns True if two indexes make the same shingles of a text.
 
     The shingles of one can then be copied to the other if texts are not stored.
-
-    Args:
-        source: An index.
-        target: Another index.
     """
     facts = [
         (index._session.preparer.takes_shingles, shingle_facts(index.spec), index.spec.cut)
@@ -175,16 +151,7 @@ def shares_shingles(source: Index, target: Index) -> bool:
 
 
 def document_of(entry: Entry, target: Index, *, same_shingles: bool) -> CheckedDocument:
-    """Returns the content of a stored document as another index can upsert it.
-
-    Args:
-        entry: The stored document, with its content.
-        target: The other index.
-        same_shingles: The result of `shares_shingles` for the two indexes.
-
-    Raises:
-        UsageError: If the text is needed and not stored.
-    """
+    """Returns the content of a stored document as another index can upsert it."""
     if target.holds_vectors:
         return np.frombuffer(entry.payload, np.float32)
     if target.holds_both:
@@ -197,16 +164,7 @@ def document_of(entry: Entry, target: Index, *, same_shingles: bool) -> CheckedD
 
 
 def _text_of(entry: Entry, target: Index, *, same_shingles: bool) -> str | ShingledDocument:
-    """Returns the text of a stored document, or its shingles if both indexes make the same ones.
-
-    Args:
-        entry: The stored document, with the content of its text.
-        target: The other index.
-        same_shingles: The result of `shares_shingles` for the two indexes.
-
-    Raises:
-        UsageError: If the text is needed and not stored.
-    """
+    """Returns the text of a stored document, or its shingles if both indexes make the same ones."""
     if entry.text is not None:
         return entry.text
     if same_shingles and target._session.preparer.takes_shingles:
@@ -224,13 +182,7 @@ def _portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]]) -> CopyCounts:
-    """Makes some documents of a copy equal to those of the source.
-
-    Args:
-        source: The index that is copied.
-        target: The copy.
-        names: Scopes and ids. A document that the source does not have is removed from the copy.
-    """
+    """Makes some documents of a copy equal to those of the source."""
     ids_by_scope: dict[str, list[str]] = {}
     for scope, id in names:
         ids_by_scope.setdefault(scope, []).append(id)
@@ -249,13 +201,7 @@ def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]
 def copy_missing(
     source: Index, target: Index, keep_going: Callable[[], bool] = lambda: True
 ) -> CopyCounts:
-    """Makes a copy equal to its source. Documents that agree already are not written.
-
-    Args:
-        source: The index that is copied.
-        target: The copy.
-        keep_going: Called before each batch. The copy ends if it returns False.
-    """
+    """Makes a copy equal to its source. Documents that agree already are not written."""
     store = source._session.store
     copy = target._session.store
     same_shingles = shares_shingles(source, target)
@@ -296,16 +242,6 @@ def copy_entries(
 
     A document without content cannot be searched for. It is resolved to the copy of its
     representative.
-
-    Args:
-        source: The store that the documents were read from.
-        target: The copy.
-        scope: Scope of the documents.
-        wanted: Entries by id. None for a document that must not exist.
-        same_shingles: The result of `shares_shingles` for source and copy.
-
-    Raises:
-        UsageError: If a text is needed and not stored.
     """
     existing = dict(zip(wanted, target.get_many(scope, list(wanted)), strict=True))
     if is_parts_scope(scope):
@@ -335,12 +271,7 @@ def copy_entries(
 
 
 def copy_decisions(source: Store, target: Index) -> None:
-    """Copies the decisions that an index stores, and follows them in the copy.
-
-    Args:
-        source: The store that is copied.
-        target: The copy.
-    """
+    """Copies the decisions that an index stores, and follows them in the copy."""
     for scope in scopes_with_decisions(source):
         for _, entries in batches_by_scope(source.scan(scope)):
             wanted = {entry.id: entry for entry in entries}
@@ -359,13 +290,7 @@ def _follow_decisions(target: Index, entries: Sequence[Entry]) -> None:
 def partition_by_content(
     entries: Iterable[Entry], target: Index, *, same_shingles: bool
 ) -> tuple[list[Entry], list[Entry]]:
-    """Returns the documents that a copy can upsert, and those that keep their resolution.
-
-    Args:
-        entries: Stored documents.
-        target: The copy.
-        same_shingles: The result of `shares_shingles` for source and copy.
-    """
+    """Returns the documents that a copy can upsert, and those that keep their resolution."""
     # without equal shingles, `document_of` explains that a text is missing
     keeps_resolutions = target.holds_vectors or same_shingles
     known: list[Entry] = []
@@ -387,15 +312,7 @@ def _upsert_copies(
 def copy_resolved(
     source: Store, target: Index, scope: str, entries: Sequence[Entry], *, same_shingles: bool
 ) -> None:
-    """Copies documents without content, each resolved to the copy of its representative.
-
-    Args:
-        source: The store that the documents were read from.
-        target: The copy.
-        scope: Scope of the documents.
-        entries: Documents without content.
-        same_shingles: The result of `shares_shingles` for source and copy.
-    """
+    """Copies documents without content, each resolved to the copy of its representative."""
     for portion in _portions(entries, RESOLVED_AT_ONCE):
         # representatives may have a higher number than their members
         missing = _missing_leaders(target, scope, portion)
@@ -449,11 +366,6 @@ def _resolved_copy(entry: Entry, leader: Entry | None, target: Index) -> tuple[E
 
     It is a representative of its own, in no buckets, if its representative is missing, or if their
     similarity is below the threshold of the copy.
-
-    Args:
-        entry: The document.
-        leader: Its representative as the copy stores it, or None.
-        target: The copy.
     """
     copy = entry._replace(ref=0, posted=False, signature=b"")
     is_below = leader is not None and leader.is_leader and entry.similarity < target.threshold
@@ -509,15 +421,7 @@ def _has_same_content(entry: Entry, other: Entry | None) -> bool:
 
 
 def keep_cluster_ids_and_compare(source: Store, target: Index) -> CopyComparison:
-    """Gives the clusters of a copy their previous ids, and counts what agrees with the source.
-
-    Args:
-        source: The store that was copied.
-        target: The copy.
-
-    Returns:
-        The comparison.
-    """
+    """Gives the clusters of a copy their previous ids, and counts what agrees with the source."""
     copy = target._session.store
     _keep_cluster_ids(_clusters_of(source), copy)
     return compare_clusters(source, copy)

@@ -130,31 +130,6 @@ def rebuild(
 
     A call that was interrupted continues when it is repeated. If it was complete, the repeated call
     changes nothing.
-
-    Args:
-        source_url: URL of the live index.
-        target_url: URL of an empty store.
-        changes: Fields of the Spec that change.
-        threshold: Threshold of the new index, or None to keep it.
-        secret: Key of the Spec, or None.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        cuts_over: True to move the index to the new store.
-        new_secret: Another key for the new index, or None to keep it.
-        vector_threshold: Threshold of the vectors of an index of texts and vectors, or None to keep
-            it.
-        combine: Another value of the setting `combine` of such an index, or None to keep it.
-        decisions: Files of decisions by scope, which the new index follows besides those that the
-            live one stores.
-
-    Returns:
-        A comparison of the two indexes, with the fingerprints of their Specs.
-
-    Raises:
-        UsageError: If the target has documents of its own, or texts are not stored. Also if another
-            key is requested and Spec resources are hashed with the old one, or processes that have
-            the index open would need to know it. Also if settings of vectors are given
-            and the documents have one kind of content, or a document lacks a kind and
-            `combine="both"` requires it.
     """
     has_moved = cuts_over and _has_moved(source_url, target_url)
     with Index.open(
@@ -218,10 +193,6 @@ def _has_moved(source_url: str, target_url: str) -> bool:
 
     A process that was killed after it had opened the complete copy has left the source closed. The
     note is written then.
-
-    Args:
-        source_url: URL of the index.
-        target_url: URL of the store.
     """
     opened = open_index(source_url, IndexSettings(), follow=False, must_exist=True)
     with closing(opened.store) as store:
@@ -257,12 +228,7 @@ def _other_settings_refused(target_url: str) -> Iterator[None]:
 
 
 def _completed_move(source: Index, target: Index) -> CutoverResult:
-    """Returns the result of a move that an earlier call has completed.
-
-    Args:
-        source: The store that the index has left.
-        target: The store that it has moved to.
-    """
+    """Returns the result of a move that an earlier call has completed."""
     return {
         **compare_clusters(source._session.store, target._session.store),
         "written_meanwhile": 0,
@@ -279,18 +245,7 @@ def _change_evidence(
     vector_threshold: float | None,
     combine: str | None,
 ) -> None:
-    """Changes what a rebuild keeps of the settings of an index of texts and vectors.
-
-    Args:
-        source: The index that is rebuilt.
-        kept: The settings that the new index takes over, which are changed.
-        new_secret: Another key for the new index, or None.
-        vector_threshold: Threshold of the vectors, or None to keep it.
-        combine: Another value of the setting `combine`, or None to keep it.
-
-    Raises:
-        UsageError: If such settings are given, and the documents have one kind of content.
-    """
+    """Changes what a rebuild keeps of the settings of an index of texts and vectors."""
     vector = kept["vector"]
     if vector is None:
         if vector_threshold is not None or combine is not None:
@@ -311,11 +266,7 @@ def _change_evidence(
 
 
 def _require_both_kinds(source: Index) -> None:
-    """Verifies that each document has a text and a vector, before anything is copied.
-
-    Raises:
-        UsageError: If a document lacks one of them.
-    """
+    """Verifies that each document has a text and a vector, before anything is copied."""
     for entry in source.scan():
         if entry.scope.startswith(RESERVED):
             continue
@@ -330,14 +281,9 @@ def _require_both_kinds(source: Index) -> None:
 
 
 def fill_copy(source: Index, target: Index) -> CopyComparison:
-    """Fills an index from another one, which stays where it is. A finished copy is left as it is.
+    """Fills an index from another one, which stays where it is.
 
-    Args:
-        source: The index that is copied.
-        target: The copy.
-
-    Returns:
-        A comparison of the two.
+    A finished copy is left as it is.
     """
     if is_finished_copy(source._session.store, target):
         follow_given_decisions(target)
@@ -354,20 +300,9 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> Cutover
 
     Ids are kept, and cluster ids as far as clusters agree.
 
-    Args:
-        source: The index that moves.
-        target: The new store, opened with `follow=False`. It is empty, or an interrupted copy, or
-            the store that the index came from.
-        wait: Seconds to wait at the end. By default until every process has switched, readers
-            included.
-
     Returns:
         A comparison of the two, the numbers of documents that changed meanwhile, and the seconds
         for which writers waited.
-
-    Raises:
-        UsageError: If the index cannot move to the target.
-        StoreError: If a store fails. The index stays where it was.
     """
     claim_target(CopySource.of(source), target, MEMORY_URL)
     store = source._session.store
@@ -407,15 +342,6 @@ def cut_back(
     """Moves an index back to the store that it came from, with all changes since.
 
     A store whose migration was interrupted is opened instead.
-
-    Args:
-        url: URL of the store that the index came from. Shards have several.
-        secret: Key of the Spec, or None.
-        spec_resources: Folder of a run with the data that the Spec refers to.
-        wait: Seconds to wait at the end, as in `cut_over`.
-
-    Raises:
-        UsageError: If the index has not moved, or has moved on.
     """
     resources = SpecResources(secret)
     with Index.open(
@@ -451,9 +377,6 @@ class PhaseWriter:
 
     Of two migrations at once, one meets an epoch that is not its own, and ends. If the body of the
     `with` statement raises another error, the store is opened again.
-
-    Args:
-        store: The store that the index moves from.
     """
 
     def __init__(self, store: Store) -> None:
@@ -463,15 +386,7 @@ class PhaseWriter:
         """True if another migration has written the state, which is then left as it is."""
 
     def write(self, phase: Phase, urls: tuple[str, ...] = ()) -> None:
-        """Writes the next phase.
-
-        Args:
-            phase: The phase.
-            urls: URLs of the other store.
-
-        Raises:
-            RacedError: If another migration has written a state meanwhile.
-        """
+        """Writes the next phase."""
         self._epoch += 1
         try:
             self._store.redirect(MigrationState(self._epoch, phase, urls))

@@ -25,9 +25,6 @@ class LogFollower:
 
     Each reading begins where the log ended before the previous reading, so that only new lines are
     read while the index is closed. To read a line twice does no harm.
-
-    Args:
-        source: The index that is copied, which already logs touched documents.
     """
 
     def __init__(self, source: Index) -> None:
@@ -44,11 +41,7 @@ class LogFollower:
                 yield event.scope, event.id
 
     def copy_touched(self, target: Index) -> CopyCounts:
-        """Copies the documents that were touched since the last call.
-
-        Args:
-            target: The copy.
-        """
+        """Copies the documents that were touched since the last call."""
         if self._place is None:
             # the store's log has no places and no order, so its lines are counted
             touched = Counter(self._touched())
@@ -65,12 +58,7 @@ class LogFollower:
 
 
 def follow_log(follower: LogFollower, target: Index) -> CopyCounts:
-    """Copies touched documents until few are touched while others are copied.
-
-    Args:
-        follower: Follower of the source's log.
-        target: The copy.
-    """
+    """Copies touched documents until few are touched while others are copied."""
     total = NOTHING_COPIED
     for _ in range(MAX_ROUNDS):
         copied = follower.copy_touched(target)

@@ -53,24 +53,6 @@ def rotate_key(
 
     The old key is not needed, so it may be lost. An interrupted copy continues with the next call,
     and a complete one is reported again.
-
-    Args:
-        source_url: URL of the index. Shards have several.
-        target_url: URL of an empty store, or of an unfinished copy of this index.
-        new_secret: Key of the new index.
-        skip_without_text: True to leave documents out whose text is not stored. By default they
-            are an error.
-        finish: True to open the new index. If False, nobody else may write to it, and the next call
-            copies what has changed since.
-
-    Returns:
-        A comparison of the two, the number of documents that were left out, and the new key's id.
-
-    Raises:
-        UsageError: If the target has documents of its own, the key is the same, a text is not
-            stored, or the index has Spec resources that are hashed with the old key.
-        StoreError: If the index was written to while the last documents were copied. The new one is
-            not opened then. Stop the processes that write, and repeat the call.
     """
     opened = open_index(source_url, IndexSettings(), follow=True, must_exist=True)
     spec = opened.settings.spec
@@ -147,11 +129,7 @@ def _documents_without_text(source: Store, target: Index) -> set[tuple[str, str]
 
 
 def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set[tuple[str, str]]:
-    """Makes a copy equal to its source.
-
-    Returns:
-        The scopes and ids of documents that were left out because their text is not stored.
-    """
+    """Makes a copy equal to its source."""
     left_out: set[tuple[str, str]] = set()
     # documents follow decisions when they are copied
     copy_decisions(source, target)
@@ -172,10 +150,5 @@ def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set
 
 
 def _has_vector_only(entry: Entry, target: Index) -> bool:
-    """Returns True if a document of an index of texts and vectors has no text that could be stored.
-
-    Args:
-        entry: The document.
-        target: The copy.
-    """
+    """Returns True if a document of texts and vectors has no text that could be stored."""
     return target.holds_both and entry.size == 0 and bool(entry.payload)

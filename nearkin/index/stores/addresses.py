@@ -15,14 +15,6 @@ SECRET = ("password", "sslpassword")
 def require_known_options(given: Iterable[str], valid: Iterable[str], shown_url: str) -> None:
     """Requires that a URL has no unknown option.
 
-    Args:
-        given: Names of the options that the URL has.
-        valid: Names of the options that it may have.
-        shown_url: The URL without its password, for the message.
-
-    Raises:
-        UsageError: If an option is unknown. The message suggests a similar one.
-
     Examples:
         >>> require_known_options(["prefx"], ["prefix"], "redis://db/0")
         Traceback (most recent call last):

@@ -100,18 +100,9 @@ class AerospikeStore:
     """A store in an Aerospike namespace.
 
     Args:
-        records: Access to the records of the namespace. The store closes it if it could be opened.
-        most: Maximum number of postings of a bucket.
-        expected: Expected number of postings, which decides the number of groups.
         record_ttl: Time to live of a document after it was last seen, in seconds; None for no
             limit.
         bucket_ttl: Time to live of a posting after it was last used, in seconds; None for no limit.
-        must_exist: True to create no index.
-
-    Raises:
-        MissingIndexError: If there is no index and it must exist.
-        UsageError: If a bucket is larger than a record, or the namespace refuses times to live.
-        StoreError: If the cluster cannot be reached.
     """
 
     def __init__(
@@ -302,9 +293,6 @@ class AerospikeStore:
         """Yields the present versions of documents in the order of their numbers.
 
         Documents that are replaced meanwhile have got larger numbers, and come last.
-
-        Args:
-            fields: Keys of the documents' records, by the numbers of their versions.
         """
         refs = sorted(fields)
         replaced: list[str] = []

@@ -61,10 +61,7 @@ class Buckets:
     """The buckets of a store.
 
     Args:
-        records: Records of the store.
         bits: Number of bits of a band key that select its group.
-        most: Maximum number of postings of a bucket.
-        ttl: Time to live of a group, as `Records.life` returns it.
     """
 
     def __init__(self, records: Records, bits: int, most: int, ttl: int) -> None:
@@ -125,14 +122,7 @@ class Buckets:
             yield [{**self._reading, "key": low, "range": high}]
 
     def put(self, postings: Iterable[tuple[int, np.ndarray]]) -> list[int]:
-        """Writes postings.
-
-        Args:
-            postings: Pairs of a posting and its band keys.
-
-        Returns:
-            The groups that may have too many postings.
-        """
+        """Writes postings."""
         listed = list(postings)
         if not listed:
             return []

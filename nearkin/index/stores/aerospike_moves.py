@@ -32,9 +32,6 @@ class Moves:
 
     The record of the migration has the present state in the bin `v`, and an announced one in `n`.
     The generation is the bin `v` of another record.
-
-    Args:
-        records: Records of the store.
     """
 
     def __init__(self, records: Records) -> None:
@@ -52,15 +49,7 @@ class Moves:
             self._enforce(stored_state, refuse)
 
     def redirect(self, migration: MigrationState, refuse: Refuse) -> None:
-        """Writes the state of a migration, as `StateStore.redirect` does.
-
-        Args:
-            migration: The new state.
-            refuse: Refuses the running steps of other epochs than the given one.
-
-        Raises:
-            RacedError: If the store has reached the epoch of `migration` already.
-        """
+        """Writes the state of a migration, as `StateStore.redirect` does."""
         while True:
             (stored_state,) = self._records.read(META, [MOVE])
             now = _announced(stored_state) or _move(stored_state)
@@ -93,17 +82,7 @@ class Moves:
         self._records.run([settled], (GENERATION, NOT_FOUND))
 
     def check_step(self, epoch: int | None, step: int) -> None:
-        """Checks whether a step may continue. It must be called after its plan was written.
-
-        Args:
-            epoch: Epoch under which the step was made; None for any.
-            step: Number of the step.
-
-        Raises:
-            MovedError: If the store is in another epoch.
-            RacedError: If the step took so long to begin that its number counts as finished; it
-                needs a new one.
-        """
+        """Checks whether a step may continue. It must be called after its plan was written."""
         names = [MOVE, FINISHED] if epoch is not None else [FINISHED]
         if self._records.keeps_deletions:
             names.remove(FINISHED)

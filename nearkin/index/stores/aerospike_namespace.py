@@ -56,17 +56,7 @@ class Namespace:
 
     @classmethod
     def read(cls, name: str, ask: Callable[[str], Mapping[str, str]], edition: str) -> "Namespace":
-        """Reads the properties from a server.
-
-        Args:
-            name: Name of the namespace.
-            ask: Returns the fields that the server answers to an info command.
-            edition: The server's answer to the info command `edition`.
-
-        Raises:
-            StoreError: If the server has no such namespace.
-            UsageError: If records of the namespace are too small for the store.
-        """
+        """Reads the properties from a server."""
         described = ask(f"namespace/{name}")
         if "storage-engine" not in described and "objects" not in described:
             raise StoreError(
@@ -101,14 +91,7 @@ class Namespace:
         )
 
     def deletes_durably(self, requested: str) -> bool:
-        """Returns whether deletions are durable.
-
-        Args:
-            requested: `auto`, `true` or `false`, from the store's URL.
-
-        Raises:
-            UsageError: If they are requested of a Community Edition, which refuses them.
-        """
+        """Returns whether deletions are durable."""
         if requested == "true" and self.community:
             raise UsageError(
                 f"durable_delete=true: the server of the namespace {self.name} is the Community "
@@ -120,11 +103,7 @@ class Namespace:
         return requested == "true"
 
     def require_expiry(self) -> None:
-        """Checks that the namespace takes times to live.
-
-        Raises:
-            UsageError: If it does not.
-        """
+        """Checks that the namespace takes times to live."""
         if not self.expires:
             raise UsageError(
                 f"record_ttl and bucket_ttl need a namespace that lets records expire: set "

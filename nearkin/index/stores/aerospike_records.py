@@ -60,11 +60,7 @@ class Library(NamedTuple):
 
     @classmethod
     def load(cls) -> Self:
-        """Imports the client.
-
-        Raises:
-            MissingExtraError: If it is not installed.
-        """
+        """Imports the client."""
         try:
             import aerospike
             from aerospike import exception, predicates
@@ -98,14 +94,6 @@ class Records:
     """The sets of one namespace.
 
     A record has a kind (its set) and a key, which is a string or a number.
-
-    Args:
-        client: A connected client of the library.
-        library: The modules of the client.
-        namespace: The namespace, which must exist.
-        prefix: First part of the sets' names.
-        url: The store's URL without a password.
-        durable: Whether deletions are durable (Enterprise Edition).
 
     Attributes:
         keeps_deletions: Whether a deleted record stays deleted when the server starts again.
@@ -144,18 +132,7 @@ class Records:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Connects to a cluster.
-
-        Args:
-            url: `aerospike://host:port/namespace`, with the options `set` and `durable_delete`.
-
-        Returns:
-            The records of the namespace.
-
-        Raises:
-            UsageError: If the URL has no host or namespace, or an unknown option.
-            StoreError: If the cluster cannot be reached.
-        """
+        """Connects to a cluster."""
         library = Library.load()
         parts = urlsplit(url)
         namespace = parts.path.strip("/")
@@ -225,14 +202,7 @@ class Records:
         return [self.library.operations.write(name, value) for name, value in bins.items()]
 
     def creation(self, kind: str, name: str | int, operations: list[Operation], ttl: int) -> Any:
-        """Returns a write that creates a record, and fails if it exists.
-
-        Args:
-            kind: Kind of the record.
-            name: Key of the record.
-            operations: Operations on its bins.
-            ttl: Time to live, as `life` returns it.
-        """
+        """Returns a write that creates a record, and fails if it exists."""
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_CREATE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
@@ -245,15 +215,7 @@ class Records:
         *,
         there: bool = False,
     ) -> Any:
-        """Returns a write that changes a record.
-
-        Args:
-            kind: Kind of the record.
-            name: Key of the record.
-            operations: Operations on its bins.
-            ttl: Time to live, as `life` returns it.
-            there: Whether the record must exist.
-        """
+        """Returns a write that changes a record."""
         policy = {"ttl": ttl}
         if there:
             policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
@@ -270,12 +232,6 @@ class Records:
         """Yields the writes that `change` returns for pairs of a key and operations.
 
         The writes share one policy object, which makes large batches faster.
-
-        Args:
-            kind: Kind of the records.
-            operations: Pairs of the key of a record and the operations on its bins.
-            ttl: Time to live, as `life` returns it.
-            there: Whether the records must exist.
         """
         policy = {"ttl": ttl}
         if there:
@@ -308,16 +264,7 @@ class Records:
         generation: int,
         **more: Any,
     ) -> Any:
-        """Returns a write that changes a record, and fails if its generation is another one.
-
-        Args:
-            kind: Kind of the record.
-            name: Key of the record.
-            operations: Operations on its bins.
-            ttl: Time to live, as `life` returns it.
-            generation: Generation at which the record was read.
-            **more: Further entries of the policy, which replace those made here.
-        """
+        """Returns a write that changes a record, and fails if its generation is another one."""
         api = self.library.aerospike
         policy = {"gen": api.POLICY_GEN_EQ, "exists": api.POLICY_EXISTS_UPDATE, "ttl": ttl, **more}
         return self.library.batch.Write(
@@ -327,58 +274,24 @@ class Records:
     def replacement(
         self, kind: str, name: str | int, bins: Mapping[str, object], ttl: int, generation: int
     ) -> Any:
-        """Returns a write that replaces all bins, and fails if the generation is another one.
-
-        Args:
-            kind: Kind of the record.
-            name: Key of the record.
-            bins: New values of the bins, by name.
-            ttl: Time to live, as `life` returns it.
-            generation: Generation at which the record was read.
-        """
+        """Returns a write that replaces all bins, and fails if the generation is another one."""
         replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
         return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
 
     def overwriting(self, kind: str, name: str | int, bins: Mapping[str, object], ttl: int) -> Any:
-        """Returns a write that replaces all bins of an existing record of any generation.
-
-        Args:
-            kind: Kind of the record.
-            name: Key of the record.
-            bins: New values of the bins, by name.
-            ttl: Time to live, as `life` returns it.
-        """
+        """Returns a write that replaces all bins of an existing record of any generation."""
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_REPLACE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), self.put(bins), policy=policy)
 
     def removal(self, kind: str, name: str | int, generation: int | None = None) -> Any:
-        """Returns the deletion of a record.
-
-        Args:
-            kind: Kind of the record.
-            name: Key of the record.
-            generation: The deletion fails if the generation of the record is another one. None
-                for any generation.
-        """
+        """Returns the deletion of a record."""
         policy: dict[str, object] = {"durable_delete": self._durable}
         if generation is not None:
             policy |= {"gen": self.library.aerospike.POLICY_GEN_EQ, "generation": generation}
         return self.library.batch.Remove(self.key(kind, name), policy=policy)
 
     def run(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> list[BatchAnswer]:
-        """Executes writes in batches. Each write is atomic, a batch is not.
-
-        Args:
-            writes: Writes, as the methods above return them.
-            expected: Result codes that are not failures.
-
-        Returns:
-            The answers in the order of the writes.
-
-        Raises:
-            StoreError: If a write failed with another code.
-            UsageError: If a record is too large.
-        """
+        """Executes writes in batches. Each write is atomic, a batch is not."""
         return list(self.each(writes, expected))
 
     def each(
@@ -387,15 +300,6 @@ class Records:
         """Yields the answers of `run`.
 
         The next batch is written after the previous answers were taken.
-
-        Args:
-            writes: Writes, as the methods above return them.
-            expected: Result codes that are not failures.
-            at_once: Number of records of a batch.
-
-        Raises:
-            StoreError: If a write failed with another code.
-            UsageError: If a record is too large.
         """
         for batch in self._batches(writes, self._writing, at_once):
             for record in batch:
@@ -477,24 +381,11 @@ class Records:
         return expressions.GE(expressions.SinceUpdateTime(), int(1000 * seconds)).compile()
 
     def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[Bins]:
-        """Returns bins of the records of a kind that hold a number in an indexed bin.
-
-        Args:
-            kind: Kind of the records.
-            bin_: Name of the indexed bin.
-            value: The number.
-            *bins: Names of the bins that are read.
-        """
+        """Returns bins of the records of a kind that hold a number in an indexed bin."""
         return self._queried(kind, bins, self.library.predicates.equals(bin_, value), {})
 
     def has(self, kind: str, bin_: str, value: int) -> bool:
-        """Returns whether a record of a kind holds a number in an indexed bin.
-
-        Args:
-            kind: Kind of the records.
-            bin_: Name of the indexed bin.
-            value: The number.
-        """
+        """Returns whether a record of a kind holds a number in an indexed bin."""
         return bool(
             self._queried(kind, ("f",), self.library.predicates.equals(bin_, value), {}, most=1)
         )
@@ -537,15 +428,7 @@ class Records:
         raise AssertionError("unreachable")
 
     def index(self, kind: str, bin_: str) -> None:
-        """Creates a secondary index over a bin of numbers, unless it exists.
-
-        Args:
-            kind: Kind of the records.
-            bin_: Name of the bin.
-
-        Raises:
-            UsageError: If the namespace has reached its limit of secondary indexes.
-        """
+        """Creates a secondary index over a bin of numbers, unless it exists."""
         namespace, named, _ = self.key(kind, 0)
         name = f"{named}_{bin_}"
         with self._converted_errors():

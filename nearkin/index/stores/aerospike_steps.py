@@ -160,15 +160,7 @@ class ChangePlan:
 
 
 class Steps:
-    """The steps of a store. It runs them, ends interrupted ones, and reads documents.
-
-    Args:
-        records: Records of the store.
-        buckets: Buckets of the store.
-        moves: Migration state of the store.
-        lives: Times to live of a representative and of another document, as `Records.life` returns.
-        stands: Returns whether a document has a posting.
-    """
+    """The steps of a store. It runs them, ends interrupted ones, and reads documents."""
 
     def __init__(
         self,
@@ -202,12 +194,6 @@ class Steps:
         """Returns the present versions of documents.
 
         The state of a step decides which version of a locked document is the present one.
-
-        Args:
-            fields: Keys of the documents.
-
-        Raises:
-            StoreError: If a document changes faster than it can be read.
         """
         seen: dict[str, Version] = {}
         lost: set[tuple[str, int]] = set()
@@ -243,11 +229,7 @@ class Steps:
         }
 
     def free(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
-        """Returns the records of documents after interrupted steps that lock them were ended.
-
-        Raises:
-            BusyError: If a running step locks one of them.
-        """
+        """Returns the records of documents after interrupted steps that lock them were ended."""
         records = self.read_documents(fields)
         for step in {record.step for record in records.values() if record.step}:
             state = self.end(step, mine=step in self._left)
@@ -266,21 +248,7 @@ class Steps:
         )
 
     def run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
-        """Runs a step. Either all of it becomes visible with one write, or nothing.
-
-        Args:
-            step: Number of the step, which must be unique.
-            plan: Changes of the step.
-            sure: Raises RacedError if a condition of the step does not hold. It is called while the
-                step holds its locks.
-
-        Raises:
-            BusyError: If another step holds a document.
-            RacedError: If a condition does not hold.
-            MovedError: If the index is in another epoch.
-            OutcomeUnknownError: If it is unknown whether the step was committed.
-            UsageError: If a record would be too large.
-        """
+        """Runs a step. Either all of it becomes visible with one write, or nothing."""
         try:
             self._run(step, plan, sure)
         except (StoreError, UsageError):
@@ -374,11 +342,7 @@ class Steps:
         return self._lives[bool(version.leader)]
 
     def _enter(self, plan: ChangePlan) -> list[int]:
-        """Writes postings, which are not visible before their documents.
-
-        Returns:
-            The groups that may have too many postings.
-        """
+        """Writes postings, which are not visible before their documents."""
         life, put = self._lives[0], self._records.put
         self._records.run(
             self._records.change(REFS, ref, put({"f": name}), life) for ref, name in plan.numbered
@@ -402,12 +366,7 @@ class Steps:
             )
 
     def _try_to_end(self, step: int, parts: Parts | None) -> int:
-        """Undoes a step after a failure, unless it was committed although the answer was lost.
-
-        Args:
-            step: Number of the step.
-            parts: Parts of the step, as `end` takes them.
-        """
+        """Undoes a step after a failure, unless it was committed although the answer was lost."""
         try:
             return self.end(step, mine=True, parts=parts)
         except StoreError:
@@ -425,14 +384,8 @@ class Steps:
         """Completes a step that is committed, and undoes one that is not.
 
         Args:
-            step: Number of the step.
-            parts: Parts of the step, if this process has written them and the step was certainly
-                not committed. What it wrote after another process has undone it is undone, too.
             mine: Whether the step is one of this process. The plan of another process must not have
                 been written for LEASE seconds.
-
-        Returns:
-            COMMITTED or ABORTED; 0 if the step is running; VANISHED if its plan was deleted.
         """
         outcome = VANISHED
         while (header := self._records.read(STEPS, [step])[0]) is not None:
@@ -478,12 +431,6 @@ class Steps:
 
         Documents are unlocked last, because nobody else changes them before, and then the plan is
         deleted.
-
-        Args:
-            step: Number of the step.
-            parts: Plan of the step.
-            state: COMMITTED to complete the step, ABORTED to undo it.
-            locked: Records of its documents, as the step has locked them; None to read them.
         """
         values_by_kind: dict[str, list[list[Any]]] = {}
         for kind, *values in (item for part in parts for item in part):
@@ -552,17 +499,7 @@ class Steps:
         )
 
     def _settle_plan(self, step: int, locked: dict[str, LockedRecord], *, committed: bool) -> bool:
-        """Unlocks the documents of a step with their new or their old versions.
-
-        Args:
-            step: Number of the step.
-            locked: Records of its documents. One that has changed since is left as it is: another
-                process has unlocked it.
-            committed: True for the new versions.
-
-        Returns:
-            False if a record has another generation than expected.
-        """
+        """Unlocks the documents of a step with their new or their old versions."""
         writes = []
         for name, record in locked.items():
             if record.step != step:

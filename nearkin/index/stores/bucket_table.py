@@ -21,11 +21,6 @@ _NO_WORDS = np.empty(0, np.int64)
 def grown_rows(rows: int, needed: int, least: int) -> int:
     """Returns the number of rows to which an array grows.
 
-    Args:
-        rows: Number of rows that the array has.
-        needed: Number of rows that it needs.
-        least: Smallest number of rows by which it grows.
-
     Examples:
         >>> grown_rows(4096, 4000, 4096), grown_rows(4096, 5000, 4096), grown_rows(800, 900, 1)
         (4096, 8192, 900)
@@ -40,10 +35,6 @@ class BucketTable:
 
     The table grows by a segment of 4,096 slots at a time, see `kernels`. Its arrays are resized in
     place: the C library moves large ones to other addresses without copying them.
-
-    Args:
-        most: Maximum number of postings that are read from a bucket: the oldest ones. The others
-            are read as soon as there is room.
 
     Examples:
         >>> table = BucketTable(2)
@@ -112,7 +103,6 @@ class BucketTable:
 
         Args:
             keys: Band keys, uint64 of shape (m,).
-            most: Maximum number of postings of a bucket that count.
         """
         offsets = np.empty(len(keys) + 1, np.int64)
         places = np.empty(len(keys), np.int64)
@@ -129,12 +119,7 @@ class BucketTable:
         return offsets, places
 
     def portion(self, place: int, slots: int) -> PostingPortion:
-        """Returns the postings of some slots.
-
-        Args:
-            place: The first slot. While the table grows, keys move to slots behind all others.
-            slots: The number of slots.
-        """
+        """Returns the postings of some slots."""
         rows = self._slots[place : place + slots]
         keys = rows[rows[:, kernels.PLACE] != kernels.UNUSED, kernels.KEY].view(np.uint64)
         postings = self.look_up(keys)
@@ -177,10 +162,6 @@ class BucketTable:
 
         Args:
             keys: Band keys of the document, uint64 of shape (b,).
-            ref: Number of the document.
-
-        Returns:
-            The number of deleted postings.
         """
         return int(
             kernels.remove_postings(
@@ -196,11 +177,7 @@ class BucketTable:
         )
 
     def peak_bytes(self, more: int) -> int:
-        """Returns the largest memory of the table after postings are appended, in bytes.
-
-        Args:
-            more: Number of keys and postings to append.
-        """
+        """Returns the largest memory of the table after postings are appended, in bytes."""
         sizes = zip(self._arrays(), self._rows_with_room(more), strict=True)
         return sum(rows * array[0].nbytes for array, rows in sizes)
 
@@ -227,13 +204,7 @@ class BucketTable:
 
 
 def enter_new(table: BucketTable, new: Sequence[KeyedEntry], numbers: Sequence[int]) -> None:
-    """Appends the postings of new documents.
-
-    Args:
-        table: Table of the buckets.
-        new: New documents. Those that are in columns do not become entries.
-        numbers: Numbers that the store has given them.
-    """
+    """Appends the postings of new documents."""
     if isinstance(new, NewDocuments):
         if len(numbers) == 1:
             leads = new.leaders[0] == new.ids[0]

@@ -43,12 +43,7 @@ def row_of_entry(entry: Entry) -> tuple[Any, ...]:
 def keyed_rows(
     new: Sequence[KeyedEntry], numbers: Sequence[int]
 ) -> Iterator[tuple[tuple[Any, ...], bytes | None]]:
-    """Yields the row of each new document, and the bytes of its band keys if it has any.
-
-    Args:
-        new: New documents. Those that are in columns do not become entries.
-        numbers: Numbers that the store has given them.
-    """
+    """Yields the row of each new document, and the bytes of its band keys if it has any."""
     if not isinstance(new, NewDocuments):
         for (entry, keys), number in zip(new, numbers, strict=True):
             row = row_of_entry(entry._replace(ref=number))

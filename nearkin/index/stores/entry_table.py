@@ -65,7 +65,6 @@ class EntryTable:
         """Returns the largest memory that the table takes for further entries, in bytes.
 
         Args:
-            rows: Number of entries to add.
             packed_bytes: Size of these entries, in bytes.
         """
         return packed_bytes + ROW_BYTES * rows + self._ids.peak_bytes(rows) - self._ids.nbytes
@@ -85,12 +84,7 @@ class EntryTable:
         return self._rows[place]
 
     def find(self, scope: str, ids: Sequence[str]) -> list[int]:
-        """Returns the numbers of documents, 0 for those that do not exist.
-
-        Args:
-            scope: Scope of the documents.
-            ids: Ids of the documents.
-        """
+        """Returns the numbers of documents, 0 for those that do not exist."""
         candidates = self._ids.look_up(_hash_ids(scope, ids))
         numbers = [0] * len(ids)
         if not len(candidates.words):
@@ -112,9 +106,6 @@ class EntryTable:
 
         Args:
             numbers: Numbers of the n documents, ascending.
-            scope: Scope of the documents.
-            ids: Ids of the documents.
-            rows: The packed entries.
         """
         if self._numbers and self._numbers[-1] >= numbers[0]:
             for number, row in zip(numbers, rows, strict=True):
@@ -154,13 +145,7 @@ class EntryTable:
         self._packed_bytes = sum(len(row) for row in self._rows if row is not None)
 
     def discard(self, number: int, scope: str, id: str) -> None:
-        """Deletes an entry if it exists.
-
-        Args:
-            number: Number of the document.
-            scope: Scope of the document.
-            id: Id of the document.
-        """
+        """Deletes an entry if it exists."""
         self._ids.remove(_hash_ids(scope, [id]), number)
         place = bisect_left(self._numbers, number)
         if place == len(self._numbers) or self._numbers[place] != number:

@@ -21,13 +21,6 @@ def require_no_eviction(client: Any, where: str) -> None:
     acknowledged are lost. Policies that begin with `volatile-` delete keys with a time to live
     only; nearkin sets one for its notes of which step a writer did last, but other programs may
     have set more.
-
-    Args:
-        client: The connection, of redis-py.
-        where: The URL of the server as it may be shown.
-
-    Raises:
-        UsageError: If the server may delete any key.
     """
     import redis
 

@@ -47,7 +47,6 @@ class MemoryStore:
     """A store in the memory of this process.
 
     Args:
-        most: Maximum number of postings of a bucket.
         max_memory: Maximum memory of the store in bytes, or None for no limit.
     """
 
@@ -192,12 +191,7 @@ class MemoryStore:
         return _Step(changes, new_numbers, old, changed, leaders, self._lines, generation)
 
     def _carry_out(self, step: "_Step", *, again: bool) -> None:
-        """Makes the changes of a step.
-
-        Args:
-            step: Step, whose conditions hold.
-            again: Whether a part of it may have been carried out already.
-        """
+        """Makes the changes of a step."""
         changes = step.changes
         if again:
             self._entries.repair()

@@ -10,9 +10,6 @@ def growing_keys(changes: Changes) -> int | None:
 
     Steps without new documents are never refused: they delete documents, or resolve the members of
     documents that are deleted. Handovers of clusters belong to such steps.
-
-    Args:
-        changes: Changes of the step.
     """
     posted = sum(keyed.keys.size for keyed in changes.posted if keyed.keys is not None)
     posted += sum(keys.size for _, keys in changes.postings_added)
@@ -31,10 +28,6 @@ def require_room(needed: int, bound: int | None, url: str) -> None:
     Args:
         needed: Memory that the store would need, in bytes.
         bound: Maximum memory of the store, in bytes, or None for no limit.
-        url: URL of the store, for the message.
-
-    Raises:
-        IndexFullError: If it does not.
     """
     if bound is not None and needed > bound:
         raise IndexFullError(

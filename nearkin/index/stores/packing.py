@@ -169,18 +169,7 @@ def _pack_text(text: str, payload: bytes) -> bytes:
 
 
 def unpack_entry(ref: int, packed: bytes) -> Entry:
-    """Unpacks an entry.
-
-    Args:
-        ref: Number of the document.
-        packed: The result of `pack_entry`.
-
-    Returns:
-        The entry.
-
-    Raises:
-        StoreError: If the value has another version, or is truncated.
-    """
+    """Unpacks an entry."""
     try:
         (
             version,
@@ -230,15 +219,7 @@ def unpack_entry(ref: int, packed: bytes) -> Entry:
 
 
 def _unpack_content(content: bytes, flags: int) -> tuple[str | None, bytes]:
-    """Returns the text and the payload of a packed entry.
-
-    Args:
-        content: The content, which may be missing.
-        flags: Flags of the entry.
-
-    Raises:
-        ValueError: If the text is longer than the content.
-    """
+    """Returns the text and the payload of a packed entry."""
     if not flags & TEXT:
         return None, content
     if not flags & TEXT_AND_PAYLOAD or not content:
@@ -252,16 +233,6 @@ def _unpack_content(content: bytes, flags: int) -> tuple[str | None, bytes]:
 
 def unpack_head(ref: int, packed: bytes) -> Entry:
     """Unpacks an entry without its signature, text and payload.
-
-    Args:
-        ref: Number of the document.
-        packed: The result of `pack_entry`, or a prefix of it that ends behind the names.
-
-    Returns:
-        The entry, with an empty signature and payload and without a text.
-
-    Raises:
-        StoreError: If the value has another version, or is truncated.
 
     Examples:
         >>> times = (1.0, 2.0)

@@ -30,14 +30,7 @@ class ConnectionErrors(logging.Filter):
         self._reasons.pop(pool, None)
 
     def last_reason(self, pool: str) -> str | None:
-        """Returns the reason of the last failed connection of a pool.
-
-        Args:
-            pool: Name of the pool.
-
-        Returns:
-            The reason, or None if the pool has connected since.
-        """
+        """Returns the reason of the last failed connection of a pool."""
         return self._reasons.get(pool)
 
 

@@ -158,15 +158,6 @@ class PostgresStore:
         url: URL of the database, with the options of libpq, and `?schema=` for the schema
             (`nearkin` by default). `connect_timeout` also bounds the wait for the first connection,
             which is at least 30 seconds.
-        most: Maximum number of postings of a bucket.
-        must_exist: True to create no schema.
-
-    Raises:
-        MissingExtraError: If psycopg is not installed.
-        UsageError: If the name of the schema is not a plain identifier.
-        MissingIndexError: If there is no index and it must exist.
-        IncompatibleError: If a later version of nearkin wrote the index.
-        StoreError: If the database cannot be reached.
     """
 
     def __init__(self, url: str, most: int, *, must_exist: bool = False) -> None:
@@ -292,11 +283,7 @@ class PostgresStore:
         return self._read(read)
 
     def _write(self, action: Callable[[Any], R]) -> R:
-        """Returns the result of an action with a cursor of one transaction.
-
-        Raises:
-            OutcomeUnknownError: If the connection was lost while the transaction was committed.
-        """
+        """Returns the result of an action with a cursor of one transaction."""
         committing = False
         with self._database_errors():
             try:
@@ -323,10 +310,6 @@ class PostgresStore:
         """Replaces the connections if an exception may have come anywhere, for example Ctrl-C.
 
         An answer may be unread, or a connection may be missing in the pool.
-
-        Args:
-            error: The exception that ended an action. Errors of the driver and of nearkin come from
-                known places.
         """
         if isinstance(error, (self._psycopg.Error, *self._pool_errors, NearkinError)):
             return
@@ -336,11 +319,7 @@ class PostgresStore:
         replaced.close(timeout=0)
 
     def _require_index(self) -> None:
-        """Verifies that there is an index, and writes nothing.
-
-        Raises:
-            MissingIndexError: If there is none.
-        """
+        """Verifies that there is an index, and writes nothing."""
         if not self._read(self._has_tables) or self.read_header() is None:
             raise MissingIndexError(
                 f"there is no index at {self._recorded_url}: no index in schema {self._s!r}"
@@ -520,14 +499,7 @@ class PostgresStore:
     def _tally_changes(
         self, run: Any, changes: Changes, leaders: dict[int, str], postings: int
     ) -> None:
-        """Adds a row with the changes of the counts.
-
-        Args:
-            run: Cursor of the transaction.
-            changes: The step.
-            leaders: The leader of each present document before the step, by number.
-            postings: The change of the number of postings.
-        """
+        """Adds a row with the changes of the counts."""
         gained = count_leaders(changes.new)
         last = {entry.ref: entry for entry in changes.changed}
         gained += sum(entry.is_leader - (leaders[entry.ref] == entry.id) for entry in last.values())
@@ -572,18 +544,7 @@ class PostgresStore:
             run.execute(f"DELETE FROM {self._s}.events WHERE number <= %s", (until,))
 
     def _committed(self, transaction: int | None) -> bool:
-        """Asks the server whether a transaction was committed whose answer was lost.
-
-        Args:
-            transaction: Number of the transaction.
-
-        Returns:
-            True if it was committed, False if the server does not remember it.
-
-        Raises:
-            StoreError: If it was rolled back.
-            OutcomeUnknownError: If the server cannot be asked, or the transaction does not end.
-        """
+        """Asks the server whether a transaction was committed whose answer was lost."""
         until = time.monotonic() + STATUS_SECONDS
         status = None
         while status in (None, "in progress"):
@@ -647,9 +608,6 @@ class PostgresStore:
 
         The row is locked until the step ends, so that the state of a migration is not written while
         steps of the previous epoch are running.
-
-        Returns:
-            The number of the transaction.
         """
         number: int
         if changes.epoch is None:
@@ -665,11 +623,7 @@ class PostgresStore:
         return number
 
     def _check(self, run: Any, changes: Changes) -> dict[int, str]:
-        """Checks the conditions of a step, and locks its rows in the order of their numbers.
-
-        Returns:
-            The leaders of the present documents, by number.
-        """
+        """Checks the conditions of a step, and locks its rows in the order of their numbers."""
         there = {entry.ref: entry.id for entry in changes.present}
         leaders: dict[int, str] = {}
         if there:

@@ -71,22 +71,7 @@ WAIT = 0.05
 
 
 class RedisStore:
-    """A store in Redis.
-
-    Args:
-        url: URL of the server, with the option `?prefix=` for the names of the keys. The default
-            prefix is `nearkin`.
-        most: Maximum number of postings of a bucket.
-        expected: Expected number of postings, which decides the number of hashes.
-        must_exist: True to create no index.
-
-    Raises:
-        MissingExtraError: If redis-py is not installed.
-        UsageError: If an option is unknown, or if the server may delete keys when it is full.
-        MissingIndexError: If there is no index and it must exist.
-        IncompatibleError: If a later version of nearkin wrote the index.
-        StoreError: If the server cannot be reached.
-    """
+    """A store in Redis."""
 
     def __init__(self, url: str, most: int, expected: int, *, must_exist: bool = False) -> None:
         try:
@@ -126,12 +111,7 @@ class RedisStore:
             raise
 
     def _prepare(self, expected: int, *, must_exist: bool) -> None:
-        """Reads what steps need to know of the server, and converts an older layout.
-
-        Args:
-            expected: Expected number of postings.
-            must_exist: True to create no index.
-        """
+        """Reads what steps need to know of the server, and converts an older layout."""
         if must_exist:
             self._require_index()
         require_no_eviction(self._client, self._url)
@@ -177,11 +157,7 @@ class RedisStore:
             raise
 
     def _require_index(self) -> None:
-        """Verifies that there is an index, of this layout or an older one.
-
-        Raises:
-            MissingIndexError: If there is none.
-        """
+        """Verifies that there is an index, of this layout or an older one."""
         if not self._client.exists(self._key("made"), self._key(FIRST_HEADER)):
             raise MissingIndexError(
                 f"there is no index at {self._url}: no keys with the prefix "
@@ -396,17 +372,7 @@ class RedisStore:
         return numbers
 
     def _run_step(self, steps: list[bytes | int]) -> bytes:
-        """Runs a step. The client may send it several times; the script executes it once.
-
-        Args:
-            steps: Arguments of the script.
-
-        Returns:
-            The reason if the step was refused, else an empty value.
-
-        Raises:
-            OutcomeUnknownError: If no attempt was answered.
-        """
+        """Runs a step. The client may send it several times; the script executes it once."""
         try:
             writer = self._writers.pop()
         except IndexError:

@@ -57,14 +57,7 @@ log = logging.getLogger("nearkin.shards")
 
 
 class ShardedStore:
-    """Several stores that hold one index. Their order and number are part of the index.
-
-    Args:
-        shards: The stores, at least two.
-
-    Raises:
-        UsageError: If there are less than two stores.
-    """
+    """Several stores that hold one index. Their order and number are part of the index."""
 
     def __init__(self, shards: Sequence[Store]) -> None:
         if len(shards) < 2:
@@ -122,14 +115,7 @@ class ShardedStore:
         return self._merge_headers([header for header in shard_headers if header is not None])
 
     def _merge_headers(self, shard_headers: Sequence[dict[str, object]]) -> dict[str, object]:
-        """Returns the header that all shards have in common.
-
-        Args:
-            shard_headers: Header of each shard.
-
-        Raises:
-            IncompatibleError: If the shards do not belong to one index, or are in another order.
-        """
+        """Returns the header that all shards have in common."""
         size = len(self.shards)
         for number, stored_header in enumerate(shard_headers):
             if stored_header.get("shard") != [number, size]:
@@ -212,16 +198,7 @@ class ShardedStore:
         keys: list[T],
         look_up: Callable[[Store, list[T]], list[Entry | None]],
     ) -> list[Entry | None]:
-        """Reads entries from their shards.
-
-        Args:
-            places: Number of the shard of each key.
-            keys: Ids or numbers of documents.
-            look_up: Reads the entries of some keys from a shard.
-
-        Returns:
-            The entry of each key, None if it is not stored.
-        """
+        """Reads entries from their shards."""
         by_shard = [
             [at for at, place in enumerate(places) if place == number]
             for number in range(len(self.shards))
@@ -364,11 +341,7 @@ class ShardedStore:
         return numbers
 
     def _check(self, changes: Changes) -> dict[int, Entry]:
-        """Checks the conditions of a step before the first shard is written.
-
-        Returns:
-            The present documents by number, as they are before the step.
-        """
+        """Checks the conditions of a step before the first shard is written."""
         before: dict[int, Entry] = {}
         id_of_ref = {entry.ref: entry.id for entry in (*changes.present, *changes.required_leaders)}
         leaders = {entry.ref for entry in changes.required_leaders}
@@ -397,9 +370,6 @@ class ShardedStore:
         """Checks after the writes that the required representatives still exist.
 
         Documents that were resolved to a deleted representative are taken back.
-
-        Raises:
-            RacedError: If a representative was deleted.
         """
         gone = self._missing_leaders(changes.required_leaders)
         if not gone:
@@ -450,11 +420,7 @@ class ShardedStore:
     def _restore_joined(
         self, changes: Changes, before: dict[int, Entry], replaced: list[KeyedEntry]
     ) -> None:
-        """Restores deleted representatives to which other documents were resolved meanwhile.
-
-        Raises:
-            RacedError: If a representative was restored.
-        """
+        """Restores deleted representatives to which other documents were resolved meanwhile."""
         instead = {(entry.scope, entry.id): entry for entry, _ in replaced}
         dropped = {entry.ref for entry, _ in changes.dropped}
         # the documents that replace them require representatives, too

@@ -150,11 +150,7 @@ LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
 
 
 def file_of(url: str) -> Path:
-    """Returns the path in `sqlite:///relative.db` or `sqlite:////absolute.db`.
-
-    Raises:
-        UsageError: If the URL has another form.
-    """
+    """Returns the path in `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     parts = urlsplit(url)
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path:
@@ -165,15 +161,7 @@ def file_of(url: str) -> Path:
 
 
 def require_index_file(path: Path) -> None:
-    """Requires that a file is an index. It is opened for reading only.
-
-    Args:
-        path: File.
-
-    Raises:
-        MissingIndexError: If the file does not exist, or another program made it.
-        sqlite3.DatabaseError: If the file cannot be read.
-    """
+    """Requires that a file is an index. It is opened for reading only."""
     if not path.is_file():
         reason = "it is a folder" if path.is_dir() else "no such file"
         raise MissingIndexError(f"there is no index at sqlite:///{path}: {reason}")
@@ -234,20 +222,8 @@ class SqliteStore:
     """A store in an SQLite file.
 
     Args:
-        path: The file. It is created with its folder if it does not exist.
-        most: Maximum number of postings of a bucket.
-        synchronous: `full` if an acknowledged step must survive a power cut, or `normal` if it is
-            enough that it survives the end of the process.
         max_memory: Maximum memory of buckets and pages in this process, in bytes, or None for no
             limit. A quarter of it is for pages.
-        must_exist: True to create no index.
-
-    Raises:
-        UsageError: If `synchronous` has another value.
-        MissingIndexError: If there is no index and it must exist.
-        IndexFullError: If the buckets of the file need more memory.
-        IncompatibleError: If a later version of nearkin wrote the file.
-        StoreError: If the file cannot be opened.
     """
 
     def __init__(
@@ -317,15 +293,7 @@ class SqliteStore:
         """Opens the store of a URL.
 
         Args:
-            url: `sqlite:///relative.db` or `sqlite:////absolute.db`, with the option
-                `?synchronous=normal`.
-            most: Maximum number of postings of a bucket.
             max_memory: Maximum memory of buckets and pages in this process, in bytes.
-            must_exist: True to create no index.
-
-        Raises:
-            UsageError: If the URL has an unknown option.
-            MissingIndexError: If there is no index and it must exist.
         """
         options = parse_qs(urlsplit(url).query)
         require_known_options(options, ["synchronous"], repr(url))
@@ -368,13 +336,7 @@ class SqliteStore:
                 raise
 
     def _write(self, action: Callable[[], R]) -> R:
-        """Returns the result of an action in one transaction, which is synced.
-
-        Raises:
-            OutcomeUnknownError: If the file system failed in the commit. The step is not visible
-                now. However, a part of the log that was not synced may be read after the process or
-                the machine dies before the next step.
-        """
+        """Returns the result of an action in one transaction, which is synced."""
         with self._lock, self._converted_errors():
             try:
                 self._reconnect()
@@ -401,9 +363,6 @@ class SqliteStore:
 
         Errors of SQLite and of nearkin come from known places, and others, such as
         KeyboardInterrupt, from anywhere.
-
-        Args:
-            error: The exception that ended an action.
         """
         if isinstance(error, (sqlite3.Error, NearkinError)):
             # a closed connection has no transaction
@@ -669,12 +628,7 @@ class SqliteStore:
         return max(self._number("reserved"), stored[0][0] if stored else 0)
 
     def _take_numbers(self, last: int, count: int) -> list[int]:
-        """Returns document numbers that were not given before, and records that they are given.
-
-        Args:
-            last: The last number that was given.
-            count: Number of new ones.
-        """
+        """Returns document numbers that were not given before, and records that they are given."""
         end = last + count
         self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(end),))
         return list(range(last + 1, end + 1))
@@ -705,11 +659,7 @@ class SqliteStore:
         return self._write(apply)
 
     def _check(self, changes: Changes) -> list[tuple[int, str]]:
-        """Checks the conditions of a step.
-
-        Returns:
-            The changes of the counts, as (difference, name of the count).
-        """
+        """Checks the conditions of a step."""
         if changes.epoch not in (None, self._read_state().migration.epoch):
             raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
@@ -747,12 +697,7 @@ class SqliteStore:
         return self._count_changes(changes, leaders)
 
     def _count_changes(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
-        """Returns the changes of the counts by a step.
-
-        Args:
-            changes: The step.
-            leaders: The leader of each present document before the step, by number.
-        """
+        """Returns the changes of the counts by a step."""
         gained = count_leaders(changes.new)
         gained += sum(
             entry.is_leader - (leaders[entry.ref] == entry.id)

@@ -96,13 +96,7 @@ class SchemeOpener(Protocol):
     """A function that opens the stores of a scheme of nearkin."""
 
     def __call__(self, url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
-        """Opens a store.
-
-        Args:
-            url: URL of the store.
-            settings: Settings of the index.
-            must_exist: True to refuse a store without an index, and to write nothing to it.
-        """
+        """Opens a store."""
 
 
 STORE_GROUP = "nearkin.stores"
@@ -121,22 +115,7 @@ SCHEMES: dict[str, SchemeOpener] = {
 def open_store(
     url: str | Sequence[str], settings: IndexSettings, *, must_exist: bool = False
 ) -> Store:
-    """Opens a store.
-
-    Args:
-        url: URL of the store, or a sequence of URLs of shards. A sequence of one URL is that store.
-        settings: Settings of the index.
-        must_exist: True to refuse a store without an index, and to write nothing to it. Stores of
-            other packages decide for themselves what they write.
-
-    Returns:
-        The open store.
-
-    Raises:
-        UsageError: If the scheme is unknown, or a setting does not apply to the store.
-        MissingIndexError: If there is no index and it must exist.
-        StoreError: If the store cannot be reached.
-    """
+    """Opens a store."""
     if not isinstance(url, str):
         if settings.max_memory is not None and len(url) > 1:
             raise UsageError(
@@ -199,14 +178,7 @@ def is_store_url(text: str) -> bool:
 
 
 def local_file_of(url: str) -> Path | None:
-    """Returns the file on this machine that holds a store, or None if it is not a file.
-
-    Args:
-        url: URL of a store.
-
-    Raises:
-        UsageError: If the URL cannot be parsed.
-    """
+    """Returns the file on this machine that holds a store, or None if it is not a file."""
     if scheme_of(url) != "sqlite":
         return None
     from nearkin.index.stores.sqlite import file_of
@@ -215,23 +187,14 @@ def local_file_of(url: str) -> Path | None:
 
 
 def without_inapplicable_bound(settings: IndexSettings, urls: Sequence[str]) -> IndexSettings:
-    """Returns settings without `max_memory` if it does not apply to the store of some URLs.
-
-    Args:
-        settings: Settings of an index.
-        urls: URLs of the store that the index has moved to.
-    """
+    """Returns settings without `max_memory` if it does not apply to the store of some URLs."""
     if len(urls) == 1 and scheme_of(urls[0]) in BOUNDED:
         return settings
     return replace(settings, max_memory=None)
 
 
 def _registered_opener(scheme: str) -> StoreOpener | None:
-    """Returns the function that opens stores of a scheme of another package, or None.
-
-    Raises:
-        UsageError: If the entry point of the scheme cannot be loaded.
-    """
+    """Returns the function that opens stores of a scheme of another package, or None."""
     for entry_point in entry_points(group=STORE_GROUP, name=scheme):
         try:
             opener: StoreOpener = entry_point.load()
@@ -245,12 +208,7 @@ def _registered_opener(scheme: str) -> StoreOpener | None:
 
 
 def scheme_of(url: str) -> str:
-    """Returns the scheme of a URL; an empty one if it has none.
-
-    Raises:
-        UsageError: If the URL cannot be parsed. The message does not contain the reason, which may
-            repeat a part of the password.
-    """
+    """Returns the scheme of a URL; an empty one if it has none."""
     try:
         parts = urlsplit(url)
         if parts.scheme in ONE_PORT:
@@ -274,9 +232,6 @@ def recorded_url(url: str) -> str:
         'postgresql://nearkin@db/kin?schema=next'
         >>> recorded_url("sqlite:////data/next.db?synchronous=normal")
         'sqlite:////data/next.db?synchronous=normal'
-
-    Raises:
-        UsageError: If the URL cannot be parsed.
     """
     scheme_of(url)
     parts = urlsplit(url)
@@ -291,10 +246,6 @@ def with_passwords(urls: Sequence[str], known: Sequence[str]) -> tuple[str, ...]
 
     A URL without a known password is returned unchanged. Its driver may find the password itself,
     for example in PGPASSWORD or .pgpass.
-
-    Args:
-        urls: Recorded URLs.
-        known: URLs with passwords. The password of the same host and user is taken.
 
     Examples:
         >>> with_passwords(["redis://db/1", "redis://other/1"], ["redis://:secret@db/0"])

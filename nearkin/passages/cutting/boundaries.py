@@ -34,11 +34,7 @@ ellipsis before white space, at their Chinese and Japanese forms, and at a blank
 
 
 def require_graphemes() -> None:
-    """Requires the library that finds grapheme clusters.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
+    """Requires the library that finds grapheme clusters."""
     if find_spec("regex") is None:
         raise MissingExtraError.for_extra("cutting passages requires regex", "cut")
 
@@ -62,11 +58,7 @@ class TokenizedText:
         self._is_cut = is_cut
 
     def spans(self, unit: CutUnit) -> list[tuple[int, int]]:
-        """Returns the first byte, and the byte after the last one, of each part that is cut.
-
-        Args:
-            unit: The smallest part that is cut.
-        """
+        """Returns the first byte, and the byte after the last one, of each part that is cut."""
         if unit == CutUnit.PASSAGE:
             return list(self._passages())
         return list(self._whole_units(unit))
@@ -154,9 +146,6 @@ def find_grapheme(text: bytes, position: int) -> tuple[int, int]:
     Args:
         text: UTF-8 bytes of a text.
         position: Number of a byte, from 0 to the number of bytes.
-
-    Returns:
-        The first byte of the cluster and the byte after its last one.
 
     Examples:
         >>> find_grapheme("ae\u0308x".encode(), 2)

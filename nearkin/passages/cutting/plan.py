@@ -76,11 +76,8 @@ def plan_cuts(
     """Decides which windows stay complete, and which are cut.
 
     Args:
-        windows: Windows that may occur twice, with their sources.
         order: Documents in keep order, uint32 (n,).
-        least: Number of tokens of a window.
         sizes: Number of bytes of each document, int64 (n,).
-        request: What is cut.
         folder: Folder for a temporary file of 4 bytes for each window.
     """
     documents = len(order)

@@ -45,15 +45,6 @@ class CutRequest:
     def parse(cls, cut: str, min_left: int = 0, keep: str = DEFAULT_ORDER) -> "CutRequest":
         """Parses a unit as it is written on the command line.
 
-        Args:
-            cut: `passage`, `sentence`, `line`, `paragraph` or `document:SHARE`.
-            min_left: Number of words below which the rest of a cut document is removed.
-            keep: Keep policy.
-
-        Raises:
-            UsageError: If the unit is unknown, the share is not in (0, 1], or `min_left` is below 0
-                or has no effect.
-
         Examples:
             >>> CutRequest.parse("document:0.5").share
             0.5
@@ -89,16 +80,7 @@ class CutRequest:
     def parse_options(
         cls, cut: str | None, min_left: int = 0, keep: str | None = None
     ) -> "CutRequest | None":
-        """Returns the request that options make, or None if nothing is cut.
-
-        Args:
-            cut: What is cut, or None.
-            min_left: Number of words below which the rest of a cut document is removed.
-            keep: Keep policy, or None for the default.
-
-        Raises:
-            UsageError: If an option is not valid, or has no effect because nothing is cut.
-        """
+        """Returns the request that options make, or None if nothing is cut."""
         if cut is not None:
             return cls.parse(cut, min_left, keep or DEFAULT_ORDER)
         if min_left:
@@ -153,16 +135,6 @@ class PassageRequest:
         cls, passages: str | int | None, cut: str | None, min_left: int = 0
     ) -> "PassageRequest | None":
         """Returns the request that options make, or None if no passages are cut.
-
-        Args:
-            passages: Smallest number of words of a passage, for example `50` or `50:words`, or of
-                characters, for example `50:chars`.
-            cut: What is cut, or None for the default, `passage`.
-            min_left: Number of words, or of characters, below which the rest of a cut document is
-                removed.
-
-        Raises:
-            UsageError: If an option is not valid, or has no effect without passages.
 
         Examples:
             >>> PassageRequest.parse("50:words", "line").to_record()

@@ -56,32 +56,13 @@ NO_KEEPER = -1
 
 
 def require_cuttable(columns: Columns, request: CutRequest) -> KeepPolicy:
-    """Requires that texts can be rewritten, and that an order of documents decides what stays.
-
-    Args:
-        columns: Columns of the run.
-        request: What is cut.
-
-    Returns:
-        The parsed policy.
-
-    Raises:
-        UsageError: If several columns are joined, or the policy chooses documents of clusters.
-        MissingExtraError: If the library of grapheme clusters is not installed.
-    """
+    """Requires that texts can be rewritten, and that an order of documents decides what stays."""
     require_rewritable(columns)
     return parse_document_policy(request.keep)
 
 
 def parse_document_policy(keep: str) -> KeepPolicy:
-    """Parses a keep policy that orders all documents of a corpus.
-
-    Args:
-        keep: The policy.
-
-    Raises:
-        UsageError: If the policy chooses documents of clusters.
-    """
+    """Parses a keep policy that orders all documents of a corpus."""
     policy = KeepPolicy.parse(keep)
     if policy.cluster_criterion is not None:
         raise UsageError(
@@ -92,30 +73,13 @@ def parse_document_policy(keep: str) -> KeepPolicy:
 
 
 def require_rewritable(columns: Columns, setting: str = "cut_unit") -> None:
-    """Requires that texts can be rewritten: they are in one column, and boundaries can be found.
-
-    Args:
-        columns: Columns of the run.
-        setting: Name of the setting that rewrites texts.
-
-    Raises:
-        UsageError: If several columns are joined.
-        MissingExtraError: If the library of grapheme clusters is not installed.
-    """
+    """Requires that texts can be rewritten: they are in one column, and boundaries can be found."""
     require_one_column(columns, setting)
     require_graphemes()
 
 
 def require_one_column(columns: Columns, setting: str) -> None:
-    """Requires that the texts to be rewritten are in one column.
-
-    Args:
-        columns: Columns of the run.
-        setting: Name of the setting that rewrites texts.
-
-    Raises:
-        UsageError: If several columns are joined.
-    """
+    """Requires that the texts to be rewritten are in one column."""
     if columns.joined:
         names = ", ".join(columns.sources)
         raise UsageError(
@@ -125,12 +89,7 @@ def require_one_column(columns: Columns, setting: str) -> None:
 
 
 def order_documents(run: DocumentRun, policy: KeepPolicy) -> np.ndarray:
-    """Returns the documents of a run in keep order, uint32 (n,).
-
-    Args:
-        run: The run, whose stages are finished.
-        policy: The keep policy.
-    """
+    """Returns the documents of a run in keep order, uint32 (n,)."""
     sizes = run.documents[BYTES].to_numpy()
     return policy.order(run.keep_columns, sizes, rank_ids(run.documents[ID]))
 
@@ -158,11 +117,7 @@ class CutBounds(NamedTuple):
         """Returns the texts of documents without what is cut.
 
         Args:
-            first: Number of the first document.
             texts: Original texts of consecutive documents, large_string (n,).
-
-        Returns:
-            The new texts, null for each that stays as it is; or None if all do.
         """
         bounds = self._between(first, first + len(texts))
         if not len(bounds):
@@ -175,12 +130,7 @@ class CutBounds(NamedTuple):
         return pa.array(rewritten, pa.large_string())
 
     def span_column(self, first: int, end: int) -> pa.RecordBatch:
-        """Returns the column of the bytes that are cut from documents.
-
-        Args:
-            first: Number of the first document.
-            end: Number after the last document.
-        """
+        """Returns the column of the bytes that are cut from documents."""
         bounds = self._between(first, end)
         offsets = np.searchsorted(bounds[:, 0], np.arange(first, end + 1)).astype(np.int32)
         starts = pa.array(np.ascontiguousarray(bounds[:, 2]))
@@ -189,11 +139,7 @@ class CutBounds(NamedTuple):
         return pa.record_batch([pa.ListArray.from_arrays(pa.array(offsets), spans)], [CUT_SPANS])
 
     def counts_among(self, kept: np.ndarray) -> CutCounts:
-        """Returns the counts of what is cut.
-
-        Args:
-            kept: True for each document that is not removed as a whole, bool (documents,).
-        """
+        """Returns the counts of what is cut."""
         sizes = np.asarray(self.rows[:, 3] - self.rows[:, 2])
         is_in_kept = kept[self.rows[:, 0]]
         return CutCounts(
@@ -210,11 +156,7 @@ class CutBounds(NamedTuple):
 
 
 class CutTexts:
-    """The cuts of a run, from the files that its stages wrote.
-
-    Args:
-        run: The run, whose stages are finished before anything is read.
-    """
+    """The cuts of a run, from the files that its stages wrote."""
 
     def __init__(self, run: DocumentRun) -> None:
         self.run = run
@@ -233,18 +175,12 @@ class CutTexts:
         """Returns the texts of documents without what is cut, as `CutBounds.rewrite` does.
 
         Args:
-            first: Number of the first document.
             texts: Original texts of consecutive documents, large_string (n,).
         """
         return self.bounds.rewrite(first, texts)
 
     def span_column(self, first: int, end: int) -> pa.RecordBatch:
-        """Returns the column of the bytes that are cut from documents.
-
-        Args:
-            first: Number of the first document.
-            end: Number after the last document.
-        """
+        """Returns the column of the bytes that are cut from documents."""
         return self.bounds.span_column(first, end)
 
     def cut_batches(self) -> Iterator[pa.RecordBatch]:
@@ -275,7 +211,6 @@ class CutTexts:
         """Returns the documents that are kept: their ids, rewritten texts and cut bytes.
 
         Args:
-            texts: Original texts of all documents, in order.
             wanted: True for each document whose passages were found, bool (n,), or None for all.
         """
         kept = self.kept if wanted is None else self.kept & wanted
@@ -302,8 +237,6 @@ class CutRun(CutTexts):
     """A run that cuts the passages that another run finds.
 
     Args:
-        run: The run that finds the passages.
-        request: What is cut.
         order_of: Returns the keep order of the documents, uint32 (n,), after the run.
     """
 
@@ -385,15 +318,7 @@ class CutRun(CutTexts):
 def cut_planned_document(
     number: int, text: str, planned: PlannedCuts, request: CutRequest, reader: TokenReader
 ) -> DocumentCuts:
-    """Returns the parts of a document that are cut, at the boundaries of the chosen unit.
-
-    Args:
-        number: Number of the document.
-        text: Its text.
-        planned: What the plan says about it.
-        request: What is cut.
-        reader: Reader of words.
-    """
+    """Returns the parts of a document that are cut, at the boundaries of the chosen unit."""
     content = text.encode()
     if planned.is_removed:
         return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
@@ -414,7 +339,6 @@ def write_document_cuts(work: WorkFolder, parts: Iterable[list[DocumentCuts]]) -
     """Writes what is cut, and its texts, in the form in which `CutTexts` reads them.
 
     Args:
-        work: Work folder of the run.
         parts: Cuts of documents, ascending by document, some at a time.
     """
     with (
@@ -435,7 +359,6 @@ def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     """Returns a text without some of its bytes.
 
     Args:
-        text: The text.
         spans: First byte, and byte after the last one, of each part to remove, ascending.
 
     Examples:
@@ -464,11 +387,7 @@ def are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
 
 
 def rows_of(spans: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Returns spans in the form of planned ones, as `are_inside` takes them, int64 (n, 3).
-
-    Args:
-        spans: First byte, and byte after the last one, of each span.
-    """
+    """Returns spans in the form of planned ones, as `are_inside` takes them, int64 (n, 3)."""
     rows = np.zeros((len(spans), 3), np.int64)
     rows[:, 1:] = np.array(spans, np.int64).reshape(-1, 2)
     return rows

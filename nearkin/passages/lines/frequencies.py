@@ -27,11 +27,7 @@ HALF = np.uint64(32)
 
 
 class LineWriter:
-    """A writer of the places of lines.
-
-    Args:
-        folder: An empty folder.
-    """
+    """A writer of the places of lines."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -98,11 +94,8 @@ def find_repeated_lines(
     """Yields the lines that occur often enough, each in one part with all its places.
 
     Args:
-        folder: The folder of a `LineWriter`.
         ranks: Rank of each document in keep order, uint32 (n,).
-        least: Number of documents, or of places, from which a line is repeated.
         memory: Bound on the memory of the run, in bytes. One line alone may need more.
-        counted: What is counted.
     """
     for number in range(PARTITIONS):
         path = _partition_path(folder, number)

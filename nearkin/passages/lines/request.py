@@ -54,16 +54,6 @@ class LinesRequest:
     ) -> "LinesRequest | None":
         """Returns the request that options make, or None if neither unit is named.
 
-        Args:
-            lines: Number of documents from which a line is repeated, for example `3`, or number of
-                places, for example `3:places`; or None.
-            paragraphs: The same for paragraphs.
-            action: What is done, or None for the default, `keep-one`.
-            keep: Keep policy, or None for the default.
-
-        Raises:
-            UsageError: If an option is not valid, has no effect, or excludes another one.
-
         Examples:
             >>> LinesRequest.parse_options(3, None, "remove", None).action
             <LinesAction.REMOVE: 'remove'>
@@ -127,14 +117,7 @@ class LinesRequest:
         return self.action != LinesAction.REPORT
 
     def require_alone(self, **others: str | float | None) -> None:
-        """Requires that no settings of passages are given for the same run.
-
-        Args:
-            **others: The settings of passages, by name; None or 0 if they are not given.
-
-        Raises:
-            UsageError: If one is given.
-        """
+        """Requires that no settings of passages are given for the same run."""
         for other, value in others.items():
             if value:
                 raise UsageError(

@@ -86,11 +86,7 @@ class LineRun(DocumentRun):
         """Runs the stages that are not finished yet.
 
         Args:
-            request: What is found.
             order_of: Returns the keep order of the documents, uint32 (n,), after all are read.
-
-        Raises:
-            UsageError: If a column does not exist, or the corpus has no texts.
         """
         self.check_corpus()
         work = self.work
@@ -170,8 +166,6 @@ class LineRun(DocumentRun):
 
         Args:
             rows: Line, source and number of documents, int64 (m, 3), ordered by line.
-            first: Number of the first line.
-            count: Number of lines.
         """
         kind = REPEATED_LINES.field("sources").type
         if self.options.source is None:
@@ -255,27 +249,14 @@ class LineRun(DocumentRun):
 
 
 def require_lines_request(columns: Columns, request: LinesRequest) -> KeepPolicy:
-    """Requires that repeated lines can be cut, and returns the policy that orders documents.
-
-    Args:
-        columns: Columns of the run.
-        request: What is found.
-
-    Raises:
-        UsageError: If several columns are joined, or the policy chooses documents of clusters.
-    """
+    """Requires that repeated lines can be cut, and returns the policy that orders documents."""
     if request.is_cut:
         require_one_column(columns, request.setting)
     return parse_document_policy(request.keep)
 
 
 def count_lines(run: LineRun, request: LinesRequest) -> dict[str, int]:
-    """Returns the counts of a finished run, by the names that they have in its record.
-
-    Args:
-        run: The run.
-        request: What was found.
-    """
+    """Returns the counts of a finished run, by the names that they have in its record."""
     counts = {
         "documents": run.documents_read,
         "rejected": run.rejected,
@@ -297,12 +278,7 @@ class LineHasher(NamedTuple):
 
     @classmethod
     def for_spec(cls, spec: Spec, key: HashKey | None = None) -> "LineHasher":
-        """Returns the hash functions of a Spec.
-
-        Args:
-            spec: Spec of the words of lines.
-            key: Hash key, if the Spec is keyed.
-        """
+        """Returns the hash functions of a Spec."""
         other = replace(spec, hash_seed=spec.hash_seed ^ 1)
         return cls(Shingler(spec, key), Shingler(other, key))
 
@@ -314,9 +290,6 @@ def locate_lines(
 
     Args:
         texts: Texts of consecutive documents, large_string (n,).
-        first: Number of the first document.
-        request: What is found.
-        hasher: Hash functions of lines.
 
     Returns:
         Rows of the hash, the second hash, the document in the upper half and the first byte in the
@@ -359,9 +332,7 @@ def _count_sources(part: RepeatedLines, codes: np.ndarray, first: int) -> np.nda
     """Returns the line, the source and the number of documents for each source of each line.
 
     Args:
-        part: Repeated lines.
         codes: Number of the source of each document, int64 (n,).
-        first: Number of the first line.
     """
     begins = np.ones(len(part.lines), bool)
     begins[1:] = (part.lines[1:] != part.lines[:-1]) | (part.documents[1:] != part.documents[:-1])

@@ -63,11 +63,6 @@ def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     one text. Text that is only in the removed document is lost: it is red and struck out on a
     terminal, and written as `[-lost-]` in a file or a pipe. Text that is only in the kept document
     is green and underlined, or written as `{+kept+}`.
-
-    Args:
-        data: Data of the report, whose clusters are ranked.
-        console: Console to print to.
-        top: Largest number of clusters to print.
     """
     for rank, cluster in enumerate(rank_clusters(data.clusters, top), 1):
         console.print()
@@ -91,10 +86,6 @@ def inline_difference(cluster: ClusterExcerpt, *, styled: bool) -> Text:
 
     Text that is only in the removed document is lost, and is red and struck out, or `[-lost-]`.
     Text that is only in the kept document is green and underlined, or `{+kept+}`.
-
-    Args:
-        cluster: Cluster with examples of removed documents.
-        styled: True to highlight by color, False to write the marks.
     """
     example = choose_example(cluster)
     text = Text.assemble(("kept     ", "dim"), (make_visible(cluster.id), "bold"), "\n")
@@ -140,14 +131,7 @@ def side_by_side_table(
     labels: tuple[str, str],
     roles: tuple[DocumentRole, DocumentRole],
 ) -> Table:
-    """Returns a table with two documents side by side, with highlighted differences.
-
-    Args:
-        cluster: Cluster with examples of removed documents, the first of which is on the right.
-        styled: True to highlight by color, False to write the marks.
-        labels: Labels of the two documents.
-        roles: Roles of the two documents, which decide how their own words are marked.
-    """
+    """Returns a table with two documents side by side, with highlighted differences."""
     example = choose_example(cluster)
     left = DocumentView(labels[0], cluster.id, cluster.text)
     if example is None:
@@ -181,14 +165,7 @@ def two_documents_table(
     styled: bool,
     roles: tuple[DocumentRole, DocumentRole],
 ) -> Table:
-    """Returns a table with two documents side by side, with highlighted differences.
-
-    Args:
-        left: Document on the left.
-        right: Document on the right.
-        styled: True to highlight by color, False to write the marks.
-        roles: Roles of the two documents, which decide how their own words are marked.
-    """
+    """Returns a table with two documents side by side, with highlighted differences."""
     marks = STYLED_MARKS if styled else PLAIN_MARKS
     table = _empty_table()
     table.add_column(left.heading, ratio=1, overflow="fold")
@@ -243,10 +220,6 @@ def rank_clusters(clusters: Sequence[ClusterExcerpt], top: int = 10) -> list[Clu
     - up to 1 for its size: a third for each doubling up to eight documents.
     - minus 1 for each better cluster of the same packages, so that one package does not fill the
       list.
-
-    Args:
-        clusters: Clusters to choose from. Equal scores keep their order.
-        top: Largest number of clusters to return.
 
     Examples:
         >>> from nearkin.report.model import RemovedExample

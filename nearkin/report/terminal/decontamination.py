@@ -27,11 +27,7 @@ OUTPUT_FILES = (
 
 
 def describe_decontamination(counts: Mapping[str, int]) -> str:
-    """Returns how many items are in documents, in one line.
-
-    Args:
-        counts: Counts of the run.
-    """
+    """Returns how many items are in documents, in one line."""
     verb = "is" if 1 in (counts["contaminated_items"], counts["items"]) else "are"
     return (
         f"{counts['contaminated_items']:,} of {format_count(counts['items'], 'item')} {verb} in "
@@ -46,15 +42,7 @@ def print_decontamination(
     output: Path,
     console: Console,
 ) -> None:
-    """Prints how many items of each suite are in documents, and the output files.
-
-    Args:
-        counts: Counts of the run.
-        suites: Rows of the table of suites.
-        warnings: Warnings about inputs and suites.
-        output: Output folder.
-        console: Console to print to, usually standard error.
-    """
+    """Prints how many items of each suite are in documents, and the output files."""
     console.print()
     console.print(Text(describe_decontamination(counts), style="bold"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")

@@ -22,13 +22,7 @@ from nearkin.setting_names import name_flag
 
 
 def print_audit(audit: Audit, golden_recall: float | None, console: Console) -> None:
-    """Prints the precision and the recall of an audit, recall by similarity, and the advice.
-
-    Args:
-        audit: Audit of a run.
-        golden_recall: Recall of the pairs that are labelled as duplicates, or None without labels.
-        console: Console to print to.
-    """
+    """Prints the precision and the recall of an audit, recall by similarity, and the advice."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row(Text("precision of removals", style="dim"), format_proportion(audit.precision))
     recall = f"{format_proportion(audit.recall)}, requested {audit.asked:g} at the threshold"
@@ -59,12 +53,7 @@ def print_audit(audit: Audit, golden_recall: float | None, console: Console) -> 
 
 
 def print_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], console: Console) -> None:
-    """Prints what is labelled, then the scores that are known for each combination of settings.
-
-    Args:
-        scored: Settings and their scores.
-        console: Console to print to.
-    """
+    """Prints what is labelled, then the scores that are known for each combination of settings."""
     rows = []
     for settings, scores in scored:
         label = ", ".join(f"{name}={value}" for name, value in settings.items())
@@ -106,12 +95,7 @@ def _describe_labels(scores: Scores) -> str:
 
 
 def print_shadow(comparison: ShadowComparison, console: Console) -> None:
-    """Prints two settings side by side, then the pairs that only one of them found.
-
-    Args:
-        comparison: Comparison of two settings over the same signatures.
-        console: Console to print to.
-    """
+    """Prints two settings side by side, then the pairs that only one of them found."""
     live = _side_column(comparison.live)
     shadow = _side_column(comparison.shadow)
     rows = [(name, live[name], shadow[name]) for name in live]

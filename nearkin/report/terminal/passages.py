@@ -46,18 +46,7 @@ def print_passages(
     output: Path,
     console: Console,
 ) -> None:
-    """Prints how much of a corpus is repeated, the most frequent passages and the output files.
-
-    Args:
-        counts: Counts of the run.
-        least: Smallest number of tokens of a passage.
-        token: Name of a token: word or character.
-        cut: The request to cut the passages, or None.
-        frequent: Rows of the table of the most frequent passages.
-        warnings: Warnings about inputs.
-        output: Output folder.
-        console: Console to print to, usually standard error.
-    """
+    """Prints how much of a corpus is repeated, the most frequent passages and the output files."""
     console.print()
     console.print(Text(describe_passages(counts), style="bold"))
     console.print(
@@ -75,11 +64,7 @@ def print_passages(
 
 
 def describe_passages(counts: Mapping[str, int]) -> str:
-    """Returns how much of a corpus is repeated, in one line.
-
-    Args:
-        counts: Counts of the run.
-    """
+    """Returns how much of a corpus is repeated, in one line."""
     share = counts["repeated_bytes"] / max(counts["text_bytes"], 1)
     return (
         f"{format_percent(share)} of the text ({format_bytes(counts['repeated_bytes'])} of "
@@ -94,27 +79,14 @@ def print_repeated_lines(
     output: Path,
     console: Console,
 ) -> None:
-    """Prints how many lines are repeated, what was cut, and the output files.
-
-    Args:
-        counts: Counts of the run.
-        request: What was found.
-        warnings: Warnings about inputs.
-        output: Output folder.
-        console: Console to print to, usually standard error.
-    """
+    """Prints how many lines are repeated, what was cut, and the output files."""
     console.print()
     print_lines_report(report_lines(counts, request), counts["documents"], console)
     print_end(counts, warnings, output, OUTPUT_FILES, console)
 
 
 def report_lines(counts: Mapping[str, int], request: LinesRequest) -> LinesReport:
-    """Returns what a run found and cut of repeated lines.
-
-    Args:
-        counts: Counts of the run.
-        request: What was found.
-    """
+    """Returns what a run found and cut of repeated lines."""
     cuts = None
     if request.is_cut:
         cuts = CutCounts(**{item.name: counts[item.name] for item in fields(CutCounts)})
@@ -130,13 +102,7 @@ def report_lines(counts: Mapping[str, int], request: LinesRequest) -> LinesRepor
 
 
 def print_lines_report(lines: LinesReport, documents: int, console: Console) -> None:
-    """Prints how many lines are repeated, and what was cut.
-
-    Args:
-        lines: The repeated lines.
-        documents: Number of documents in which they were looked for.
-        console: Console to print to.
-    """
+    """Prints how many lines are repeated, and what was cut."""
     console.print(describe_lines(lines, documents), highlight=False)
     if lines.counts is not None:
         counts = lines.counts
@@ -144,12 +110,7 @@ def print_lines_report(lines: LinesReport, documents: int, console: Console) -> 
 
 
 def describe_lines(lines: LinesReport, documents: int) -> str:
-    """Returns how many lines are repeated, in one line.
-
-    Args:
-        lines: The repeated lines.
-        documents: Number of documents in which they were looked for.
-    """
+    """Returns how many lines are repeated, in one line."""
     verb = "occurs" if lines.repeated_lines == 1 else "occur"
     where = f"in at least {lines.least:,} of"
     if lines.counted == Counted.PLACES:
@@ -167,15 +128,7 @@ def print_end(
     output_files: Sequence[tuple[str, str]],
     console: Console,
 ) -> None:
-    """Prints the rejected rows, the warnings and the output files.
-
-    Args:
-        counts: Counts of the run.
-        warnings: Warnings about inputs.
-        output: Output folder, with the rejected rows.
-        output_files: Names and paths of files, of which those that exist are listed.
-        console: Console to print to.
-    """
+    """Prints the rejected rows, the warnings and the output files."""
     if counts["rejected"]:
         reasons = count_reasons(output / REJECTED)
         console.print(describe_rejections(counts["rejected"], reasons), highlight=False)
@@ -190,14 +143,7 @@ def print_end(
 
 
 def print_cuts(counts: CutCounts, request: CutRequest, token: str, console: Console) -> None:
-    """Prints what was cut from documents, and which ones were removed.
-
-    Args:
-        counts: Counts of the cut.
-        request: The request.
-        token: Name of a token: word or character.
-        console: Console to print to.
-    """
+    """Prints what was cut from documents, and which ones were removed."""
     if request.unit != CutUnit.DOCUMENT:
         _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
     if counts.documents_removed:

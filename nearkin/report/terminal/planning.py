@@ -31,12 +31,7 @@ COUNT_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
 def print_plan(plan: Plan, console: Console) -> None:
-    """Prints every number of a plan with its formula, then the limits and the alternatives.
-
-    Args:
-        plan: Capacity plan.
-        console: Console to print to.
-    """
+    """Prints every number of a plan with its formula, then the limits and the alternatives."""
     workload = plan.workload
     title = (
         f"{workload.documents:,} documents, threshold {workload.threshold:g}, "
@@ -71,13 +66,6 @@ def format_line(line: Line) -> str:
 
 def format_quantity(amount: float, unit: str) -> str:
     """Formats a number with its unit, scaled so that it is easy to read.
-
-    Args:
-        amount: Number to format.
-        unit: Unit of the number: `B`, `B/s`, `s`, `/s`, another name, or empty for counts.
-
-    Returns:
-        The number with its scaled unit.
 
     Examples:
         >>> format_quantity(307.2e9, "B"), format_quantity(192e6, "/s"), format_quantity(31.25, "")
@@ -125,12 +113,7 @@ def _verdict_text(verdict: LimitVerdict) -> Text:
 
 
 def tuning_table(tuning: Tuning, show: int) -> Table:
-    """Returns a table of operating points, the cheapest first.
-
-    Args:
-        tuning: Operating points for a threshold and a recall.
-        show: Largest number of points in the table.
-    """
+    """Returns a table of operating points, the cheapest first."""
     names = (
         "b × r",
         "recall",
@@ -169,11 +152,7 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
 
 
 def describe_data(tuning: Tuning) -> list[tuple[str, str]]:
-    """Returns the names and values of what is known about the sampled texts of a tuning.
-
-    Args:
-        tuning: Operating points. Without sampled texts, there are no rows.
-    """
+    """Returns the names and values of what is known about the sampled texts of a tuning."""
     distribution = tuning.distribution
     profile = distribution.profile
     if profile is None:
@@ -240,11 +219,7 @@ def _describe_lengths(profile: DataProfile, shingle: str) -> str:
 
 
 def data_table(tuning: Tuning) -> Table:
-    """Returns a table of what is known about the sampled texts of a tuning.
-
-    Args:
-        tuning: Operating points with a description of sampled texts.
-    """
+    """Returns a table of what is known about the sampled texts of a tuning."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in describe_data(tuning):
         table.add_row(Text(name, style="dim"), Text(value))

@@ -46,12 +46,6 @@ def print_summary(
     """Prints the headline, the numbers of rows by category, the warnings and the output files.
 
     The summary ends with what to do next: open the report, and look at the closest call.
-
-    Args:
-        data: Data of the report.
-        console: Console to print to, usually standard error.
-        output: Output folder of the run. Its existing files are listed.
-        can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
     """
     console.print()
     console.print(Text(data.headline, style="bold"))

@@ -11,13 +11,7 @@ from nearkin.runtime.number_format import format_fraction
 
 
 def text_table(title: str | None, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Returns a table of text. All columns but the first are aligned to the right.
-
-    Args:
-        title: Title of the table, or None.
-        names: Names of the columns.
-        rows: Texts of the rows, one for each column.
-    """
+    """Returns a table of text. All columns but the first are aligned to the right."""
     table = Table(title=title, title_justify="left", box=None)
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i else "left")
@@ -32,11 +26,7 @@ def format_number(value: float) -> str:
 
 
 def format_proportion(proportion: Proportion) -> str:
-    """Formats a proportion with its interval, for example `0.953 (0.941 to 0.963 of 1,204)`.
-
-    Args:
-        proportion: Proportion to format. It reads `none` if nothing was counted.
-    """
+    """Formats a proportion with its interval, for example `0.953 (0.941 to 0.963 of 1,204)`."""
     if not proportion.total:
         return "none"
     return (

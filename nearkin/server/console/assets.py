@@ -42,15 +42,7 @@ class Asset:
 
     @classmethod
     def load(cls, package: str, name: str) -> "Asset":
-        """Reads and compresses a file. It should be called in a thread.
-
-        Args:
-            package: Python package that contains the file.
-            name: Path of the file in the package.
-
-        Returns:
-            The file, with a fingerprint of its content.
-        """
+        """Reads and compresses a file. It should be called in a thread."""
         content = pkgutil.get_data(package, name) or b""
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
         etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -63,9 +55,6 @@ class Assets:
 
     A request costs what it takes to send the file: each is read and compressed once, however many
     ask for it.
-
-    Args:
-        names: Paths of the files, by package.
     """
 
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
@@ -78,12 +67,7 @@ class Assets:
         self._loaded: dict[tuple[str, str], asyncio.Task[Asset]] = {}
 
     async def answer(self, request: Request, path: str) -> Response | None:
-        """Returns the response for a file, or None if there is no such file.
-
-        Args:
-            request: The request.
-            path: Path of the form `package/name`.
-        """
+        """Returns the response for a file, or None if there is no such file."""
         package, _, rest = path.partition("/")
         name, fingerprinted = check_fingerprint(rest)  # type: ignore[no-untyped-call]
         if (package, name) not in self._known:

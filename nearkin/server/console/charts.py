@@ -23,12 +23,7 @@ PlotlyProperties = dict[str, Any]
 
 
 def make_axis(title: str, **more: Any) -> PlotlyProperties:
-    """Returns an axis.
-
-    Args:
-        title: Title of the axis.
-        **more: Further properties of the axis.
-    """
+    """Returns an axis."""
     return {
         "title": {"text": title, "standoff": 8},
         "gridcolor": GRID_COLOUR,
@@ -43,15 +38,7 @@ def make_axis(title: str, **more: Any) -> PlotlyProperties:
 def line_trace(
     name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
 ) -> PlotlyProperties:
-    """Returns a curve.
-
-    Args:
-        name: Name in the legend.
-        x: Horizontal positions.
-        y: Values; None leaves a gap.
-        colour: Colour of the curve.
-        **more: Further properties of the trace.
-    """
+    """Returns a curve."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -64,39 +51,19 @@ def line_trace(
 
 
 def area_trace(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> PlotlyProperties:
-    """Returns an area that is stacked on the previous ones.
-
-    Args:
-        name: Name in the legend.
-        x: Horizontal positions.
-        y: Heights.
-        colour: Colour of the area.
-    """
+    """Returns an area that is stacked on the previous ones."""
     return line_trace(name, x, y, colour, stackgroup="one", line={"color": colour, "width": 1})
 
 
 def bar_trace(
     name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
 ) -> PlotlyProperties:
-    """Returns bars.
-
-    Args:
-        name: Name in the legend.
-        x: Horizontal positions.
-        y: Heights; None leaves a gap.
-        colour: Colour of the bars.
-        **more: Further properties of the trace.
-    """
+    """Returns bars."""
     return {"type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour}, **more}
 
 
 def vertical_line(x: float, label: str) -> PlotlyProperties:
-    """Returns layout properties for a dashed vertical line with a label.
-
-    Args:
-        x: Horizontal position.
-        label: Text of the label.
-    """
+    """Returns layout properties for a dashed vertical line with a label."""
     stroke = {"color": GREY, "width": 1.5, "dash": "dash"}
     shape = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}
     anchor = "right" if x > 0.5 else "left"
@@ -120,16 +87,7 @@ def make_chart(
     height: int = 300,
     **layout: Any,
 ) -> Component:
-    """Returns a chart with a caption.
-
-    Args:
-        id: Id of the element.
-        caption: Text above the chart.
-        description: Text for assistive technology.
-        traces: Curves, areas and bars of the chart.
-        height: Height in pixels.
-        **layout: Axes and further layout properties.
-    """
+    """Returns a chart with a caption."""
     layout_properties = {
         "height": height,
         "margin": {"l": 8, "r": 20, "t": 28, "b": 8},

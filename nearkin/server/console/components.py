@@ -35,25 +35,14 @@ def aria_attributes(**values: str) -> dict[str, Any]:
 
 
 def page_heading(name: str, note: str = "") -> list[Component]:
-    """Returns the heading of a page, and a sentence that says what it shows.
-
-    Args:
-        name: Name of the page.
-        note: Sentence below the heading.
-    """
+    """Returns the heading of a page, and a sentence that says what it shows."""
     if not note:
         return [html.H1(name)]
     return [html.H1(name), html.P(note, className="headline")]
 
 
 def section(name: str, *content: Component, id: str) -> Component:
-    """Returns a section with a heading.
-
-    Args:
-        name: Heading.
-        *content: Content of the section.
-        id: Id of the element.
-    """
+    """Returns a section with a heading."""
     return html.Section(
         [html.H2(name, id=f"{id}-heading"), *content],
         id=id,
@@ -67,15 +56,7 @@ def note(*content: "str | Component") -> Component:
 
 
 def alert(title: str, detail: str) -> Component:
-    """Returns a message about an error.
-
-    Args:
-        title: Heading of the message.
-        detail: Text of the message.
-
-    Returns:
-        An element that assistive technology announces.
-    """
+    """Returns a message about an error."""
     return html.Div(
         [html.H2(title), html.P(make_visible(detail))], className="warnings", role="alert"
     )
@@ -120,15 +101,6 @@ def table(
     """Returns a table. The first cell of each row is its heading.
 
     On narrow screens the table scrolls; rows with an excerpt are stacked instead.
-
-    Args:
-        caption: Description of the rows.
-        columns: Names of the columns.
-        rows: Cells of each row.
-        numbers: Positions of the columns that contain numbers.
-
-    Returns:
-        The table, in an element that scrolls.
     """
 
     def cell_class(column: int) -> str | None:
@@ -169,13 +141,7 @@ class ShownText(NamedTuple):
 
 
 def side_by_side(left: ShownText, right: ShownText, same: str) -> Component:
-    """Returns two texts side by side, with their differences marked.
-
-    Args:
-        left: Text on the left.
-        right: Text on the right.
-        same: Remark that is shown if the texts do not differ.
-    """
+    """Returns two texts side by side, with their differences marked."""
     left_pieces, right_pieces = diff_sides(left.text, right.text)
     left_element = CHANGE_ELEMENTS[left.role]
     left_side = _labelled_text(left.label, _mark_changes(left_pieces, left_element))
@@ -215,29 +181,12 @@ def _mark_changes(
 
 
 def cluster_link(scope: str, id: str, *more: "str | Component") -> Component:
-    """Returns a link to the cluster of a document.
-
-    Args:
-        scope: Scope of the document.
-        id: Id of the document.
-        *more: Further content of the link.
-    """
+    """Returns a link to the cluster of a document."""
     return html.A([id_label(id), *more], href=page_url("clusters", scope=scope, id=id))
 
 
 def page_steps(page: str, start: int, page_size: int, total: int, **query: str) -> Component:
-    """Returns links to the previous and the next part of a list, as far as there are such parts.
-
-    Args:
-        page: Path of the page.
-        start: Position of the first row that is shown.
-        page_size: Number of rows of a part.
-        total: Number of rows of the list.
-        **query: Further query parameters of the links.
-
-    Returns:
-        A paragraph.
-    """
+    """Returns links to the previous and the next part of a list, as far as there are such parts."""
     links = [
         html.A(label, href=page_url(page, **query, start=str(position)))
         for label, position in (("Previous", start - page_size), ("Next", start + page_size))
@@ -262,11 +211,7 @@ def time_label(seconds: float) -> Component:
 
 
 def scope_field(menu: ScopeMenu) -> Component:
-    """Returns a menu in which a scope is chosen, or a text field if there are too many scopes.
-
-    Args:
-        menu: Scopes to choose from.
-    """
+    """Returns a menu in which a scope is chosen, or a text field if there are too many scopes."""
     label = html.Label("Scope", htmlFor="scope")
     if not menu.is_complete:
         names = html.Datalist([html.Option(value=name) for name in menu.scopes], id="scope-known")
@@ -299,11 +244,7 @@ def _scope_label(name: str, menu: ScopeMenu) -> str:
 
 
 def scope_note(menu: ScopeMenu) -> Component | None:
-    """Returns a remark if a page has no scope to show, or an unknown one.
-
-    Args:
-        menu: Scopes to choose from.
-    """
+    """Returns a remark if a page has no scope to show, or an unknown one."""
     if not menu.selected:
         return note(
             "No document is stored yet. This page fills when documents arrive, for example by ",
@@ -322,12 +263,7 @@ def scope_note(menu: ScopeMenu) -> Component | None:
 
 
 def scope_form(page: str, menu: ScopeMenu) -> Component:
-    """Returns a form that chooses the scope of a page.
-
-    Args:
-        page: Path of the page.
-        menu: Scopes to choose from.
-    """
+    """Returns a form that chooses the scope of a page."""
     button = html.Button("Show", type="submit")
     return html.Form(
         [scope_field(menu), button], action=page_url(page), method="get", className="bar"

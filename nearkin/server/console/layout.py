@@ -59,11 +59,7 @@ DOCUMENT = """<!doctype html>
 
 
 class ConsoleApp(Dash):
-    """A Dash application with an HTML document of its own.
-
-    Args:
-        static: URLs of the style sheets and the icon, by name.
-    """
+    """A Dash application with an HTML document of its own."""
 
     def __init__(self, static: Mapping[str, str]) -> None:
         # Dash declares a general type, but accepts only an application
@@ -93,12 +89,7 @@ class ConsoleApp(Dash):
         return paths
 
     def interpolate_index(self, *_: Any, **parts: Any) -> str:
-        """Returns the HTML document of the current page.
-
-        Args:
-            *_: Positional arguments of Dash, which are not used.
-            **parts: Parts of the document that Dash has rendered, by name.
-        """
+        """Returns the HTML document of the current page."""
         page = select_page(current_visit())
         title = "nearkin"
         if page is not None:
@@ -118,11 +109,7 @@ class ConsoleApp(Dash):
 
 
 def build_app(static: Mapping[str, str]) -> ConsoleApp:
-    """Builds the application with all pages.
-
-    Args:
-        static: URLs of the style sheets and the icon, by name.
-    """
+    """Builds the application with all pages."""
     app = ConsoleApp(static)
     app.layout = html.Div(
         [
@@ -141,15 +128,7 @@ def build_app(static: Mapping[str, str]) -> ConsoleApp:
 
 
 def select_page(visit: Visit, path: str | None = None) -> Page | None:
-    """Returns the page of a path, or None if the token may open no page.
-
-    Args:
-        visit: The current visit.
-        path: URL path; that of the visit by default.
-
-    Returns:
-        The page. If the path stands for no page, it is the first one that the token may open.
-    """
+    """Returns the page of a path, or None if the token may open no page."""
     page_path = visit.path
     if path is not None:
         page_path = path.removeprefix(ROOT)

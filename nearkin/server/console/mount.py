@@ -53,12 +53,7 @@ NO_SCRIPTS_POLICY = (
 
 
 class Console:
-    """The console as an ASGI application, which is mounted at /console.
-
-    Args:
-        state: State of the server's application, with its authenticator and its service.
-        shared: Folder through which workers exchange snapshots; None for a single process.
-    """
+    """The console as an ASGI application, which is mounted at /console."""
 
     def __init__(self, state: State, shared: Path | None) -> None:
         self._state = state
@@ -110,18 +105,7 @@ class Console:
             CURRENT.reset(previous_visit)
 
     async def answer_at_gate(self, request: Request) -> Response | None:
-        """Returns the response to a request that is not for a page, or has no session.
-
-        Args:
-            request: The request.
-
-        Returns:
-            The response, or None if `__call__` answers the request for the principal of the
-            session.
-
-        Raises:
-            ProblemError: If the request is refused.
-        """
+        """Returns the response to a request that is not for a page, or has no session."""
         path = _path_of(request)
         request.scope["route"] = RouteLabel(ROOT + path if path in KNOWN_PATHS else ROOT)
         who = None
@@ -203,11 +187,7 @@ class Console:
         return answer
 
     def _principal_of(self, request: Request) -> Principal | None:
-        """Returns the principal of the session, or None without a valid session.
-
-        Raises:
-            ProblemError: If the server needs no tokens and the request is cross-origin.
-        """
+        """Returns the principal of the session, or None without a valid session."""
         if self._authenticator.is_open:
             reject_cross_origin(request)
             return LOCAL_PRINCIPAL
@@ -243,12 +223,7 @@ class Console:
         return answer
 
     def _add_headers(self, send: Send, *, is_callback: bool) -> Send:
-        """Wraps a send function so that it adds the content security policy and forbids caching.
-
-        Args:
-            send: The function.
-            is_callback: Whether the request is one of a page for the result of a callback.
-        """
+        """Wraps a send function so that it adds the content security policy and forbids caching."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -278,22 +253,12 @@ def _path_of(request: Request) -> str:
 
 
 def dash_scope(scope: Scope, path: str) -> Scope:
-    """Returns the ASGI scope for the Dash application, with the full path and a copy of the state.
-
-    Args:
-        scope: Scope of the request.
-        path: Path below the console.
-    """
+    """Returns the ASGI scope for Dash, with the full path and a copy of the state."""
     return {**scope, "path": ROOT + path, "root_path": "", "state": dict(scope["state"])}
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """Returns an ASGI receive function that first returns a body that was read already.
-
-    Args:
-        body: The body.
-        receive: Receives later messages.
-    """
+    """Returns an ASGI receive function that first returns a body that was read already."""
     message: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def received() -> Message:
@@ -336,12 +301,7 @@ def static_addresses() -> dict[str, str]:
 
 
 def static_file(request: Request, name: str) -> Response:
-    """Returns the response for a file of the console.
-
-    Args:
-        request: The request.
-        name: Name of the file.
-    """
+    """Returns the response for a file of the console."""
     if name not in FILES or request.method not in SAFE:
         return problem_response(
             ProblemError("no-such-path", "the console has no such page; see /console/"), request
@@ -355,12 +315,7 @@ def static_file(request: Request, name: str) -> Response:
 
 
 def login_page(problem: str | None = None, error: ProblemError | None = None) -> Response:
-    """Returns the sign-in page, which has no scripts.
-
-    Args:
-        problem: Message about a failed attempt.
-        error: Problem of a failed attempt, which determines the status.
-    """
+    """Returns the sign-in page, which has no scripts."""
     headers = {"Content-Security-Policy": NO_SCRIPTS_POLICY, "Cache-Control": "no-store"}
     status = 200 if error is None else error.status
     return Response(_render_login_page(problem), status, headers, "text/html")

@@ -31,11 +31,7 @@ class WorkerSnapshot(TypedDict):
 
 
 class RecentMetrics:
-    """A reader and writer of snapshots of recent activity.
-
-    Args:
-        folder: Folder through which workers exchange snapshots; None for a single process.
-    """
+    """A reader and writer of snapshots of recent activity."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder

@@ -28,12 +28,7 @@ class Sessions:
         self._signer = URLSafeTimedSerializer(secret, salt="nearkin console")
 
     def write(self, name: str, mark: str) -> str:
-        """Returns the cookie of a token.
-
-        Args:
-            name: Name of the token.
-            mark: Session mark of the token.
-        """
+        """Returns the cookie of a token."""
         text: str = self._signer.dumps([name, mark])
         return text
 
@@ -50,9 +45,6 @@ def load_signing_secret(shared: Path | None) -> bytes:
     """Returns the secret for signing cookies, which all workers share.
 
     It is not stored permanently. Users log in again after a restart of the server.
-
-    Args:
-        shared: Folder of the workers, or None for a single process.
     """
     secret = secrets.token_bytes(32)
     if shared is None:

@@ -48,11 +48,7 @@ class Visit:
     request_id: str
 
     def require(self, right: str) -> None:
-        """Requires that the token has a right.
-
-        Raises:
-            ProblemError: If it does not.
-        """
+        """Requires that the token has a right."""
         if not self.who.has_right(right):
             raise ProblemError("forbidden", f"the token needs the right {right!r}")
 
@@ -62,44 +58,24 @@ class Visit:
         return has_rights and (self.who.has_all_scopes or not page.every_scope)
 
     def require_page(self, page: "Page") -> None:
-        """Requires that the token may open a page.
-
-        Raises:
-            ProblemError: If it may not.
-        """
+        """Requires that the token may open a page."""
         for right in page.rights:
             self.require(right)
         if page.every_scope:
             require_every_scope(self.who)
 
     def require_scope(self, scope: str) -> None:
-        """Requires that the server is ready and that the token may read a scope.
-
-        Raises:
-            ProblemError: If the server is not ready, or the token may not read the scope.
-        """
+        """Requires that the server is ready and that the token may read a scope."""
         self.service.require_ready()
         self.require("read")
         require_scope(self.who, scope)
 
     async def admit(self) -> None:
-        """Counts a search like a query of the API.
-
-        Raises:
-            ProblemError: If the rate is exceeded.
-        """
+        """Counts a search like a query of the API."""
         await self.authenticator.admit_documents(self.who, self.source, 1)
 
     async def scope_menu(self, query: Mapping[str, str]) -> "ScopeMenu":
-        """Returns the scopes to choose from, with their numbers of documents.
-
-        Args:
-            query: Query parameters of the URL, of which `scope` is the scope to show. Otherwise it
-                is the first one.
-
-        Raises:
-            ProblemError: If the server is not ready, or the token may not read the scope.
-        """
+        """Returns the scopes to choose from, with their numbers of documents."""
         scopes = await self.scopes()
         selected = query.get("scope") or next(iter(scopes), "")
         if selected:
@@ -189,13 +165,6 @@ class Page:
 
 def page_url(page: str, **query: str) -> str:
     """Returns the URL path of a page.
-
-    Args:
-        page: Path of the page below the console.
-        **query: Query parameters.
-
-    Returns:
-        The path below the root of the server.
 
     Examples:
         >>> page_url("clusters", scope="a b", id="x&y")

@@ -21,18 +21,7 @@ MAX_NAME_BYTES = 1024
 
 
 class Authenticator:
-    """The tokens of a server, and the rates of tokens and client addresses.
-
-    Args:
-        tokens: The known tokens.
-        rates: Counts documents and failed authentications.
-        source_rate: Rate of documents of one client address without a token, and of a token
-            without a rate of its own.
-        failures: Rate of failed authentications of one client address.
-        unauthenticated_rate: Rate of requests of one client address without a valid token, except
-            health checks.
-        allow_anonymous: Whether requests need no token as long as no token was ever created.
-    """
+    """The tokens of a server, and the rates of tokens and client addresses."""
 
     def __init__(
         self,
@@ -60,16 +49,7 @@ class Authenticator:
         return self.allow_anonymous and not self.tokens.is_protected
 
     async def authenticate(self, authorization: str | None, source: str) -> Principal:
-        """Returns the principal of a request.
-
-        Args:
-            authorization: Value of the Authorization header.
-            source: Address of the client.
-
-        Raises:
-            ProblemError: If the token is missing or not valid, or if the address sent too many
-                invalid tokens or requests without one.
-        """
+        """Returns the principal of a request."""
         if self.is_open:
             return LOCAL_PRINCIPAL
         kind, _, token = (authorization or "").partition(" ")
@@ -93,11 +73,7 @@ class Authenticator:
         )
 
     async def admit_unauthenticated(self, source: str) -> None:
-        """Counts a request without a token.
-
-        Raises:
-            ProblemError: If the address exceeds its rate of such requests.
-        """
+        """Counts a request without a token."""
         if wait := await self._local_rates.take(
             self.unauthenticated_rate, "strangers", client_network(source)
         ):
@@ -108,16 +84,7 @@ class Authenticator:
             )
 
     async def admit_documents(self, principal: Principal, source: str, count: int) -> None:
-        """Counts documents for a token, or for an address without a token.
-
-        Args:
-            principal: The token's principal.
-            source: Address of the client.
-            count: Number of documents.
-
-        Raises:
-            ProblemError: If the rate of the token or of the address is exceeded.
-        """
+        """Counts documents for a token, or for an address without a token."""
         if wait := await self.take_documents(principal, source, count):
             raise ProblemError(
                 "rate-limited",
@@ -138,11 +105,6 @@ class Authenticator:
 
         Documents of a token do not count for its address, which others behind the same proxy share.
 
-        Args:
-            principal: The token's principal.
-            source: Address of the client.
-            count: Number of documents.
-
         Returns:
             0 if the documents were counted; otherwise the seconds until there is room.
         """
@@ -162,12 +124,6 @@ class RequireRight:
     """A FastAPI dependency that requires a right, and access to the scope in the path.
 
     The response for a scope without access is the same whether the scope has documents or not.
-
-    Args:
-        right: The right that the token must have.
-        cost: Number of documents that a request counts as.
-        every_scope: Whether the response concerns all scopes, so that the token must have access to
-            all of them.
     """
 
     def __init__(self, right: str, cost: int = 1, *, every_scope: bool = False) -> None:
@@ -202,9 +158,6 @@ def reject_cross_origin(request: Request) -> None:
 
     The Host header must be a name of such a server, which prevents DNS rebinding. The Origin
     header, which browsers send, must name the same host.
-
-    Raises:
-        ProblemError: If the request is cross-origin.
     """
     host = request.headers.get("host", "")
     settings: ServerSettings = request.app.state.settings
@@ -240,26 +193,14 @@ def _host_name(host: str) -> str | None:
 
 
 def require_scope(principal: Principal, scope: str) -> None:
-    """Requires that a token has access to a scope.
-
-    Args:
-        principal: The token's principal.
-        scope: Name of the scope.
-
-    Raises:
-        ProblemError: If it has no access, or if the name is not valid.
-    """
+    """Requires that a token has access to a scope."""
     validate_name(scope, "scope")
     if not principal.can_access(scope):
         raise ProblemError("forbidden", "the token has no access to this scope", field="/scope")
 
 
 def require_every_scope(principal: Principal) -> None:
-    """Requires that a token has access to all scopes.
-
-    Raises:
-        ProblemError: If it has access to some scopes only.
-    """
+    """Requires that a token has access to all scopes."""
     if not principal.has_all_scopes:
         raise ProblemError(
             "forbidden", "this request concerns all scopes; it needs a token with the scope *"
@@ -267,16 +208,7 @@ def require_every_scope(principal: Principal) -> None:
 
 
 def validate_name(name: str, member: str) -> str:
-    """Returns a scope or an id unchanged if it is valid.
-
-    Args:
-        name: The scope or id.
-        member: Name of the parameter or member, for the error message.
-
-    Raises:
-        ProblemError: If the name is empty, too long, or has control characters, which the server
-            uses for scopes of its own.
-    """
+    """Returns a scope or an id unchanged if it is valid."""
     if (
         not name
         or CONTROL_CHARACTER.search(name)

@@ -107,22 +107,13 @@ class ConnectionLimits:
         return False
 
     def counted_origin(self, client: tuple[Any, ...] | None) -> str | None:
-        """Returns the network for which a connection is counted, or None for proxies.
-
-        Args:
-            client: Peer address of the socket, whose first item is the host.
-        """
+        """Returns the network for which a connection is counted, or None for proxies."""
         if not client or self.is_trusted_proxy(str(client[0])):
             return None
         return client_network(str(client[0]))
 
     def has_room(self, origin: str | None, others: int) -> bool:
-        """Returns True if one more connection may be opened.
-
-        Args:
-            origin: Result of `counted_origin`.
-            others: Number of other connections whose TLS handshake, if any, is complete.
-        """
+        """Returns True if one more connection may be opened."""
         if others + len(self.handshakes) >= self.connections:
             return False
         return origin is None or self.counts[origin] < self.source_connections
@@ -243,11 +234,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.send_400_response(self._refusal)
 
     def send_400_response(self, msg: str) -> None:
-        """Answers a request that was refused while it was parsed, and closes the connection.
-
-        Args:
-            msg: Message of uvicorn, which does not say the reason.
-        """
+        """Answers a request that was refused while it was parsed, and closes the connection."""
         if self.is_refusing or self.transport.is_closing():
             return
         self.transport.write(_refusal_bytes(self._refusal))
@@ -271,14 +258,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._body_size = 0
 
     def on_url(self, url: bytes) -> None:
-        """Counts the bytes and the parameters of the URL.
-
-        Args:
-            url: A part of the URL.
-
-        Raises:
-            ValueError: If the URL is too long. `send_400_response` answers it.
-        """
+        """Counts the bytes and the parameters of the URL."""
         self._count_head_bytes(len(url))
         super().on_url(url)
         if len(self.url) > MAX_URL:
@@ -286,15 +266,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._require_few(self.url.count(b"&") + 1, "query parameters")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Counts a header or a trailer, its bytes and its cookies.
-
-        Args:
-            name: Name of the header.
-            value: Value of the header.
-
-        Raises:
-            ValueError: If the head is too large. `send_400_response` answers it.
-        """
+        """Counts a header or a trailer, its bytes and its cookies."""
         self._count_head_bytes(len(name) + len(value))
         super().on_header(name, value)
         self._require_few(len(self.headers), "headers")
@@ -305,11 +277,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._refuse(f"Content-Length has more than {MAX_LENGTH_DIGITS} digits")
 
     def on_headers_complete(self) -> None:
-        """Stops the timer of the head.
-
-        Raises:
-            ValueError: If the connection has too many unanswered requests.
-        """
+        """Stops the timer of the head."""
         self._awaits_head = False
         self._chunk_is_head = False
         self._raw_head_size = 0
@@ -327,14 +295,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.cycle.scope["state"]["call_at_shutdown"] = self._call_at_shutdown
 
     def on_body(self, body: bytes) -> None:
-        """Limits the pieces of a body, and the bytes if its request was answered already.
-
-        Args:
-            body: A piece of the body: a chunk, or as much of it as arrived at once.
-
-        Raises:
-            ValueError: If the pieces are too small on average.
-        """
+        """Limits the pieces of a body, and the bytes if its request was answered already."""
         self._body_pieces += 1
         self._body_size += len(body)
         if self._body_pieces > FREE_PIECES and self._body_size < self._body_pieces * MIN_PIECE:
@@ -344,12 +305,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def close_after_body(self, cycle: RequestResponseCycle) -> None:
-        """Closes the connection when the body of a request was received and dropped.
-
-        Args:
-            cycle: The request and its response. If the response is incomplete, or if it does not
-                belong to the last request, the connection is closed at once.
-        """
+        """Closes the connection when the body of a request was received and dropped."""
         if cycle is self.cycle and cycle.response_complete and not self._awaits_head:
             self._closes_after_body = True
         else:

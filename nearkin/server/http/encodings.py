@@ -19,14 +19,6 @@ def decode_body(scope: Scope, receive: Receive, max_bytes: int) -> Receive:
 
     The headers of a compressed body are deleted from the scope, because they do not describe what
     the application receives.
-
-    Args:
-        scope: Scope of the request. Its headers may be changed.
-        receive: Receives the body as the client sent it.
-        max_bytes: Maximum size of the decompressed body.
-
-    Raises:
-        ProblemError: If the body has another encoding than gzip.
     """
     headers = scope["headers"]
     values = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
@@ -81,11 +73,7 @@ class _GzipBody:
             self._is_received = not message.get("more_body", False)
 
     def _decompress(self) -> bytes:
-        """Returns the next part, or nothing if more compressed bytes are needed.
-
-        Raises:
-            ProblemError: If the data is not gzip, or the body is too large.
-        """
+        """Returns the next part, or nothing if more compressed bytes are needed."""
         part = b""
         while not part and (self._compressed or self._has_output):
             if self._decoder.eof:

@@ -44,12 +44,6 @@ class FairExecutor:
     """An executor whose threads are used by callers in turn.
 
     The calls of one caller start in order.
-
-    Args:
-        executor: The threads.
-        threads: Maximum number of calls that run at once.
-        per_caller: Maximum number of calls of one caller that run at once. Callers that are
-            `unshared` are exempt.
     """
 
     def __init__(self, executor: Executor, threads: int, per_caller: int) -> None:
@@ -65,15 +59,7 @@ class FairExecutor:
         return sum(self._running.values())
 
     def submit(self, caller: Caller, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Calls a function in a thread in the caller's turn, and returns a future.
-
-        Args:
-            caller: The caller whose turn is used.
-            work: The function.
-
-        Returns:
-            A future with the result of the function.
-        """
+        """Calls a function in a thread in the caller's turn, and returns a future."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = _Call(caller, work, partial(_copy_result, target=future))
         future.add_done_callback(call.drop)
@@ -81,13 +67,7 @@ class FairExecutor:
         return future
 
     def start(self, caller: Caller, work: Callable[[], Any], on_result: ResultCallback) -> None:
-        """Calls a function like `submit`, but passes the completed future to a callback.
-
-        Args:
-            caller: The caller whose turn is used.
-            work: The function.
-            on_result: Receives the completed future.
-        """
+        """Calls a function like `submit`, but passes the completed future to a callback."""
         self._add(_Call(caller, work, on_result))
 
     def close(self) -> None:

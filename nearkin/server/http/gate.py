@@ -47,15 +47,7 @@ class ConsoleGate(Protocol):
 
 
 class Gate:
-    """An ASGI layer that lets requests with a token pass, and answers the others.
-
-    Args:
-        app: The application.
-        state: State of the server's application, with its authenticator.
-        pages: Resources that need no token, by path.
-        console: The console, or None without one.
-        missing_console: The reason that there is no console, or an empty text if it is turned off.
-    """
+    """An ASGI layer that lets requests with a token pass, and answers the others."""
 
     def __init__(
         self,
@@ -82,11 +74,7 @@ class Gate:
             await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response | None:
-        """Returns the response to a request, or None if the application answers it.
-
-        Raises:
-            ProblemError: If the request is refused.
-        """
+        """Returns the response to a request, or None if the application answers it."""
         authenticator: Authenticator = self._state.authenticator
         path: str = request.scope["path"]
         source = source_address(request)

@@ -63,9 +63,6 @@ def problem_from_error(error: BaseException) -> ProblemError:
     """Returns the problem that answers an expected error, without its traceback and its context.
 
     Their frames reference the documents of the request in a cycle, which is collected late.
-
-    Raises:
-        BaseException: If the error is unexpected; it is raised again.
     """
     if isinstance(error, ProblemError):
         error.__cause__ = None
@@ -98,11 +95,8 @@ class RequestMiddleware:
     """An ASGI middleware that limits, logs and counts requests, and answers errors.
 
     Args:
-        app: The application.
-        instruments: Receives counts, durations and spans.
         max_body: Maximum size of a request that is not a stream, in bytes.
         max_stream: Maximum size of a stream, in bytes.
-        requests: Maximum number of API requests that are processed at once.
         timeout: Maximum number of seconds for a request that is not a stream.
         idle_timeout: Maximum number of seconds that a stream may pause.
     """
@@ -296,11 +290,7 @@ class _RequestBody:
         self._is_complete = False
 
     def check_announced_size(self, content_length: bytes | None) -> None:
-        """Rejects a body whose Content-Length exceeds the limit.
-
-        Raises:
-            ProblemError: If the announced size is too large.
-        """
+        """Rejects a body whose Content-Length exceeds the limit."""
         size = parse_length(content_length or b"")
         if size is not None and size > self.max_bytes:
             raise ProblemError(
@@ -320,12 +310,7 @@ class _RequestBody:
 
 
 def problem_response(problem: ProblemError, request: Request) -> Response:
-    """Returns the response for a problem, which the middleware then counts and logs.
-
-    Args:
-        problem: The problem.
-        request: The request that it answers.
-    """
+    """Returns the response for a problem, which the middleware then counts and logs."""
     request.state.problem = problem
     return problem.response(request_id(request))
 

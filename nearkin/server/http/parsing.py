@@ -36,16 +36,6 @@ async def parse_body(request: Request, model: type[M]) -> M:
 
     Large bodies are parsed in a thread, when it is the caller's turn, so that they do not delay
     other requests.
-
-    Args:
-        request: The request. Its caller must be registered already.
-        model: Model that describes the body.
-
-    Returns:
-        The validated body.
-
-    Raises:
-        ProblemError: If the body is not JSON of this form, or if there is no room for it in memory.
     """
     if request_media_type(request) != JSON:
         raise ProblemError("unsupported-media-type", f"set Content-Type to {JSON}")
@@ -62,15 +52,7 @@ async def read_body(request: Request, service: Service) -> bytes:
     Announced bytes are counted before they arrive.
 
     Args:
-        request: The request. Its caller must be registered already.
         service: The service that counts the bytes.
-
-    Returns:
-        The whole body.
-
-    Raises:
-        ProblemError: If the caller or all callers together exceed the memory limit, or the caller
-            exceeds its byte rate.
     """
     reservations: ExitStack = request.state.reservations
     caller = CURRENT_CALLER.get()
@@ -90,18 +72,7 @@ async def read_body(request: Request, service: Service) -> bytes:
 
 
 def parse_json(body: bytes, model: type[M]) -> M:
-    """Parses and validates JSON. Error messages never repeat the values that were sent.
-
-    Args:
-        body: JSON text in UTF-8.
-        model: Model that describes the body.
-
-    Returns:
-        The validated body.
-
-    Raises:
-        ProblemError: If the body is not JSON of this form.
-    """
+    """Parses and validates JSON. Error messages never repeat the values that were sent."""
     check_json_shape(body, model.max_json_values, model.max_json_members)
     try:
         return model.model_validate_json(body)
@@ -115,15 +86,6 @@ def check_json_shape(body: bytes, max_values: int, max_members: int = MAX_JSON_M
     """Rejects JSON that would take long to parse for its size.
 
     No other thread runs while the parser holds the GIL.
-
-    Args:
-        body: JSON text that was not parsed yet.
-        max_values: Maximum number of values.
-        max_members: Maximum number of object members.
-
-    Raises:
-        ProblemError: If the body, or one of its objects, has too many values, members or nested
-            brackets.
     """
     shape = json_shape(np.frombuffer(body, np.uint8))
     for count, limit, unit in (
@@ -139,11 +101,7 @@ def check_json_shape(body: bytes, max_values: int, max_members: int = MAX_JSON_M
 
 
 def invalid_request(errors: Any) -> ProblemError:
-    """Converts validation errors into one problem that names the first invalid member.
-
-    Args:
-        errors: Error dictionaries of pydantic or FastAPI; at least one.
-    """
+    """Converts validation errors into one problem that names the first invalid member."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return ProblemError("not-json", first["msg"])

@@ -137,16 +137,7 @@ class ProblemDocument(TypedDict):
 
 
 class ProblemError(Exception):
-    """An error that is answered with a problem document.
-
-    Args:
-        code: One of the codes of PROBLEM_KINDS.
-        detail: Description of this occurrence. It never contains the text of a document, a token,
-            or facts of another scope.
-        retry_after: Seconds after which the request may be retried.
-        field: JSON pointer to the invalid member of the request, for example `/text`.
-        headers: Additional headers of the response.
-    """
+    """An error that is answered with a problem document."""
 
     def __init__(
         self,
@@ -175,14 +166,7 @@ class ProblemError(Exception):
         return PROBLEM_KINDS[self.code].title
 
     def to_dict(self, instance: str | None = None) -> ProblemDocument:
-        """Returns the members of the problem document.
-
-        Args:
-            instance: URI of the occurrence, or None to leave the member out.
-
-        Returns:
-            The problem document.
-        """
+        """Returns the members of the problem document."""
         members: ProblemDocument = {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
@@ -197,11 +181,7 @@ class ProblemError(Exception):
         return members
 
     def response(self, request_id: str | None = None) -> Response:
-        """Returns the HTTP response for this problem.
-
-        Args:
-            request_id: UUID of the request, which becomes the member `instance`.
-        """
+        """Returns the HTTP response for this problem."""
         headers = dict(self.headers)
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))

@@ -23,9 +23,6 @@ def parse_rate(text: str) -> RateLimitItem:
     Examples:
         >>> parse_rate("100/second").amount
         100
-
-    Raises:
-        UsageError: If the text is not a single rate.
     """
     try:
         rates = parse_many(text)
@@ -42,9 +39,6 @@ def hide_url(url: str) -> str:
     Examples:
         >>> hide_url("redis://user:secret@db:6379/0"), hide_url("memory://"), hide_url("100")
         ('redis://…', 'memory://', '100')
-
-    Args:
-        url: The URL, or another text, which is returned unchanged unless it contains an @.
     """
     scheme, separator, rest = url.partition("://")
     if separator:
@@ -53,15 +47,7 @@ def hide_url(url: str) -> str:
 
 
 class RateLimiter:
-    """A counter of documents or requests in sliding windows.
-
-    Args:
-        store: URL of the place where rates are counted: memory:// for this process, redis://… for
-            all processes that share it.
-
-    Raises:
-        UsageError: If the URL is not valid.
-    """
+    """A counter of documents or requests in sliding windows."""
 
     def __init__(self, store: str) -> None:
         url = store if store.startswith("async+") else f"async+{store}"
@@ -83,39 +69,17 @@ class RateLimiter:
     async def take(self, rate: str, *key: str, cost: int = 1) -> float:
         """Counts documents if the rate has room for them.
 
-        Args:
-            rate: The rate, for example `100/second`.
-            *key: Identifies who is counted.
-            cost: Number of documents. It must not exceed the amount of the rate.
-
         Returns:
             0 if the documents were counted; otherwise the seconds until there is room.
-
-        Raises:
-            StoreError: If the limits store does not respond. Nobody is admitted without being
-                counted.
         """
         return await self._seconds_until_room(self._limiter.hit, parse_rate(rate), key, cost)
 
     async def check(self) -> None:
-        """Checks that the limits store responds, without counting anything.
-
-        Raises:
-            StoreError: If it does not respond.
-        """
+        """Checks that the limits store responds, without counting anything."""
         await self.seconds_until_room("1/second", "ready")
 
     async def seconds_until_room(self, rate: str, *key: str, cost: int = 1) -> float:
-        """Returns what `take` would return, without counting anything.
-
-        Args:
-            rate: The rate, for example `100/second`.
-            *key: Identifies who is counted.
-            cost: Number of documents.
-
-        Raises:
-            StoreError: If the limits store does not respond.
-        """
+        """Returns what `take` would return, without counting anything."""
         return await self._seconds_until_room(self._limiter.test, parse_rate(rate), key, cost)
 
     async def _seconds_until_room(

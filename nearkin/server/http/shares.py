@@ -25,13 +25,7 @@ is forgotten first."""
 
 
 class ResourcePool:
-    """A limited amount of a resource, from which callers take and to which they return.
-
-    Args:
-        unit: Name of the unit in the plural, for error messages.
-        total: Amount that all callers may hold together.
-        share: Share of the total that one caller may hold, in (0, 1].
-    """
+    """A limited amount of a resource, from which callers take and to which they return."""
 
     def __init__(self, unit: str, total: int, share: float) -> None:
         self.unit = unit
@@ -46,27 +40,13 @@ class ResourcePool:
         return self.total if caller.unshared else self.caller_share
 
     def has_room(self, caller: Caller, amount: int) -> bool:
-        """Returns True if `take` would succeed.
-
-        Args:
-            caller: The caller that the amount is counted for.
-            amount: The amount to add.
-        """
+        """Returns True if `take` would succeed."""
         if self.used + amount > self.total:
             return False
         return self._held_by_caller[caller.key] + amount <= self.caller_limit(caller)
 
     def take(self, caller: Caller, amount: int) -> None:
-        """Adds to the amount that a caller holds.
-
-        Args:
-            caller: The caller that the amount is counted for.
-            amount: The amount to add.
-
-        Raises:
-            ProblemError: If the caller's share (`rate-limited`) or the total (`busy`) would be
-                exceeded.
-        """
+        """Adds to the amount that a caller holds."""
         if not self.has_room(caller, amount):
             if self.used + amount <= self.total:
                 raise ProblemError(
@@ -87,12 +67,7 @@ class ResourcePool:
         self._held_by_caller[caller.key] += amount
 
     def release(self, caller: Caller, amount: int) -> None:
-        """Returns an amount that `take` added.
-
-        Args:
-            caller: The caller that the amount is counted for.
-            amount: The amount to return.
-        """
+        """Returns an amount that `take` added."""
         self.used -= amount
         self._held_by_caller[caller.key] -= amount
         if not self._held_by_caller[caller.key]:
@@ -103,12 +78,7 @@ class ResourcePool:
         """Takes an amount like `take`, but waits until there is room.
 
         Args:
-            caller: The caller that the amount is counted for.
-            amount: The amount to add.
             seconds: Maximum number of seconds to wait.
-
-        Raises:
-            ProblemError: If there was no room in time; it is the error of `take`.
         """
         deadline = time.monotonic() + seconds
         while not self.has_room(caller, amount) and time.monotonic() < deadline:
@@ -123,8 +93,6 @@ class Reservation:
     """The amount of a pool that one request holds. It can grow and shrink.
 
     Args:
-        pool: The pool.
-        caller: The caller that the amount is counted for.
         patience: Maximum number of seconds that `grow` waits for room.
     """
 
@@ -139,20 +107,12 @@ class Reservation:
         return size <= self.size or self._pool.has_room(self._caller, size - self.size)
 
     def add(self, amount: int) -> None:
-        """Increases the reservation without waiting.
-
-        Raises:
-            ProblemError: If there is no room.
-        """
+        """Increases the reservation without waiting."""
         self._pool.take(self._caller, amount)
         self.size += amount
 
     async def grow(self, size: int) -> None:
-        """Increases the reservation to at least `size`, and waits until there is room.
-
-        Raises:
-            ProblemError: If there was no room in time.
-        """
+        """Increases the reservation to at least `size`, and waits until there is room."""
         missing = size - self.size
         if missing > 0:
             await self._pool.take_within(self._caller, missing, self._patience)
@@ -170,7 +130,6 @@ class ByteRateLimiter:
     """A limit on the bytes that each caller may send, counted as token buckets.
 
     Args:
-        rate: The rate, for example `100000000/second`.
         clock: Returns the current time in seconds.
     """
 
@@ -209,9 +168,6 @@ class ReleaseReservations:
     """ASGI middleware that releases what a request holds when it ends.
 
     It stores an `ExitStack` in `request.state.reservations`, to which handlers add callbacks.
-
-    Args:
-        app: The application.
     """
 
     def __init__(self, app: ASGIApp) -> None:

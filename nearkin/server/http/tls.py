@@ -100,12 +100,7 @@ class TlsHandshake(asyncio.Protocol):
 
 
 class TlsConnection(LimitedConnection):
-    """A connection over TLS whose handshake is complete.
-
-    Args:
-        handshake: The handshake, which is counted until this connection is.
-        *arguments: Arguments of uvicorn's protocol class.
-    """
+    """A connection over TLS whose handshake is complete."""
 
     def __init__(self, handshake: TlsHandshake, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -90,14 +90,7 @@ LOCAL_PRINCIPAL = Principal("local", (WILDCARD,), RIGHTS)
 
 
 class TokenFile:
-    """A file of tokens, which is read again when it changes.
-
-    Args:
-        path: Path of the file. It need not exist.
-
-    Raises:
-        UsageError: If the file cannot be read or is damaged.
-    """
+    """A file of tokens, which is read again when it changes."""
 
     def __init__(self, path: Path) -> None:
         # absolute, so that messages and logs identify the file wherever the process was started
@@ -118,11 +111,7 @@ class TokenFile:
         return self._stamp is not None
 
     def refresh(self) -> None:
-        """Reads the file again if another process changed it.
-
-        Raises:
-            UsageError: If the file cannot be read or is damaged.
-        """
+        """Reads the file again if another process changed it."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -169,22 +158,13 @@ class TokenFile:
         return _hash_secret("session of " + self._tokens[name][0])
 
     def find_by_mark(self, name: str, mark: str) -> Principal | None:
-        """Returns the principal of a session's token, or None if the token is not valid any more.
-
-        Args:
-            name: Name of the token.
-            mark: Result of `session_mark` when the session began.
-        """
+        """Returns the principal of a session's token, or None if it is not valid any more."""
         if name not in self._tokens or not hmac.compare_digest(self.session_mark(name), mark):
             return None
         return _unless_expired(self._tokens[name][1])
 
     def create(self, principal: Principal) -> str:
-        """Creates a token and returns it. Only its hash is stored.
-
-        Raises:
-            UsageError: If the name exists already, or if a field of the principal is not valid.
-        """
+        """Creates a token and returns it. Only its hash is stored."""
         if not NAME.fullmatch(principal.name):
             raise UsageError(
                 f"token name {principal.name!r} is not valid; use at most 63 characters of a-z, "

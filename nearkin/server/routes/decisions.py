@@ -38,16 +38,6 @@ async def decide(request: Request, scope: ScopeName, who: Writer) -> m.Decisions
     Documents that are different leave their common cluster, and those that are the same are joined.
     All of the decisions are checked before any is stored. Repeating a request is safe: of two
     decisions about a pair, the later one counts.
-
-    Args:
-        request: The request.
-        scope: Scope of the documents.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the body is not valid, a limit is reached, the request has more decisions
-            than the rate admits at once, or the server is not ready.
-        UsageError: If decisions contradict each other or stored ones.
     """
     service = ready_service(request)
     body = await parse_body(request, m.DecisionsRequest)
@@ -69,16 +59,7 @@ async def decide(request: Request, scope: ScopeName, who: Writer) -> m.Decisions
 
 
 def _to_decision(new: m.NewDecision, who: Principal) -> Decision:
-    """Returns a decision with the name of the token, which callers cannot leave out.
-
-    Args:
-        new: Decision of a request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If an id or a name is not valid.
-        UsageError: If the two ids are equal.
-    """
+    """Returns a decision with the name of the token, which callers cannot leave out."""
     for member, id in (("id_a", new.id_a), ("id_b", new.id_b)):
         validate_name(id, member)
     by = who.name
@@ -112,19 +93,6 @@ async def decisions(
     """Returns a page of the decisions about documents of a scope that the index stores.
 
     Decisions that stay are listed once each, whatever is decided between the pages.
-
-    Args:
-        request: The request.
-        scope: Scope of the documents.
-        who: Principal of the token.
-        limit: Maximum number of decisions.
-        cursor: Cursor of the page, or None for the first one.
-
-    Returns:
-        The decisions as JSON.
-
-    Raises:
-        ProblemError: If the cursor is not valid, or the server is not ready.
     """
     service = ready_service(request)
     listing = ("decisions", scope)
@@ -138,14 +106,7 @@ async def decisions(
 def _page_json(
     listings: DecisionListings, listing: tuple[str, str], position: list[str] | None, limit: int
 ) -> bytes:
-    """Returns a page of decisions as JSON.
-
-    Args:
-        listings: The decisions about scopes.
-        listing: Identity of the listing for cursors: its kind and the scope.
-        position: The two ids of the last decision of the previous page, or None.
-        limit: Maximum number of decisions.
-    """
+    """Returns a page of decisions as JSON."""
     after = None if position is None else (position[0], position[1])
     page = listings.page(listing[1], after, limit)
     answer = m.DecisionsAnswer(

@@ -82,11 +82,7 @@ upserts = APIRouter(prefix="/v1/scopes/{scope}", tags=["documents"], route_class
 
 
 def ready_service(request: Request) -> Service:
-    """Returns the service of the application.
-
-    Raises:
-        ProblemError: If it is not ready.
-    """
+    """Returns the service of the application."""
     service: Service = request.app.state.service
     service.require_ready()
     return service
@@ -103,17 +99,6 @@ async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Respo
 
     A stream is answered in its own format, while it is processed. Repeating a request is safe: the
     same id with the same content is the same document.
-
-    Args:
-        request: The request.
-        scope: Scope of the documents.
-        who: Principal of the token.
-
-    Returns:
-        The outcome as JSON, or a stream of outcomes.
-
-    Raises:
-        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     media_type = request_media_type(request)
@@ -143,14 +128,6 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
 
     With `members`, their similar members are returned, too, and with `related`, the representatives
     of a lower similarity that the setting `related` of the index asks for. Nothing is stored.
-
-    Args:
-        request: The request.
-        scope: Scope that is searched.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     body = await parse_body(request, m.QueryRequest)
@@ -177,14 +154,6 @@ async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.Near
     """Returns documents that share a bucket with a document but are below the threshold.
 
     They are representatives, the most similar first. Nothing is stored.
-
-    Args:
-        request: The request.
-        scope: Scope that is searched.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     body = await parse_body(request, m.NearMissRequest)
@@ -204,17 +173,6 @@ async def passages(request: Request, scope: ScopeName, who: Reader) -> Response:
 
     The index must have the setting `passages`, the smallest number of words of a passage. Nothing
     is stored.
-
-    Args:
-        request: The request.
-        scope: Scope that is searched.
-        who: Principal of the token.
-
-    Returns:
-        The documents as JSON.
-
-    Raises:
-        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     body = await parse_body(request, m.PassagesRequest)
@@ -231,15 +189,7 @@ def _passages_json(index: Index, scope: str, text: str, top: int) -> bytes:
 def requested_top(
     body: m.QueryRequest | m.NearMissRequest | m.PassagesRequest, max_top: int
 ) -> int:
-    """Returns the maximum number of documents that a response lists.
-
-    Args:
-        body: Body of the request.
-        max_top: Setting of the server. It also bounds the default.
-
-    Raises:
-        ProblemError: If the request asks for more than `max_top`.
-    """
+    """Returns the maximum number of documents that a response lists."""
     if "top" in body.model_fields_set and body.top > max_top:
         raise ProblemError(
             "invalid-request",
@@ -255,12 +205,7 @@ def counted_response(request: Request, service: Service, body: bytes) -> Respons
     Slow clients may read them late.
 
     Args:
-        request: The request that is answered.
         service: The service that counts the bytes.
-        body: JSON text in UTF-8.
-
-    Raises:
-        ProblemError: If the caller or all callers together have too many bytes in memory.
     """
     reservation = Reservation(service.memory, CURRENT_CALLER.get())
     reservations: ExitStack = request.state.reservations
@@ -280,18 +225,7 @@ async def get(
         Query(pattern="^signature$", description="`signature` to include it; administrators only."),
     ] = None,
 ) -> Response:
-    """Returns a stored document.
-
-    Args:
-        request: The request.
-        scope: Scope of the document.
-        id: Id of the document.
-        who: Principal of the token.
-        include: `signature` to include the signature, or None.
-
-    Raises:
-        ProblemError: If there is no such document, or the token must not read the signature.
-    """
+    """Returns a stored document."""
     service = ready_service(request)
     include_signature = include is not None
     if include_signature and not who.has_right("admin"):
@@ -328,18 +262,6 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
     """Deletes a document.
 
     If it was a representative, another document of its cluster becomes the representative.
-
-    Args:
-        request: The request.
-        scope: Scope of the document.
-        id: Id of the document.
-        who: Principal of the token.
-
-    Returns:
-        An empty response.
-
-    Raises:
-        ProblemError: If there is no such document.
     """
     service = ready_service(request)
     if not await service.remove(scope, validate_name(id, "id")):
@@ -356,18 +278,6 @@ async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writ
     """Adds text or tokens to a document that arrives in parts. `:close` finishes it.
 
     Each part is split into shingles on its own. Adding the same part again changes nothing.
-
-    Args:
-        request: The request.
-        scope: Scope of the document.
-        id: Id of the document.
-        who: Principal of the token.
-
-    Returns:
-        The number of shingles so far.
-
-    Raises:
-        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     part = await parse_body(request, m.DocumentPart)
@@ -383,20 +293,7 @@ async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writ
     summary="Finish a document that arrived in parts",
 )
 async def finish(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
-    """Upserts the document that the parts form, and deletes the parts.
-
-    Args:
-        request: The request.
-        scope: Scope of the document.
-        id: Id of the document.
-        who: Principal of the token.
-
-    Returns:
-        The outcome as JSON.
-
-    Raises:
-        ProblemError: If there is no unfinished document of this id.
-    """
+    """Upserts the document that the parts form, and deletes the parts."""
     outcome = await ready_service(request).finish_document(scope, validate_name(id, "id"))
     if outcome is None:
         raise ProblemError("not-found", "this scope has no unfinished document of this id")
@@ -436,19 +333,6 @@ async def cluster(
 
     The id of a cluster is that of its first document, and remains the same when this document is
     deleted. Use `representative` to refer to the document that currently represents the cluster.
-
-    Args:
-        request: The request.
-        scope: Scope of the document.
-        id: Id of the document.
-        who: Principal of the token.
-        start: Position of the first member.
-        limit: Maximum number of members.
-        after: Id of the last member of the previous page, or None.
-        cursor: Cursor of the page, or None.
-
-    Raises:
-        ProblemError: If there is no such document or cluster, or the cursor is not valid.
     """
     service = ready_service(request)
     listing = ("members", scope, *service.index.public_urls)
@@ -500,17 +384,6 @@ async def clusters(
     The clusters are counted again from time to time. Clusters that stay are listed exactly once,
     even if others are added or deleted between the pages. In the order `largest`, a cluster whose
     size changes between two pages may be missing or repeated.
-
-    Args:
-        request: The request.
-        scope: Scope whose clusters are listed.
-        who: Principal of the token.
-        order: `largest` or `newest`.
-        limit: Maximum number of clusters.
-        cursor: Cursor of the page.
-
-    Raises:
-        ProblemError: If the cursor is not valid, or the server is not ready.
     """
     service = ready_service(request)
     listing_id = ("clusters", order, scope)

@@ -33,16 +33,7 @@ router = APIRouter(tags=["index"])
     summary="Explain why two documents match or do not match",
 )
 async def explain(request: Request, who: Reader) -> Response:
-    """Returns similarity, estimate, shared bands and shingles of two stored documents.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the body is not valid, or the token must not read the scope.
-        UsageError: If a document does not exist, or its text is not stored.
-    """
+    """Returns similarity, estimate, shared bands and shingles of two stored documents."""
     service = ready_service(request)
     body = await parse_body(request, m.ExplainRequest)
     require_scope(who, body.scope)
@@ -65,15 +56,7 @@ def _explanation_json(index: Index, body: m.ExplainRequest) -> bytes:
     summary="Find bands and rows for a threshold and a recall",
 )
 async def tune(request: Request, who: Reader) -> TuningRecord:
-    """Returns operating points for the signatures of this index, cheapest first.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the body is not valid.
-    """
+    """Returns operating points for the signatures of this index, cheapest first."""
     service = ready_service(request)
     body = await parse_body(request, m.TuneRequest)
     spec = service.index.spec if body.k is None else replace(service.index.spec, k=body.k)
@@ -104,15 +87,6 @@ async def list_scopes(
     """Returns the scopes that have documents, with the numbers of their documents and clusters.
 
     Scopes that the token has no access to are not listed. Counts may be some minutes old.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-        limit: Maximum number of scopes.
-        cursor: Cursor of the page, or None for the first one.
-
-    Raises:
-        ProblemError: If the cursor is not valid, or the server is not ready.
     """
     service = ready_service(request)
     listing_id = ("scopes",)
@@ -136,30 +110,14 @@ async def list_scopes(
     response_model_exclude_unset=True,
 )
 async def spec(request: Request, who: Reader) -> m.IndexInfo:
-    """Returns the Spec of the signatures, the threshold and the banding.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the server is not ready.
-    """
+    """Returns the Spec of the signatures, the threshold and the banding."""
     index = ready_service(request).index
     return m.IndexInfo.from_index(index)
 
 
 @router.get("/v1/stats", response_model=dict[str, object], summary="Get the counts of the index")
 async def stats(request: Request, who: Admin) -> IndexStats:
-    """Returns the numbers of documents, clusters, postings, bytes and evicted postings.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the server is not ready.
-    """
+    """Returns the numbers of documents, clusters, postings, bytes and evicted postings."""
     service = ready_service(request)
     return await service.run_in_thread(service.index.stats)
 
@@ -171,15 +129,7 @@ async def stats(request: Request, who: Admin) -> IndexStats:
     summary="Compare the live index with the shadow index",
 )
 async def shadow(request: Request, who: Admin) -> ShadowStatus:
-    """Returns agreement, candidates, durations and golden recall of both indexes.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If the server has no shadow index.
-    """
+    """Returns agreement, candidates, durations and golden recall of both indexes."""
     return require_shadow(request).status()
 
 
@@ -194,17 +144,6 @@ async def switch(request: Request, who: Admin) -> ShadowStatus:
     """Migrates the index to the other store. All workers follow, and a restart uses the new store.
 
     Answers 409 as long as the other index does not have all documents.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Returns:
-        The statistics after the switch.
-
-    Raises:
-        ProblemError: If the server has no shadow index, or the other index does not have all
-            documents.
     """
     shadow_index = require_shadow(request)
     body = await parse_body(request, m.ShadowSwitch)
@@ -216,11 +155,7 @@ async def switch(request: Request, who: Admin) -> ShadowStatus:
 
 
 def require_shadow(request: Request) -> ShadowIndex:
-    """Returns the shadow index of the server.
-
-    Raises:
-        ProblemError: If the server has none.
-    """
+    """Returns the shadow index of the server."""
     shadow_index = ready_service(request).shadow
     if shadow_index is None:
         raise ProblemError(
@@ -254,13 +189,6 @@ async def metrics(request: Request, who: Scraper) -> Response:
     """Returns metrics in the text format of Prometheus.
 
     They contain scope names, and therefore need the right `metrics`.
-
-    Args:
-        request: The request.
-        who: Principal of the token.
-
-    Raises:
-        ProblemError: If metrics are turned off.
     """
     exposition: Exposition | None = request.app.state.exposition
     if exposition is None:

@@ -269,15 +269,7 @@ class DocumentAnswer(Model):
 
     @classmethod
     def from_entry(cls, entry: Entry, *, include_signature: bool = False) -> Self:
-        """Converts an entry of the index.
-
-        Args:
-            entry: The entry.
-            include_signature: Whether the signature is included.
-
-        Returns:
-            The answer.
-        """
+        """Converts an entry of the index."""
         return cls(
             id=entry.id,
             cluster=entry.cluster,
@@ -447,11 +439,7 @@ class StoredDecision(Model):
 
     @classmethod
     def from_decision(cls, decision: Decision) -> Self:
-        """Converts a decision that an index stores.
-
-        Args:
-            decision: The decision, with its time.
-        """
+        """Converts a decision that an index stores."""
         assert decision.at is not None
         first, second = decision.pair
         at = decision.at.isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -485,15 +473,7 @@ class ClusterAnswer(Model):
 
     @classmethod
     def from_part(cls, part: ClusterPart, cursor: str | None) -> Self:
-        """Converts a part of a cluster.
-
-        Args:
-            part: Some members of a cluster.
-            cursor: Cursor of the next page, or None on the last page.
-
-        Returns:
-            The answer.
-        """
+        """Converts a part of a cluster."""
         members = [Member(id=id, similarity=similarity) for id, similarity in part.members]
         return cls(
             id=part.id,
@@ -534,15 +514,7 @@ class ListedScope(Model):
 
     @classmethod
     def from_counts(cls, name: str, counts: ScopeCounts | None) -> Self:
-        """Converts the counts of a scope.
-
-        Args:
-            name: Name of the scope.
-            counts: Its counts, or None if it was not counted in time.
-
-        Returns:
-            The answer.
-        """
+        """Converts the counts of a scope."""
         if counts is None:
             return cls(name=name, documents=None, clusters=None, as_of=None)
         return cls(
@@ -637,11 +609,7 @@ class IndexInfo(Model):
 
     @classmethod
     def from_index(cls, index: Index) -> Self:
-        """Describes an index.
-
-        Args:
-            index: The open index.
-        """
+        """Describes an index."""
         answer = cls(
             spec=json.loads(index.spec.to_json()),
             fingerprint=index.spec.fingerprint,

@@ -66,12 +66,9 @@ class ArrowFormat:
     """The Arrow IPC format of requests and answers.
 
     Args:
-        service: Provides the threads in which batches are read.
-        max_rows: Maximum number of documents of a part.
         max_document: Maximum size of a document, in bytes.
         max_message: Maximum size of a record batch, in bytes.
         memory: Counts the bytes that are kept.
-        deadline: The time within which a record batch must be complete.
     """
 
     media_type = ARROW_STREAM
@@ -105,11 +102,7 @@ class ArrowFormat:
         self._writer = pa.ipc.new_stream(self._buffer, self.schema)
 
     async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
-        """Yields parts of the record batches. No thread is used while bytes arrive.
-
-        Args:
-            chunks: Bytes of the request as they arrive.
-        """
+        """Yields parts of the record batches. No thread is used while bytes arrive."""
         messages = ArrowMessageReader(chunks, self._max_message, self._memory, self._deadline)
         first_message = await messages.next()
         schema = await self._service.run_stream_work(partial(_read_checked_schema, first_message))
@@ -279,12 +272,7 @@ def _check_vector_type(vector: pa.DataType) -> None:
 
 
 def _document_of(text: str | None, vector: Sequence[float] | None) -> Document:
-    """Returns the document of a row, which has at least one of the two.
-
-    Args:
-        text: The text, or None.
-        vector: The vector, or None.
-    """
+    """Returns the document of a row, which has at least one of the two."""
     if vector is None:
         return text or ""
     numbers = np.asarray(vector, np.float32)

@@ -41,10 +41,8 @@ class ArrowMessageReader:
     """A reader of the messages of an Arrow IPC stream.
 
     Args:
-        chunks: Bytes of the stream as they arrive.
         max_message: Maximum size of a message, in bytes.
         memory: Counts the bytes of the current message.
-        deadline: The time within which a message must be complete.
     """
 
     def __init__(
@@ -61,12 +59,7 @@ class ArrowMessageReader:
         self._buffer = bytearray()
 
     async def next(self) -> ArrowMessage | None:
-        """Returns the next message, or None at the end of the stream.
-
-        Raises:
-            ProblemError: If the bytes are not a message, or if it is too large, compressed, or
-                claims more rows than it can have.
-        """
+        """Returns the next message, or None at the end of the stream."""
         self._memory.shrink(len(self._buffer))
         self._deadline.restart()
         prefix = await self._read(4)
@@ -135,11 +128,7 @@ def _not_arrow(reason: str) -> ProblemError:
 
 
 def read_schema(message: ArrowMessage | None) -> pa.Schema:
-    """Returns the schema that the first message of a stream contains.
-
-    Raises:
-        ProblemError: If the message is not a schema.
-    """
+    """Returns the schema that the first message of a stream contains."""
     if message is None:
         raise _not_arrow("the stream ends before its schema")
     if message.kind != SCHEMA:
@@ -151,15 +140,7 @@ def read_schema(message: ArrowMessage | None) -> pa.Schema:
 
 
 def read_batch(message: ArrowMessage, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the record batch of a message after full validation.
-
-    Args:
-        message: The message.
-        schema: Schema of the stream.
-
-    Raises:
-        ProblemError: If the message is not a valid record batch.
-    """
+    """Returns the record batch of a message after full validation."""
     if message.kind != RECORD_BATCH:
         raise ProblemError(
             "invalid-request",

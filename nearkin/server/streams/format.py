@@ -63,11 +63,7 @@ class StreamFormat(Protocol):
     media_type: str
 
     def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
-        """Yields the parts of a request.
-
-        Args:
-            chunks: Bytes of the request as they arrive.
-        """
+        """Yields the parts of a request."""
 
     def prologue(self) -> bytes:
         """Returns the bytes that a response begins with."""
@@ -96,11 +92,7 @@ class ProgressDeadline:
         self._began = time.monotonic()
 
     def check(self, size: int) -> None:
-        """Checks that the bytes received so far did not take too long.
-
-        Raises:
-            ProblemError: If they did.
-        """
+        """Checks that the bytes received so far did not take too long."""
         if time.monotonic() - self._began > self._seconds + size / MIN_BYTES_PER_SECOND:
             raise ProblemError(
                 "timeout",

@@ -23,10 +23,8 @@ class NdjsonFormat:
     """The NDJSON format of requests and answers.
 
     Args:
-        max_rows: Maximum number of lines of a part.
         max_line: Maximum size of a line, in bytes.
         memory: Counts the bytes that are kept.
-        deadline: The time within which a line must be complete.
     """
 
     media_type = NDJSON
@@ -40,11 +38,7 @@ class NdjsonFormat:
         self._deadline = deadline
 
     async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
-        """Yields a part when enough lines have arrived, or when none has arrived for a while.
-
-        Args:
-            chunks: Bytes of the request as they arrive.
-        """
+        """Yields a part when enough lines have arrived, or when none has arrived for a while."""
         splitter = LineSplitter(self._max_line)
         lines = list[bytes | None]()
         size = 0
@@ -130,7 +124,6 @@ async def with_pauses(chunks: AsyncIterator[bytes], seconds: float) -> AsyncIter
     """Yields chunks, and an empty one whenever nothing has arrived for some seconds.
 
     Args:
-        chunks: Bytes as they arrive.
         seconds: Length of a pause.
     """
     pending: asyncio.Task[bytes | None] | None = None

@@ -17,11 +17,8 @@ class StreamPacer:
     """Admits the parts of a stream when the rates have room for them.
 
     Args:
-        authenticator: Counts documents.
         service: Counts bytes.
-        principal: The token's principal.
         caller: The caller that the bytes are counted for.
-        source: Address of the client.
     """
 
     def __init__(
@@ -42,11 +39,7 @@ class StreamPacer:
             self._session_mark = authenticator.tokens.session_mark(principal.name)
 
     def require_token(self, scope: str) -> None:
-        """Checks that the token of the stream is still valid and may still write to the scope.
-
-        Raises:
-            ProblemError: If it was revoked, has expired, or has lost the right or the scope.
-        """
+        """Checks that the token of the stream is still valid and may still write to the scope."""
         if self._principal is LOCAL_PRINCIPAL:
             is_valid = self._authenticator.is_open
         else:
@@ -60,11 +53,7 @@ class StreamPacer:
             raise ProblemError("unauthenticated", "the token of the stream is not valid any more")
 
     async def admit(self, part: StreamPart) -> None:
-        """Waits until the rates have room for a part of the stream.
-
-        Raises:
-            ProblemError: If there was no room for longer than the idle timeout (`rate-limited`).
-        """
+        """Waits until the rates have room for a part of the stream."""
         await self._wait_for_room(lambda: self._take_bytes(part.size))
         step = self._authenticator.admission_step(self._principal)
         for start in range(0, part.rows, step):

@@ -42,16 +42,6 @@ async def answer_stream(
     """Returns a response that upserts the documents of a stream.
 
     A document that fails does not stop the stream.
-
-    Args:
-        request: The request, whose body was not read yet.
-        service: The service that upserts documents.
-        scope: Scope of the documents.
-        principal: The token's principal.
-        media_type: Media type of the stream, one of STREAM_TYPES.
-
-    Raises:
-        ProblemError: If the caller or all callers together have too many open streams.
     """
     settings = service.settings
     caller = CURRENT_CALLER.get()
@@ -138,10 +128,6 @@ class StreamResponse(Response):
 
     Starlette's StreamingResponse listens for a disconnect meanwhile, and would consume the rest of
     the body.
-
-    Args:
-        content: Chunks of the response.
-        media_type: Media type of the response.
     """
 
     def __init__(self, content: AsyncGenerator[bytes, None], media_type: str) -> None:

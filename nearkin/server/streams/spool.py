@@ -36,12 +36,7 @@ class Segment:
         self.read_so_far = 0
 
     def write(self, data: bytes) -> None:
-        """Adds bytes.
-
-        Raises:
-            ProblemError: If the disk is full or fails. Bytes that were added before can still be
-                read.
-        """
+        """Adds bytes."""
         try:
             self._write(data)
         except OSError as error:
@@ -110,11 +105,7 @@ class Spool:
         self._changed = asyncio.Event()
 
     async def write(self, data: bytes) -> None:
-        """Adds bytes, and waits until there is room for them.
-
-        Raises:
-            ProblemError: If the reader did not read enough in time, or if the disk is full.
-        """
+        """Adds bytes, and waits until there is room for them."""
         for start in range(0, len(data), CHUNK_BYTES):
             try:
                 await self._write_chunk(data[start : start + CHUNK_BYTES])

@@ -18,15 +18,7 @@ from nearkin.server.console.visitor import Page, Visit
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page."""
     page = ui.page_heading(
         "Audit",
         "Precision and recall of a whole run, measured on a sample of its documents.",
@@ -86,11 +78,7 @@ def format_interval(share: Proportion) -> str:
 
 
 def read_audit(path: Path) -> Audit:
-    """Reads the result of an audit.
-
-    Raises:
-        UsageError: If the file is not the output of `nearkin audit --json`.
-    """
+    """Reads the result of an audit."""
     try:
         record = json.loads(path.read_bytes())
         record.pop("metrics", None)
@@ -106,13 +94,6 @@ def read_audit(path: Path) -> Audit:
 
 def describe_interval(name: str, share: Proportion) -> str:
     """Returns a sentence with a confidence interval.
-
-    Args:
-        name: Name of the measure.
-        share: The measured proportion.
-
-    Returns:
-        The sentence, which says so if nothing was measured.
 
     Examples:
         >>> describe_interval("Recall", Proportion.from_counts(95, 100))

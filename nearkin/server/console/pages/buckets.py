@@ -15,15 +15,7 @@ MAX_BUCKETS = 20
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page."""
     index = visit.service.index
     hottest = await visit.service.run_overview(index.hot_buckets, MAX_HOT_BUCKETS)
     buckets = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MAX_BUCKETS]
@@ -56,12 +48,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 
 def is_shown(visit: Visit, entry: Entry) -> bool:
-    """Returns True if the token has access to an entry, and its scope is not internal.
-
-    Args:
-        visit: The current visit.
-        entry: Oldest document of a bucket.
-    """
+    """Returns True if the token has access to an entry, and its scope is not internal."""
     return visit.who.can_access(entry.scope) and not entry.scope.startswith(RESERVED)
 
 

@@ -29,15 +29,7 @@ SCAN_SECONDS = 2.0
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page: one cluster if the query has an id, otherwise a listing.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page: one cluster if the query has an id, otherwise a listing."""
     # A page of one cluster has no menu, so it does not count the documents of the scopes.
     if "id" in query and query.get("scope"):
         visit.require_scope(query["scope"])
@@ -188,14 +180,6 @@ def find_documents(index: Index, scope: str, text: str) -> tuple[list[Entry], bo
     """Returns documents that match a text, and whether all documents were searched.
 
     Documents with this id and near-duplicates come first, then those that contain the text.
-
-    Args:
-        index: The index.
-        scope: Scope that is searched.
-        text: Id, text or part of a text.
-
-    Returns:
-        At most MAX_MATCHES documents, and False if the time was over before all were searched.
     """
     candidates: list[Entry | None] = []
     is_possible_id = not CONTROL_CHARACTER.search(text)
@@ -312,17 +296,7 @@ def _comparison_section(
 
 
 def explain_match(index: Index, scope: str, a: str, b: str) -> Explanation | None:
-    """Returns why two documents match, or None if their texts are not stored.
-
-    Args:
-        index: The index.
-        scope: Scope of the documents.
-        a: Id of the first document.
-        b: Id of the second document.
-
-    Returns:
-        The explanation, or None.
-    """
+    """Returns why two documents match, or None if their texts are not stored."""
     try:
         return index.explain(scope, a, b)
     except UsageError:

@@ -38,15 +38,7 @@ PERCENT_METRICS = (
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page."""
     return [
         *ui.page_heading("Live"),
         dcc.Interval(id="live-clock", interval=REFRESH_MILLISECONDS),
@@ -109,12 +101,7 @@ async def _activity_content(visit: Visit) -> list[Component]:
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """Returns a metric with its unit, or a dash without a value.
-
-    Args:
-        name: Name of the metric, which determines its unit.
-        value: Value of the metric, or None.
-    """
+    """Returns a metric with its unit, or a dash without a value."""
     if value is None:
         return "–"
     if name in PERCENT_METRICS:

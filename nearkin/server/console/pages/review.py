@@ -49,11 +49,7 @@ class ReviewState(NamedTuple):
 
     @classmethod
     def parse(cls, data: Any) -> "ReviewState":
-        """Returns the state that a browser sent.
-
-        Raises:
-            ProblemError: If it is not what a page of the console sends.
-        """
+        """Returns the state that a browser sent."""
         try:
             pairs = [(_parse_id(a), _parse_id(b)) for a, b in data["pairs"]]
             state = cls(validate_name(data["scope"], "scope"), pairs, int(data["position"]))
@@ -73,26 +69,13 @@ class ReviewState(NamedTuple):
 
 
 def _parse_id(value: Any) -> str:
-    """Returns an id that a browser sent.
-
-    Raises:
-        ProblemError: If it is not a valid id.
-        TypeError, ValueError or AttributeError: If it is not a text, or has lone surrogates.
-    """
+    """Returns an id that a browser sent."""
     value.encode("utf-8")
     return validate_name(value, "id")
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page, with the pair that the query names first.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page, with the pair that the query names first."""
     menu = await visit.scope_menu(query)
     page = [
         *ui.page_heading(
@@ -162,13 +145,7 @@ def _button(answer: Answer) -> Component:
 async def _show_pair(
     visit: Visit, state: ReviewState, message: Sequence[Component]
 ) -> list[Component]:
-    """Returns the current pair side by side, with a message about the previous answer.
-
-    Args:
-        visit: The current visit.
-        state: The pairs of the page.
-        message: Components above the pair.
-    """
+    """Returns the current pair side by side, with a message about the previous answer."""
     ids = state.pairs[state.position]
     service = visit.service
     entries = await service.run_in_thread(service.index.get_many, state.scope, list(ids))

@@ -24,15 +24,7 @@ MAX_MATCHES = 10
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page."""
     menu = await visit.scope_menu(query)
     page = [
         *ui.page_heading(
@@ -150,20 +142,7 @@ def _shown_band_count(visit: Visit) -> int | None:
 
 
 def parse_document(text: str, visit: Visit) -> Document:
-    """Returns the input as a document of the index.
-
-    Args:
-        text: The input.
-        visit: The current visit.
-
-    Returns:
-        The text, the vector, or both.
-
-    Raises:
-        UsageError: If the index contains vectors, and the input is not a list of numbers, or if it
-            contains both, and the input begins like JSON and is not an object with text and vector.
-        ProblemError: If it has more numbers than any vector.
-    """
+    """Returns the input as a document of the index."""
     if visit.service.index.holds_both and text.lstrip().startswith("{"):
         return parse_json(text.encode("utf-8", "replace"), TextOrVector).document
     if not visit.service.index.holds_vectors:

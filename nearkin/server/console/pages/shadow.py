@@ -23,15 +23,7 @@ NAMES = {
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page."""
     page = ui.page_heading(
         "Shadow",
         "A second index with another banding, which receives the same documents as the live index.",
@@ -67,9 +59,6 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
 
 def flatten_status(status: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields labels and values. A value is a pair if both indexes have one.
-
-    Args:
-        status: Members of `ShadowStatus`.
 
     Examples:
         >>> banding = {"live": {"bands": 13}, "shadow": {"bands": 20}}

@@ -39,15 +39,7 @@ MAX_SLIDER_K = 512
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
-    """Builds the page.
-
-    Args:
-        visit: The current visit.
-        query: Query parameters.
-
-    Returns:
-        The content of the page.
-    """
+    """Builds the page."""
     menu = await visit.scope_menu(query)
     scope = menu.selected
     page = [
@@ -201,16 +193,7 @@ def _command_section(index: Index, threshold: float, recall: float, k: int) -> C
 
 
 def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
-    """Returns the operating point of the index at a threshold.
-
-    Args:
-        index: The index.
-        pairs: Similarities of the pairs of a scope.
-        threshold: Threshold, which may differ from that of the index.
-
-    Returns:
-        The operating point, with its recall and its costs.
-    """
+    """Returns the operating point of the index at a threshold."""
     banding = index.banding
     return evaluate_point(
         index.measure,
@@ -240,14 +223,7 @@ def _best_point_tiles(tuning: Tuning) -> Component:
 def _curve_chart(
     tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]
 ) -> Component:
-    """Returns the S-curves of two bandings over the similarities of a scope.
-
-    Args:
-        tuning: Operating points, the best of which is drawn.
-        index: The index, whose banding is drawn.
-        sampled: Similarities of the pairs of a sample, or None without a sample.
-        resolved: Number of documents by similarity to their representative.
-    """
+    """Returns the S-curves of two bandings over the similarities of a scope."""
     best = tuning.best
     traces = _similarity_traces(sampled, resolved) + _candidate_traces(tuning, index)
     description = (
