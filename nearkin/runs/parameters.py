@@ -18,9 +18,9 @@ from nearkin.engine.fields import (
     with_sizes,
 )
 from nearkin.engine.options import MissingBlock, RunOptionKeywords, RunOptions
+from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.runs.spec_request import resolve_spec
 from nearkin.runtime.sizes import AUTOMATIC, parse_memory
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources

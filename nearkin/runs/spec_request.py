@@ -18,6 +18,7 @@ from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.fields import FieldRule, make_spec_of_fields, with_sizes
 from nearkin.engine.local.document_frequencies import count_frequencies
+from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.saved import SavedRun
@@ -25,7 +26,7 @@ from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
-from nearkin.spec import FINGERPRINT, HAMMING, IDF_JACCARD, KEYED, Spec
+from nearkin.spec import IDF_JACCARD, KEYED, Spec
 from nearkin.suggestions import did_you_mean
 
 LEAST_CUT = 20
@@ -93,54 +94,6 @@ class ResolvedInputs(NamedTuple):
     resources: SpecResources
     statuses: Mapping[str, FileStatus] = MappingProxyType({})
     account: str = ""
-
-
-def resolve_spec(
-    columns: Columns, measure: str | None, spec: Spec | None = None, **fields: Any
-) -> Spec:
-    """Returns a Spec that is compatible with the columns: the given one, or one of the measure."""
-    has_vectors = columns.vector is not None
-    if spec is None:
-        if measure == HAMMING and columns.fingerprint is None:
-            raise UsageError(
-                "measure hamming compares fingerprints: name their column with "
-                f"{name_setting('fingerprint')}"
-            )
-        if measure == "cosine" and not has_vectors:
-            raise UsageError(
-                f"measure cosine compares vectors: name their column with {name_setting('vector')}"
-            )
-        if has_vectors:
-            fields = {**fields, "unit": "vector", "n": columns.dimensions}
-        if columns.fingerprint is not None:
-            fields = {**fields, "unit": FINGERPRINT, "n": columns.bits}
-        spec = Spec(measure=measure or _default_measure(columns), **fields)
-    if measure is not None and measure != spec.measure:
-        raise UsageError(
-            f"{name_setting('measure', measure)} contradicts the Spec's {spec.measure!r}"
-        )
-    if (columns.fingerprint is not None) != (spec.unit == FINGERPRINT):
-        content = "fingerprints" if spec.unit == FINGERPRINT else "text or vectors"
-        raise UsageError(f"measure {spec.measure} compares {content}")
-    if has_vectors != (spec.unit == "vector"):
-        content = "vectors: name their column" if spec.unit == "vector" else "text"
-        raise UsageError(f"measure {spec.measure} compares {content}")
-    if spec.unit == FINGERPRINT and columns.bits != spec.n:
-        raise UsageError(
-            f"the fingerprints have {columns.bits} bits, but the Spec requires {spec.n}"
-        )
-    if has_vectors and columns.dimensions != spec.n:
-        raise UsageError(
-            f"the vectors have {columns.dimensions} numbers, but the Spec requires {spec.n}"
-        )
-    return spec
-
-
-def _default_measure(columns: Columns) -> str:
-    """Returns the measure of the documents in the columns."""
-    if columns.fingerprint is not None:
-        return HAMMING
-    return "jaccard" if columns.vector is None else "cosine"
 
 
 FrequencyCounter = Callable[[FrequencyRequest, float], DocumentFrequencies]
