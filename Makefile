@@ -37,7 +37,7 @@ test-full: $(DEV) services  ## the same suites at full size
 	$(BIN)/python scripts/run_readme.py --slow docs/tutorials/spark.md
 
 test-newest:  ## the demo, the readers and the API with the newest Python of Debian, as root
-	@bash scripts/test_python.sh testing sh -c 'make demo .venv/.dev && $(BIN)/python -m pytest -q tests/corpus/formats tests/shingle/test_unicode_tables.py tests/test_api.py'
+	@bash scripts/test_python.sh testing sh -c 'make demo .venv/.dev && $(BIN)/python -m pytest -q tests/corpus/formats tests/stages/shingle/test_unicode_tables.py tests/runs/test_api.py'
 
 test-pythons:  ## all tests with the Pythons of two later releases of Debian, as root
 	@bash scripts/test_python.sh trixie make test

@@ -1,7 +1,7 @@
 """Fits the similarities of unrelated texts, from which nearkin plan and tune expect candidates.
 
 python -m benchmarks.background             prints the quantiles, and candidates of some bandings
-python -m benchmarks.background --write     writes nearkin/plan/background.json, too
+python -m benchmarks.background --write     writes nearkin/quality/plan/background.json, too
 
 The texts are the descriptions of installed Python distributions, and the README and NEWS files of
 Debian packages and of packages of Node. One text of each family of projects is taken: projects
@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from nearkin.lab.bench import describe_machine
-from nearkin.measures import measure_of
-from nearkin.packed_pairs import ScoredPairs, isin_sorted
-from nearkin.pair_scope import PairScope
-from nearkin.plan import background
-from nearkin.spec import Spec
+from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.plan import background
+from nearkin.settings.spec import Spec
+from nearkin.stages.measures import measure_of
+from nearkin.stages.packed_pairs import ScoredPairs, isin_sorted
+from nearkin.stages.pair_scope import PairScope
 
 RECORD = Path(background.__file__).with_name(background.BACKGROUND_FILE)
 SHINGLES = (
@@ -106,7 +106,7 @@ def compare_texts(texts: pa.Array, spec: Spec) -> ScoredPairs:
 
 
 def fit_quantiles(similarities: np.ndarray, pairs: int) -> list[list[float]]:
-    """Returns the quantiles of similarities, as `nearkin.plan.background.share_above` takes them.
+    """Returns the quantiles of similarities, as `share_above` of the background takes them.
 
     Args:
         similarities: Similarities of the pairs that share a shingle, float64 (m,).

@@ -18,23 +18,23 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.tables import Table, main
-from nearkin.lab.bench import time_runs
-from nearkin.lsh import kernels as lsh
-from nearkin.lsh.band_keys import probing_band_keys
-from nearkin.lsh.curve import band_probability
-from nearkin.lsh.hamming import all_pairs
-from nearkin.lsh.probing import perturbations
-from nearkin.measures import BandingRequest
-from nearkin.measures.base import band_layout_of
-from nearkin.measures.jaccard import Jaccard
-from nearkin.sketch import kernels as sketching
-from nearkin.sketch.counting import CountingMinHash
-from nearkin.sketch.hyperplanes import ROWS, VectorSketcher, hyperplanes
-from nearkin.sketch.minhash import Binned, multipliers, splitmix64
-from nearkin.sketch.resources import DocumentFrequencies
-from nearkin.sketch.simhash import Signs
-from nearkin.sketch.sketcher import Sketcher, iterate_shingles
-from nearkin.spec import SLOT_BITS, Spec
+from nearkin.quality.lab.bench import time_runs
+from nearkin.settings.spec import SLOT_BITS, Spec
+from nearkin.stages.lsh import kernels as lsh
+from nearkin.stages.lsh.band_keys import probing_band_keys
+from nearkin.stages.lsh.curve import band_probability
+from nearkin.stages.lsh.hamming import all_pairs
+from nearkin.stages.lsh.probing import perturbations
+from nearkin.stages.measures import BandingRequest
+from nearkin.stages.measures.base import band_layout_of
+from nearkin.stages.measures.jaccard import Jaccard
+from nearkin.stages.sketch import kernels as sketching
+from nearkin.stages.sketch.counting import CountingMinHash
+from nearkin.stages.sketch.hyperplanes import ROWS, VectorSketcher, hyperplanes
+from nearkin.stages.sketch.minhash import Binned, multipliers, splitmix64
+from nearkin.stages.sketch.resources import DocumentFrequencies
+from nearkin.stages.sketch.simhash import Signs
+from nearkin.stages.sketch.sketcher import Sketcher, iterate_shingles
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "explanation" / "levers.md"
@@ -401,8 +401,8 @@ def rates(full: bool) -> Table:
 
 def keyed_sketcher() -> Sketcher:
     """Measures the speed of sketching under a hash key."""
-    from nearkin.keys import HashKey
-    from nearkin.sketch.resources import SpecResources
+    from nearkin.settings.keys import HashKey
+    from nearkin.stages.sketch.resources import SpecResources
 
     key = HashKey(bytes(range(16)))
     return Sketcher(Spec(base_hash="siphash", key_id=key.id), SpecResources(key))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nearkin as nk
-from nearkin.lab.loss_corpus import (
+from nearkin.quality.lab.loss_corpus import (
     TEXT_LENGTHS,
     Change,
     LabelledDocument,

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tables import Table, main
-from nearkin.lab.bench import run_nearkin
-from nearkin.lab.synth import SynthSettings, synth
+from nearkin.quality.lab.bench import run_nearkin
+from nearkin.quality.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent
 RECORD = HERE / "passages.json"

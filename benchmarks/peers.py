@@ -24,16 +24,16 @@ import pyarrow.parquet as pq
 from benchmarks.pages import write_pages
 from benchmarks.peer_runners.shared import CANDIDATES, SLOTS, THRESHOLD, shingles
 from nearkin.errors import RunError
-from nearkin.lab.bench import (
+from nearkin.quality.lab.bench import (
     ProcessUsage,
     count_candidates,
     describe_machine,
     run_nearkin,
     run_process,
 )
-from nearkin.lab.synth import SynthSettings, synth
-from nearkin.lsh.slot_bands import solve_banding
-from nearkin.version import VERSION
+from nearkin.quality.lab.synth import SynthSettings, synth
+from nearkin.runtime.version import VERSION
+from nearkin.stages.lsh.slot_bands import solve_banding
 
 Result = TypeVar("Result")
 

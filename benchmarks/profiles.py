@@ -252,7 +252,7 @@ def write_inputs(folder: Path, documents: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from nearkin.lab.synth import SynthSettings, synth
+    from nearkin.quality.lab.synth import SynthSettings, synth
 
     synth(folder / "synth", SynthSettings(documents=documents, length="lognormal:1500:0.3"))
     (folder / "synth" / "documents").rename(folder / "parquet")

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from benchmarks.pages import READINGS, write_pages
-from nearkin.lab.bench import describe_machine
-from nearkin.lab.synth import SynthSettings, synth
+from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.synth import SynthSettings, synth
 
 ROUNDS = 3
 COMMAND = "from nearkin.cli.app import main; raise SystemExit(main())"

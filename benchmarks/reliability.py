@@ -26,7 +26,10 @@ OTHERS = {
         "tests/index/test_lost_answers.py",
     ),
     "The file of an index loses what was not synced": ("tests/index/test_durable_files.py",),
-    "The disk is full": ("tests/consumer/test_full_disk.py", "tests/server/test_full_disk.py"),
+    "The disk is full": (
+        "tests/service/consumer/test_full_disk.py",
+        "tests/service/server/test_full_disk.py",
+    ),
     "The clock is wrong": ("tests/index/test_clock.py",),
 }
 """The other faults that are produced, and the suites that produce them."""

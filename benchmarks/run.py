@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from nearkin.lab.bench import (
+from nearkin.quality.lab.bench import (
     BenchResult,
     describe_machine,
     measure_commands,
@@ -33,10 +33,10 @@ from nearkin.lab.bench import (
     run_process,
     time_runs,
 )
-from nearkin.lab.synth import SynthSettings, synth
-from nearkin.shingle import Shingler
-from nearkin.spec import Spec
-from nearkin.verify.jaccard import SetBuilder
+from nearkin.quality.lab.synth import SynthSettings, synth
+from nearkin.settings.spec import Spec
+from nearkin.stages.shingle import Shingler
+from nearkin.stages.verify.jaccard import SetBuilder
 
 HERE = Path(__file__).parent
 MAX_SLOWDOWN = 1.5

@@ -35,7 +35,7 @@ import psutil
 import nearkin as nk
 from benchmarks.index import texts
 from benchmarks.tables import Table, main
-from nearkin.server.http.tokens import Principal, TokenFile
+from nearkin.service.server.http.tokens import Principal, TokenFile
 from tests.services import free_port, program, wait_for
 
 HERE = Path(__file__).parent

@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.pages import describe
 from benchmarks.tables import Table, write_page
-from nearkin.lab.bench import describe_machine
-from nearkin.lab.synth import SynthSettings, synth
+from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent
 PAGE, RECORD = HERE.parent / "docs" / "explanation" / "spark.md", HERE / "spark.json"

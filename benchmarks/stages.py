@@ -19,13 +19,13 @@ import pyarrow as pa
 from benchmarks.languages import load_samples, make_texts
 from benchmarks.pages import write_pages
 from benchmarks.tables import Table
-from nearkin.lab.bench import describe_machine
-from nearkin.lsh.band_keys import slot_layout, write_band_keys
-from nearkin.lsh.buckets import find_buckets
-from nearkin.measures import BandingRequest
-from nearkin.measures.jaccard import Jaccard
-from nearkin.sketch.sketcher import Sketcher
-from nearkin.spec import Spec
+from nearkin.quality.lab.bench import describe_machine
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.band_keys import slot_layout, write_band_keys
+from nearkin.stages.lsh.buckets import find_buckets
+from nearkin.stages.measures import BandingRequest
+from nearkin.stages.measures.jaccard import Jaccard
+from nearkin.stages.sketch.sketcher import Sketcher
 
 RECORD = Path(__file__).parent / "stages.json"
 RUNS = 5

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.tables import Table, main
-from nearkin.lab.synth import SynthSettings, synth
-from nearkin.plan.capacity import plan
-from nearkin.plan.workload import Workload
+from nearkin.quality.lab.synth import SynthSettings, synth
+from nearkin.quality.plan.capacity import plan
+from nearkin.quality.plan.workload import Workload
 
 HERE = Path(__file__).parent
 GUIDES = HERE.parent / "docs" / "how-to"

@@ -2,37 +2,15 @@
 
 import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
 
 __version__ = VERSION
 
 if TYPE_CHECKING:
     from nearkin import duckdb, lance, pandas, polars, sklearn, spark
-    from nearkin.api import (
-        check,
-        decontaminate,
-        dedup,
-        frequencies,
-        observe,
-        pairs,
-        passages,
-        report,
-        sketch,
-        split,
-    )
-    from nearkin.blocklist.blocklist import BlockedMatch, Blocklist
-    from nearkin.client.clients import AsyncClient, Client, Retries
-    from nearkin.client.models import (
-        ClusterPage,
-        IndexFacts,
-        NewDocument,
-        StoredDocument,
-        TuningResult,
-    )
-    from nearkin.decisions.decision import Decision, Decisions, Verdict
+    from nearkin.engine.blocklist.blocklist import BlockedMatch, Blocklist
     from nearkin.engine.short_documents import ShortTextSettings
     from nearkin.errors import (
         ClockError,
@@ -53,10 +31,6 @@ if TYPE_CHECKING:
         UsageError,
         WireError,
     )
-    from nearkin.evaluate.explain import explain
-    from nearkin.evaluate.golden import GoldenSet
-    from nearkin.fit.fit import fit
-    from nearkin.fit.result import FitRecord, FitResult
     from nearkin.index.async_index import AsyncIndex
     from nearkin.index.description import IndexStats
     from nearkin.index.documents import TextAndVector
@@ -74,22 +48,42 @@ if TYPE_CHECKING:
     from nearkin.index.index import Index
     from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
     from nearkin.index.settings import IndexSettings, VectorEvidence
-    from nearkin.keys import HashKey
-    from nearkin.lab.synth import SynthSettings, synth
-    from nearkin.measures.estimates import estimate
-    from nearkin.measures.explanation import Explanation
-    from nearkin.plan.capacity import Plan, PlannedSettings, plan
-    from nearkin.plan.distribution import Distribution
-    from nearkin.plan.tune import (
+    from nearkin.index.signatures.hamming_index import HammingIndex, Neighbour
+    from nearkin.index.signatures.signature import Signature
+    from nearkin.index.signatures.signature_index import (
+        SignatureIndex,
+        SignatureMatch,
+        SignatureMatches,
+    )
+    from nearkin.quality.evaluate.explain import explain
+    from nearkin.quality.evaluate.golden import GoldenSet
+    from nearkin.quality.fit.result import FitRecord, FitResult
+    from nearkin.quality.lab.synth import SynthSettings, synth
+    from nearkin.quality.plan.capacity import Plan, PlannedSettings, plan
+    from nearkin.quality.plan.distribution import Distribution
+    from nearkin.quality.plan.tune import (
         OperatingPoint,
         OperatingPointRecord,
         Tuning,
         TuningRecord,
         tune,
     )
-    from nearkin.plan.workload import Workload
-    from nearkin.report.model import ReportData
-    from nearkin.results import (
+    from nearkin.quality.plan.workload import Workload
+    from nearkin.reports.model import ReportData
+    from nearkin.runs.api import (
+        check,
+        decontaminate,
+        dedup,
+        frequencies,
+        observe,
+        pairs,
+        passages,
+        report,
+        sketch,
+        split,
+    )
+    from nearkin.runs.fit import fit
+    from nearkin.runs.results import (
         CheckResult,
         DecontaminationResult,
         DedupResult,
@@ -99,15 +93,24 @@ if TYPE_CHECKING:
         SplitResult,
     )
     from nearkin.runtime.progress import Progress
-    from nearkin.signatures.hamming_index import HammingIndex, Neighbour
-    from nearkin.signatures.signature import Signature
-    from nearkin.signatures.signature_index import SignatureIndex, SignatureMatch, SignatureMatches
-    from nearkin.sketch.bottom_k import BottomK
-    from nearkin.sketch.builder import MinHashBuilder
-    from nearkin.sketch.counting import CountingMinHash
-    from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-    from nearkin.sketch.simhash import SimHash, simhash, simhash_of
-    from nearkin.spec import SignatureLimits, Spec
+    from nearkin.service.client.clients import AsyncClient, Client, Retries
+    from nearkin.service.client.models import (
+        ClusterPage,
+        IndexFacts,
+        NewDocument,
+        StoredDocument,
+        TuningResult,
+    )
+    from nearkin.settings.decisions.decision import Decision, Decisions, Verdict
+    from nearkin.settings.keys import HashKey
+    from nearkin.settings.spec import SignatureLimits, Spec
+    from nearkin.stages.measures.estimates import estimate
+    from nearkin.stages.measures.explanation import Explanation
+    from nearkin.stages.sketch.bottom_k import BottomK
+    from nearkin.stages.sketch.builder import MinHashBuilder
+    from nearkin.stages.sketch.counting import CountingMinHash
+    from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources
+    from nearkin.stages.sketch.simhash import SimHash, simhash, simhash_of
 
 # Type checkers read only a list of literals. A test compares it with _HOMES and the imports above.
 __all__ = [
@@ -225,59 +228,59 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dedup": "nearkin.api",
-    "pairs": "nearkin.api",
-    "split": "nearkin.api",
-    "passages": "nearkin.api",
-    "decontaminate": "nearkin.api",
-    "check": "nearkin.api",
-    "sketch": "nearkin.api",
-    "report": "nearkin.api",
-    "frequencies": "nearkin.api",
-    "observe": "nearkin.api",
-    "DedupResult": "nearkin.results",
-    "PairsResult": "nearkin.results",
-    "PassagesResult": "nearkin.results",
-    "DecontaminationResult": "nearkin.results",
-    "ResultTable": "nearkin.results",
-    "SplitResult": "nearkin.results",
-    "CheckResult": "nearkin.results",
-    "Spec": "nearkin.spec",
-    "SignatureLimits": "nearkin.spec",
-    "Signature": "nearkin.signatures.signature",
-    "SignatureIndex": "nearkin.signatures.signature_index",
-    "SignatureMatch": "nearkin.signatures.signature_index",
-    "SignatureMatches": "nearkin.signatures.signature_index",
-    "MinHashBuilder": "nearkin.sketch.builder",
-    "CountingMinHash": "nearkin.sketch.counting",
-    "BottomK": "nearkin.sketch.bottom_k",
-    "HammingIndex": "nearkin.signatures.hamming_index",
-    "Neighbour": "nearkin.signatures.hamming_index",
-    "simhash": "nearkin.sketch.simhash",
-    "simhash_of": "nearkin.sketch.simhash",
-    "SimHash": "nearkin.sketch.simhash",
-    "HashKey": "nearkin.keys",
-    "DocumentFrequencies": "nearkin.sketch.resources",
-    "SpecResources": "nearkin.sketch.resources",
-    "estimate": "nearkin.measures.estimates",
-    "Explanation": "nearkin.measures.explanation",
-    "tune": "nearkin.plan.tune",
-    "Distribution": "nearkin.plan.distribution",
-    "Tuning": "nearkin.plan.tune",
-    "TuningRecord": "nearkin.plan.tune",
-    "OperatingPointRecord": "nearkin.plan.tune",
-    "PlannedSettings": "nearkin.plan.capacity",
+    "dedup": "nearkin.runs.api",
+    "pairs": "nearkin.runs.api",
+    "split": "nearkin.runs.api",
+    "passages": "nearkin.runs.api",
+    "decontaminate": "nearkin.runs.api",
+    "check": "nearkin.runs.api",
+    "sketch": "nearkin.runs.api",
+    "report": "nearkin.runs.api",
+    "frequencies": "nearkin.runs.api",
+    "observe": "nearkin.runs.api",
+    "DedupResult": "nearkin.runs.results",
+    "PairsResult": "nearkin.runs.results",
+    "PassagesResult": "nearkin.runs.results",
+    "DecontaminationResult": "nearkin.runs.results",
+    "ResultTable": "nearkin.runs.results",
+    "SplitResult": "nearkin.runs.results",
+    "CheckResult": "nearkin.runs.results",
+    "Spec": "nearkin.settings.spec",
+    "SignatureLimits": "nearkin.settings.spec",
+    "Signature": "nearkin.index.signatures.signature",
+    "SignatureIndex": "nearkin.index.signatures.signature_index",
+    "SignatureMatch": "nearkin.index.signatures.signature_index",
+    "SignatureMatches": "nearkin.index.signatures.signature_index",
+    "MinHashBuilder": "nearkin.stages.sketch.builder",
+    "CountingMinHash": "nearkin.stages.sketch.counting",
+    "BottomK": "nearkin.stages.sketch.bottom_k",
+    "HammingIndex": "nearkin.index.signatures.hamming_index",
+    "Neighbour": "nearkin.index.signatures.hamming_index",
+    "simhash": "nearkin.stages.sketch.simhash",
+    "simhash_of": "nearkin.stages.sketch.simhash",
+    "SimHash": "nearkin.stages.sketch.simhash",
+    "HashKey": "nearkin.settings.keys",
+    "DocumentFrequencies": "nearkin.stages.sketch.resources",
+    "SpecResources": "nearkin.stages.sketch.resources",
+    "estimate": "nearkin.stages.measures.estimates",
+    "Explanation": "nearkin.stages.measures.explanation",
+    "tune": "nearkin.quality.plan.tune",
+    "Distribution": "nearkin.quality.plan.distribution",
+    "Tuning": "nearkin.quality.plan.tune",
+    "TuningRecord": "nearkin.quality.plan.tune",
+    "OperatingPointRecord": "nearkin.quality.plan.tune",
+    "PlannedSettings": "nearkin.quality.plan.capacity",
     "ShortTextSettings": "nearkin.engine.short_documents",
-    "OperatingPoint": "nearkin.plan.tune",
-    "plan": "nearkin.plan.capacity",
-    "Plan": "nearkin.plan.capacity",
-    "Workload": "nearkin.plan.workload",
-    "explain": "nearkin.evaluate.explain",
-    "GoldenSet": "nearkin.evaluate.golden",
-    "fit": "nearkin.fit.fit",
-    "FitResult": "nearkin.fit.result",
-    "FitRecord": "nearkin.fit.result",
-    "ReportData": "nearkin.report.model",
+    "OperatingPoint": "nearkin.quality.plan.tune",
+    "plan": "nearkin.quality.plan.capacity",
+    "Plan": "nearkin.quality.plan.capacity",
+    "Workload": "nearkin.quality.plan.workload",
+    "explain": "nearkin.quality.evaluate.explain",
+    "GoldenSet": "nearkin.quality.evaluate.golden",
+    "fit": "nearkin.runs.fit",
+    "FitResult": "nearkin.quality.fit.result",
+    "FitRecord": "nearkin.quality.fit.result",
+    "ReportData": "nearkin.reports.model",
     "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",
@@ -285,11 +288,11 @@ _HOMES = {
     "VectorEvidence": "nearkin.index.settings",
     "TextAndVector": "nearkin.index.documents",
     "IndexStats": "nearkin.index.description",
-    "BlockedMatch": "nearkin.blocklist.blocklist",
-    "Blocklist": "nearkin.blocklist.blocklist",
-    "Decision": "nearkin.decisions.decision",
-    "Decisions": "nearkin.decisions.decision",
-    "Verdict": "nearkin.decisions.decision",
+    "BlockedMatch": "nearkin.engine.blocklist.blocklist",
+    "Blocklist": "nearkin.engine.blocklist.blocklist",
+    "Decision": "nearkin.settings.decisions.decision",
+    "Decisions": "nearkin.settings.decisions.decision",
+    "Verdict": "nearkin.settings.decisions.decision",
     "Cluster": "nearkin.index.entry",
     "ClusterPart": "nearkin.index.entry",
     "Entry": "nearkin.index.entry",
@@ -302,16 +305,16 @@ _HOMES = {
     "MatchedPassage": "nearkin.index.passage_matches",
     "PassageMatch": "nearkin.index.passage_matches",
     "PassageMatches": "nearkin.index.passage_matches",
-    "Client": "nearkin.client.clients",
-    "AsyncClient": "nearkin.client.clients",
-    "Retries": "nearkin.client.clients",
-    "ClusterPage": "nearkin.client.models",
-    "IndexFacts": "nearkin.client.models",
-    "NewDocument": "nearkin.client.models",
-    "StoredDocument": "nearkin.client.models",
-    "TuningResult": "nearkin.client.models",
-    "synth": "nearkin.lab.synth",
-    "SynthSettings": "nearkin.lab.synth",
+    "Client": "nearkin.service.client.clients",
+    "AsyncClient": "nearkin.service.client.clients",
+    "Retries": "nearkin.service.client.clients",
+    "ClusterPage": "nearkin.service.client.models",
+    "IndexFacts": "nearkin.service.client.models",
+    "NewDocument": "nearkin.service.client.models",
+    "StoredDocument": "nearkin.service.client.models",
+    "TuningResult": "nearkin.service.client.models",
+    "synth": "nearkin.quality.lab.synth",
+    "SynthSettings": "nearkin.quality.lab.synth",
     "ClockError": "nearkin.errors",
     "IncompatibleError": "nearkin.errors",
     "IndexFullError": "nearkin.errors",
@@ -353,18 +356,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-class _Package(ModuleType):
-    """A module type that keeps the functions `nearkin.sketch` and `nearkin.report`.
-
-    Importing a subpackage would replace them, because it sets an attribute with its own name.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
 if "pandas" in sys.modules or "polars" in sys.modules:
-    import_module("nearkin.frame_accessors").register_loaded_libraries()
+    import_module("nearkin.integrations.frame_accessors").register_loaded_libraries()

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.api import dedup, pairs
-from nearkin.argument_types import check_arguments
-from nearkin.cluster.id_order import sort_ids
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
+from nearkin.engine.parameter_help import show_parameters
+from nearkin.engine.parameters import RunParameters, make_run_options, resources_of, spec_of
+from nearkin.engine.settings_file import Settings
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.measures import BandingRequest
-from nearkin.measures.compared_sets import compares_sets
-from nearkin.runs.parameter_help import show_parameters
-from nearkin.runs.parameters import RunParameters, make_run_options, resources_of, spec_of
-from nearkin.runs.settings_file import Settings
-from nearkin.setting_names import name_setting
-from nearkin.text_columns import TextColumns
+from nearkin.integrations.text_columns import TextColumns
+from nearkin.runs.api import dedup, pairs
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.cluster.id_order import sort_ids
+from nearkin.stages.measures import BandingRequest
+from nearkin.stages.measures.compared_sets import compares_sets
 
 try:
     import duckdb

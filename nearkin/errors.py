@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nearkin.redaction import redact
+from nearkin.runtime.redaction import redact
 
 
 class NearkinError(Exception):
@@ -87,7 +87,7 @@ def install_hint(extra: str) -> str:
 class WireError(NearkinError, ValueError):
     """An error: bytes are not a signature record of the expected Spec.
 
-    `nearkin.sketch.record` has a subclass for each kind of damage.
+    `nearkin.stages.sketch.record` has a subclass for each kind of damage.
     """
 
 

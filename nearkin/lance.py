@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.argument_types import check_arguments
-from nearkin.cluster.kernels import flatten, unite
 from nearkin.corpus.arrow_conversion import (
     replace_nulls,
     to_chunked,
@@ -24,21 +22,23 @@ from nearkin.corpus.arrow_conversion import (
 from nearkin.corpus.table_folders import TableFolder, TableFormat
 from nearkin.corpus.table_versions import table_library_errors
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.hashing.families import hash_rows
-from nearkin.hashing.kernels import xxh64_each
-from nearkin.lsh.band_keys import EVERY_LATER, slot_layout, split_buckets, write_band_keys
-from nearkin.lsh.buckets import find_buckets
-from nearkin.lsh.kernels import bucket_pairs, pair_agreements
-from nearkin.packed_pairs import (
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.arrow_types import is_list
+from nearkin.stages.cluster.kernels import flatten, unite
+from nearkin.stages.hashing.families import hash_rows
+from nearkin.stages.hashing.kernels import xxh64_each
+from nearkin.stages.lsh.band_keys import EVERY_LATER, slot_layout, split_buckets, write_band_keys
+from nearkin.stages.lsh.buckets import find_buckets
+from nearkin.stages.lsh.kernels import bucket_pairs, pair_agreements
+from nearkin.stages.packed_pairs import (
     PAIRS_PER_BATCH,
     isin_sorted,
     pack_pairs,
     sorted_unique,
     unpack_pairs,
 )
-from nearkin.runtime.arrow_types import is_list
-from nearkin.sketch.kernels import compressed_minhash
-from nearkin.sketch.minhash import splitmix64
+from nearkin.stages.sketch.kernels import compressed_minhash
+from nearkin.stages.sketch.minhash import splitmix64
 
 NUM_HASHES = 128
 """The default number of values of a signature."""

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from nearkin.errors import MissingExtraError
-from nearkin.frame_accessors import register_pandas
-from nearkin.frame_methods import FrameMethods
-from nearkin.results import ResultTable
+from nearkin.integrations.frame_accessors import register_pandas
+from nearkin.integrations.frame_methods import FrameMethods
+from nearkin.runs.results import ResultTable
 
 try:
     import pandas

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nearkin.argument_types import check_arguments
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.frame_accessors import register_polars
-from nearkin.frame_methods import FrameMethods
-from nearkin.results import ResultTable
-from nearkin.sketch.resources import NO_RESOURCES, SpecResources
-from nearkin.spec import Spec
-from nearkin.text_columns import TextColumns
+from nearkin.integrations.frame_accessors import register_polars
+from nearkin.integrations.frame_methods import FrameMethods
+from nearkin.integrations.text_columns import TextColumns
+from nearkin.runs.results import ResultTable
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 
 try:
     import polars

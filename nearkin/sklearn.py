@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.api import split
 from nearkin.corpus.arrow_conversion import to_chunked, to_texts
 from nearkin.errors import MissingExtraError, UsageError
+from nearkin.runs.api import split
 
 try:
     from sklearn.base import BaseEstimator, ClusterMixin

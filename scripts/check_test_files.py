@@ -23,8 +23,8 @@ def path_of_tests(module: Path) -> Path:
     """Returns the file with the tests of a module.
 
     Examples:
-        >>> path_of_tests(Path("nearkin/lsh/buckets.py")).as_posix()
-        'tests/lsh/test_buckets.py'
+        >>> path_of_tests(Path("nearkin/stages/lsh/buckets.py")).as_posix()
+        'tests/stages/lsh/test_buckets.py'
     """
     return Path("tests") / module.relative_to("nearkin").with_name(f"test_{module.name}")
 

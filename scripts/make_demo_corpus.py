@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-OUTPUT = Path(__file__).parents[1] / "nearkin" / "lab" / "press_releases.jsonl"
+OUTPUT = Path(__file__).parents[1] / "nearkin" / "quality" / "lab" / "press_releases.jsonl"
 SEED = 15
 RELEASES = 112
 FIRST_DAY = date(2025, 3, 3)

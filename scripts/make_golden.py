@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.api import frequencies
-from nearkin.keys import HashKey
-from nearkin.lsh import kernels as lsh
-from nearkin.lsh.band_keys import sign_layout, slot_band_keys, slot_layout, write_band_keys
-from nearkin.lsh.sign_bands import masks_of
-from nearkin.measures import measure_of
-from nearkin.shingle import Shingler, text_buffers
-from nearkin.shingle.normalization import kernels
-from nearkin.shingle.normalization.kernels import CodePointTables
-from nearkin.shingle.unicode_tables import SYMBOL, tables_for
-from nearkin.sketch.hyperplanes import VectorSketcher
-from nearkin.sketch.record import write_record
-from nearkin.sketch.resources import SpecResources, weighted_by
-from nearkin.sketch.sketcher import BandKeyBuilder
-from nearkin.spec import FORMAT_VERSIONS, MASK_STEPS, UNICODE_VERSION, Spec
+from nearkin.runs.api import frequencies
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import FORMAT_VERSIONS, MASK_STEPS, UNICODE_VERSION, Spec
+from nearkin.stages.lsh import kernels as lsh
+from nearkin.stages.lsh.band_keys import sign_layout, slot_band_keys, slot_layout, write_band_keys
+from nearkin.stages.lsh.sign_bands import masks_of
+from nearkin.stages.measures import measure_of
+from nearkin.stages.shingle import Shingler, text_buffers
+from nearkin.stages.shingle.normalization import kernels
+from nearkin.stages.shingle.normalization.kernels import CodePointTables
+from nearkin.stages.shingle.unicode_tables import SYMBOL, tables_for
+from nearkin.stages.sketch.hyperplanes import VectorSketcher
+from nearkin.stages.sketch.record import write_record
+from nearkin.stages.sketch.resources import SpecResources, weighted_by
+from nearkin.stages.sketch.sketcher import BandKeyBuilder
 
 FOLDER = Path(__file__).parent.parent / "conformance"
 MOST_SHINGLES = 100

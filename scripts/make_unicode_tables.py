@@ -1,4 +1,4 @@
-"""Writes nearkin/shingle/unicode-15.1.0-v1.npz and -v2.npz from the module unicodedata.
+"""Writes nearkin/stages/shingle/unicode-15.1.0-v1.npz and -v2.npz from the module unicodedata.
 
 There is a file for each version of the contract of texts. The tables are committed, so that
 signatures do not change with the Unicode version of a library. Run the script with Python 3.13,
@@ -310,7 +310,7 @@ def main() -> None:
             f"this Python has Unicode {u.unidata_version}; run the script with one that has "
             f"{VERSION}"
         )
-    folder = Path(__file__).parent.parent / "nearkin" / "shingle"
+    folder = Path(__file__).parent.parent / "nearkin" / "stages" / "shingle"
     for contract in CONTRACTS:
         path = folder / f"unicode-{VERSION}-v{contract}.npz"
         np.savez_compressed(path, **tables(contract))

@@ -1,4 +1,4 @@
-"""Writes nearkin/wording/characters-15.1.0.npz from the module unicodedata.
+"""Writes nearkin/stages/wording/characters-15.1.0.npz from the module unicodedata.
 
 It has the kind of each code point in the wording of a text, with its flags. The table is committed,
 so that saved hashes of wordings do not change with the Unicode version of a library. Run the script
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nearkin.shingle.normalization import kernels as normalization
-from nearkin.shingle.unicode_tables import tables_for
-from nearkin.wording import kernels
+from nearkin.stages.shingle.normalization import kernels as normalization
+from nearkin.stages.shingle.unicode_tables import tables_for
+from nearkin.stages.wording import kernels
 
 VERSION = "15.1.0"
-PATH = Path(__file__).parent.parent / "nearkin" / "wording" / f"characters-{VERSION}.npz"
+PATH = Path(__file__).parent.parent / "nearkin" / "stages" / "wording" / f"characters-{VERSION}.npz"
 CODE_POINTS = 0x110000
 LINE_BREAKS = "\n\v\f\r\x85\u2028\u2029"
 SIGNS = "+±∓"

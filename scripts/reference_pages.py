@@ -23,8 +23,8 @@ from nearkin import errors
 from nearkin.cli.app import app as command_line
 from nearkin.cli.commands import Command
 from nearkin.cli.serve import _with_server_options, start
-from nearkin.server.app import create_app
-from nearkin.server.settings import ServerSettings
+from nearkin.service.server.app import create_app
+from nearkin.service.server.settings import ServerSettings
 from scripts.server_metrics import declared_metrics
 from scripts.server_tables import bounds, index_settings, problem_codes, server_settings, table
 
@@ -276,23 +276,23 @@ def metrics_table() -> str:
 # -- Python
 
 GROUPS = {
-    "nearkin.api": "Deduplication",
-    "nearkin.results": "Deduplication",
-    "nearkin.report": "Deduplication",
+    "nearkin.runs.api": "Deduplication",
+    "nearkin.runs.results": "Deduplication",
+    "nearkin.reports": "Deduplication",
     "nearkin.runtime": "Deduplication",
-    "nearkin.spec": "Signatures and sketches",
-    "nearkin.keys": "Signatures and sketches",
-    "nearkin.signatures": "Signatures and sketches",
-    "nearkin.sketch": "Signatures and sketches",
-    "nearkin.measures": "Signatures and sketches",
-    "nearkin.lsh": "Signatures and sketches",
+    "nearkin.settings.spec": "Signatures and sketches",
+    "nearkin.settings.keys": "Signatures and sketches",
+    "nearkin.index.signatures": "Signatures and sketches",
+    "nearkin.stages.sketch": "Signatures and sketches",
+    "nearkin.stages.measures": "Signatures and sketches",
+    "nearkin.stages.lsh": "Signatures and sketches",
     "nearkin.engine.short_documents": "Planning and evaluation",
-    "nearkin.plan": "Planning and evaluation",
-    "nearkin.evaluate": "Planning and evaluation",
-    "nearkin.fit": "Planning and evaluation",
-    "nearkin.lab": "Planning and evaluation",
+    "nearkin.quality.plan": "Planning and evaluation",
+    "nearkin.quality.evaluate": "Planning and evaluation",
+    "nearkin.quality.fit": "Planning and evaluation",
+    "nearkin.quality.lab": "Planning and evaluation",
     "nearkin.index": "Online index",
-    "nearkin.client": "Client of the service",
+    "nearkin.service.client": "Client of the service",
     "nearkin.errors": "Errors",
 }
 """Headings of the API page, by the package in which a public name is defined."""

@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.server.resources import ServerResources
-from nearkin.server.service import Service
-from nearkin.server.settings import ServerSettings
-from nearkin.server.telemetry import Instruments
+from nearkin.service.server.resources import ServerResources
+from nearkin.service.server.service import Service
+from nearkin.service.server.settings import ServerSettings
+from nearkin.service.server.telemetry import Instruments
 
 
 class DeclaredMetric(NamedTuple):

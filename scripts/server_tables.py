@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 from nearkin.index.opening import DEFAULT_VECTOR_THRESHOLD
 from nearkin.index.settings import IndexSettings, VectorEvidence
-from nearkin.server.console.mount import MAX_PAGE_VALUES
-from nearkin.server.http.connections import (
+from nearkin.service.server.console.mount import MAX_PAGE_VALUES
+from nearkin.service.server.http.connections import (
     FREE_PIECES,
     MAX_FIELDS,
     MAX_PIPELINED_REQUESTS,
     MAX_URL,
 )
-from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL_BODY
-from nearkin.server.http.problems import PROBLEM_KINDS
-from nearkin.server.routes.models import DocumentPart, Model
-from nearkin.server.service import OVERVIEW_THREADS
-from nearkin.server.settings import PREFIX, ServerSettings
-from nearkin.server.streams.format import MIN_BYTES_PER_SECOND
+from nearkin.service.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL_BODY
+from nearkin.service.server.http.problems import PROBLEM_KINDS
+from nearkin.service.server.routes.models import DocumentPart, Model
+from nearkin.service.server.service import OVERVIEW_THREADS
+from nearkin.service.server.settings import PREFIX, ServerSettings
+from nearkin.service.server.streams.format import MIN_BYTES_PER_SECOND
 
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 """An entry of the section `Attributes` of a docstring."""
@@ -111,7 +111,7 @@ class Bound(NamedTuple):
         what: The quantity that is bounded.
         default: The name of a setting of the server, or a constant.
         beyond: What happens beyond the bound.
-        test: The name of its test in tests/server.
+        test: The name of its test in tests/service/server.
         is_shared: Whether one caller may use only `token_share` of it.
     """
 

@@ -27,8 +27,8 @@ from scripts.prepared_commands import LONGEST_MESSAGE, serve
 
 ROOT = Path(__file__).parents[1]
 MODULES = (
-    "nearkin.server.console.mount",
-    "nearkin.server.processes",
+    "nearkin.service.server.console.mount",
+    "nearkin.service.server.processes",
     "tests.index.loaded_kernels",
 )
 """The modules that the server imports in addition to those of all prepared commands."""

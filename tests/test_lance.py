@@ -10,7 +10,7 @@ import pytest
 import xxhash
 
 import nearkin as nk
-from nearkin.sketch.minhash import splitmix64
+from nearkin.stages.sketch.minhash import splitmix64
 
 lance = pytest.importorskip("lance")
 

@@ -13,8 +13,8 @@ import pytest
 import nearkin as nk
 from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.index.settings import IndexSettings, SettingsFields
-from nearkin.plan.workload import Workload, WorkloadKeywords
-from nearkin.spec import Spec, SpecKeywords
+from nearkin.quality.plan.workload import Workload, WorkloadKeywords
+from nearkin.settings.spec import Spec, SpecKeywords
 
 ROOT = Path(nk.__file__).parents[1]
 CORRECT = """

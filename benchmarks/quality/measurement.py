@@ -27,7 +27,7 @@ from benchmarks.quality.nearkin_runs import (
 from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.search_cache import search_set
 from benchmarks.quality.texts import LEVELS
-from nearkin.runs.settings_file import Settings
+from nearkin.engine.settings_file import Settings
 
 SPLIT_SEED = 1
 ANSWERS = 50

@@ -121,9 +121,9 @@ def ask_settings(labelled: LabelledSet, answers: int) -> FittedRun:
         answers: Number of answers.
     """
     from nearkin.corpus import Columns, TableCorpus
-    from nearkin.fit.ask_terminal import ROUND
-    from nearkin.fit.asking import AskedSettings, open_session
-    from nearkin.fit.objective import Objective
+    from nearkin.quality.fit.asking import AskedSettings, open_session
+    from nearkin.quality.fit.objective import Objective
+    from nearkin.reports.terminal.asking import ROUND
     from nearkin.runtime.progress import Silent
 
     began = time.perf_counter()

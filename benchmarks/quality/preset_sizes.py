@@ -27,9 +27,9 @@ from benchmarks.quality.nearkin_runs import describe_settings, run_dedup
 from benchmarks.quality.populations.population import POPULATIONS, make_population
 from benchmarks.quality.scores import score_clusters, score_removals
 from benchmarks.quality.size_tables import SIZES_RECORD, SizeRecord, SizesRecord
-from nearkin.lab.bench import describe_machine
-from nearkin.presets import PRESETS
-from nearkin.runs.settings_file import Settings, format_value
+from nearkin.engine.settings_file import Settings, format_value
+from nearkin.quality.lab.bench import describe_machine
+from nearkin.settings.presets import PRESETS
 
 FOLDER = Path(nearkin.__file__).parent / "runs" / "presets"
 """The folder of the presets."""

@@ -7,8 +7,8 @@ from typing import TypedDict
 
 from benchmarks.quality.populations.planting import CHANGES, COPIED_SHARE
 from benchmarks.quality.populations.population import POPULATIONS
-from nearkin.lab.bench import MachineFacts
-from nearkin.presets import Preset
+from nearkin.quality.lab.bench import MachineFacts
+from nearkin.settings.presets import Preset
 
 SIZES_RECORD = Path(__file__).parents[1] / "preset_sizes.json"
 

@@ -34,7 +34,7 @@ from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import NO_THREAD, check_numba_settings
 from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
-from nearkin.setting_names import SettingForm, settings_named_as
+from nearkin.runtime.setting_names import SettingForm, settings_named_as
 
 DONE = 0
 FAILED = 1

@@ -96,7 +96,7 @@ def audit(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal.evaluation import print_audit
+    from nearkin.reports.terminal.evaluation import print_audit
 
     golden_recall = None if golden is None else measured.metrics.recall_on_labeled_set
     print_audit(measured.audit, golden_recall, Console())

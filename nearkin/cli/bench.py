@@ -28,7 +28,7 @@ def bench(
 
         nearkin bench --documents 400000 --json
     """
-    from nearkin.lab.bench import measure_sketching, measure_whole_runs, results_to_dict
+    from nearkin.quality.lab.bench import measure_sketching, measure_whole_runs, results_to_dict
 
     figures = [*measure_sketching(runs), *measure_whole_runs(documents, runs)]
     if json:

@@ -133,7 +133,7 @@ def info(
     """
     from json import loads
 
-    from nearkin.blocklist.blocklist import Blocklist
+    from nearkin.engine.blocklist.blocklist import Blocklist
 
     opened = Blocklist.open(blocklist)
     spec = opened.spec

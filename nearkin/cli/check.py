@@ -18,7 +18,7 @@ from nearkin.runtime.temporary_folder import TemporaryFolder
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
     from nearkin.runs.check import CheckOutcome
-    from nearkin.spec import Spec
+    from nearkin.settings.spec import Spec
 
 TOO_MANY_PAIRS = 3
 """The exit code if there are more pairs than allowed."""
@@ -89,7 +89,6 @@ def check(
         nearkin check train.parquet test.parquet --text question --json
     """  # noqa: E501
     with file_imports():
-        from nearkin.cluster.keep import KeepPolicy
         from nearkin.corpus import FileCorpus
         from nearkin.engine.local.run import LocalRun
         from nearkin.engine.local.work_folder import WorkFolder
@@ -98,6 +97,7 @@ def check(
         from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runtime.files import Readers
         from nearkin.runtime.outputs import require_apart
+        from nearkin.stages.cluster.keep import KeepPolicy
 
     inputs = (first, second)
     if out is not None:

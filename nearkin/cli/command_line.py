@@ -35,7 +35,7 @@ def describe_command_line(arguments: Sequence[str]) -> str:
         "nearkin dedup 'my docs.csv' --conf spark.key=***"
     """
     from nearkin.corpus.file_names import hide_password
-    from nearkin.redaction import HIDDEN
+    from nearkin.runtime.redaction import HIDDEN
 
     shown = []
     previous = ""
@@ -53,7 +53,7 @@ def describe_command_line(arguments: Sequence[str]) -> str:
 def _quote_argument(argument: str) -> str:
     """Returns an argument as a shell reads it. Hidden values do not need quotes."""
     # Only commands that record their command line need it.
-    from nearkin.redaction import HIDDEN
+    from nearkin.runtime.redaction import HIDDEN
     from nearkin.runtime.shell_quoting import quote_argument
 
     return argument if argument.endswith(HIDDEN) else quote_argument(argument)

@@ -138,7 +138,7 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name and the command that arguments call, and the other arguments."""
         from nearkin.errors import UsageError
-        from nearkin.suggestions import did_you_mean
+        from nearkin.runtime.suggestions import did_you_mean
 
         name = args[0]
         if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
@@ -250,7 +250,7 @@ def wrap_example(example: str) -> str:
 
 def usage_message(error: Any) -> str:
     """Returns a usage error of the parser of the command line as one sentence."""
-    from nearkin.suggestions import did_you_mean
+    from nearkin.runtime.suggestions import did_you_mean
 
     context = error.ctx
     see = "" if context is None else see_help(context)

@@ -28,19 +28,19 @@ LISTS = ("text", "keep", "normalise", "same")
 
 
 def _measures() -> Iterable[str]:
-    from nearkin.spec import MEASURES
+    from nearkin.settings.spec import MEASURES
 
     return MEASURES
 
 
 def _normalisations() -> Iterable[str]:
-    from nearkin.spec import NORMALISATIONS
+    from nearkin.settings.spec import NORMALISATIONS
 
     return NORMALISATIONS
 
 
 def _hash_functions() -> Iterable[str]:
-    from nearkin.spec import FAMILIES
+    from nearkin.settings.spec import FAMILIES
 
     return FAMILIES
 
@@ -100,13 +100,13 @@ def _postings() -> Iterable[str]:
 
 
 def _stem_languages() -> Iterable[str]:
-    from nearkin.spec import stem_languages
+    from nearkin.settings.spec import stem_languages
 
     return stem_languages()
 
 
 def _corpus_formats() -> Iterable[str]:
-    from nearkin.lab.synth import FORMATS
+    from nearkin.quality.lab.synth import FORMATS
 
     return FORMATS
 
@@ -118,13 +118,13 @@ def _delimiters() -> Iterable[str]:
 
 
 def _presets() -> Iterable[str]:
-    from nearkin.presets import PRESETS
+    from nearkin.settings.presets import PRESETS
 
     return PRESETS
 
 
 def _kinds_of_labels() -> Iterable[str]:
-    from nearkin.evaluate.golden import Labelled
+    from nearkin.quality.evaluate.golden import Labelled
 
     return Labelled
 

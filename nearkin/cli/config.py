@@ -36,7 +36,7 @@ def show(*, json: o.Json = False) -> None:
 
     from nearkin.cli.app import app
     from nearkin.cli.config_file import FILE_NAME, PROJECT_FILE, ConfigFile, searched_folders
-    from nearkin.runs.settings_file import format_value
+    from nearkin.engine.settings_file import format_value
 
     found = ConfigFile.find(Path.cwd())
     if found is None:
@@ -64,7 +64,7 @@ def _check_tables(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields name and table of each command of a file, after checking its keys and values."""
     from nearkin.errors import UsageError
-    from nearkin.suggestions import did_you_mean
+    from nearkin.runtime.suggestions import did_you_mean
 
     for name in found.table_of(" ".join(group)):
         path = (*group, name)

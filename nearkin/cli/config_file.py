@@ -125,7 +125,7 @@ class ConfigFile:
     def _require_known_commands(self) -> None:
         """Requires that each table is that of a command."""
         from nearkin.cli.command_table import COMMANDS
-        from nearkin.suggestions import did_you_mean
+        from nearkin.runtime.suggestions import did_you_mean
 
         names = [entry.name for entry in COMMANDS]
         for name, table in self.tables.items():
@@ -144,7 +144,7 @@ class ConfigFile:
 
     def defaults_of(self, command: Any, name: str) -> dict[str, Any]:
         """Returns the defaults of a command, by the names of its parameters."""
-        from nearkin.suggestions import did_you_mean
+        from nearkin.runtime.suggestions import did_you_mean
 
         options = {
             _key_of(parameter): parameter
@@ -182,7 +182,7 @@ class ConfigFile:
 
     def _convert(self, option: Any, key: str, value: Any, *, is_path: bool) -> Any:
         """Returns a value of the file as an option takes it."""
-        from nearkin.argument_types import check_type
+        from nearkin.runtime.argument_types import check_type
 
         kind = option.type_descriptor.annotation
         if kind is Path or is_path:
@@ -200,7 +200,7 @@ class ConfigFile:
 
         URLs stay as they are, and so do the names of environment variables that hold keys.
         """
-        from nearkin.keys import ENVIRONMENT
+        from nearkin.settings.keys import ENVIRONMENT
 
         if "\0" in path:
             raise UsageError(f"the path {path!r} has a null character; delete it")
@@ -241,7 +241,7 @@ def defaults_named_in_errors(config: ConfigFile, names: frozenset[str]) -> Itera
     try:
         yield
     except UsageError as error:
-        from nearkin.setting_names import is_named_in
+        from nearkin.runtime.setting_names import is_named_in
 
         message = str(error)
         for name in sorted(names):

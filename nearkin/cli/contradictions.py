@@ -200,7 +200,7 @@ def names_to_yield(
 
     The command line wins over a file, so these defaults are left out.
     """
-    from nearkin.runs.parameters import THRESHOLDS
+    from nearkin.engine.parameters import THRESHOLDS
 
     yielding: set[str] = set()
     for pair in CONTRADICTIONS:

@@ -25,8 +25,8 @@ from nearkin.runtime.number_format import format_count
 from nearkin.runtime.visible_text import make_visible
 
 if TYPE_CHECKING:
-    from nearkin.decontamination.suites import Suites
     from nearkin.runs.decontamination import DecontaminationSummary
+    from nearkin.texts.decontamination.suites import Suites
 
 TOO_CONTAMINATED = 3
 """The exit code if more of a suite is contaminated than allowed."""
@@ -199,13 +199,6 @@ def decontaminate(
         nearkin decontaminate suites/ --build suites.arrow --keyed --key-file key.txt
     """
     with execution.imports():
-        from nearkin.decontamination.request import DecontaminationRequest
-        from nearkin.decontamination.suite_inputs import (
-            SuiteColumns,
-            open_suites,
-            parse_suite_fields,
-        )
-        from nearkin.decontamination.suites import require_keyed
         from nearkin.engine.options import RunOptions
         from nearkin.errors import UsageError
         from nearkin.runs.decontamination import (
@@ -215,7 +208,14 @@ def decontaminate(
         from nearkin.runs.job import Job
         from nearkin.runtime.files import Readers
         from nearkin.runtime.sizes import parse_memory
-        from nearkin.sketch.resources import SpecResources
+        from nearkin.stages.sketch.resources import SpecResources
+        from nearkin.texts.decontamination.request import DecontaminationRequest
+        from nearkin.texts.decontamination.suite_inputs import (
+            SuiteColumns,
+            open_suites,
+            parse_suite_fields,
+        )
+        from nearkin.texts.decontamination.suites import require_keyed
 
     suite_columns = SuiteColumns(parse_suite_fields(suite_fields), suite_id)
     key = o.read_key(key_file)
@@ -271,13 +271,13 @@ def decontaminate(
     if json:
         print_json(summary.to_json())
     elif quiet:
-        from nearkin.report.terminal.decontamination import describe_decontamination
+        from nearkin.reports.terminal.decontamination import describe_decontamination
 
         print_brief(describe_decontamination(summary.counts), summary.warnings)
     else:
         from rich.console import Console
 
-        from nearkin.report.terminal.decontamination import print_decontamination
+        from nearkin.reports.terminal.decontamination import print_decontamination
 
         print_decontamination(
             summary.counts, summary.suites, summary.warnings, out, Console(stderr=True)

@@ -25,7 +25,7 @@ from nearkin.cli.printing import (
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nearkin.runs.run_record import RunRecord
     from nearkin.runs.spec_request import ResolvedInputs
     from nearkin.runtime.progress import Progress
-    from nearkin.spec import Spec
+    from nearkin.settings.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -180,16 +180,16 @@ def dedup(
         nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """  # noqa: E501 (an example is one line, which can be copied)
     with execution.imports():
-        from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.cluster_columns import DocumentWeights
+        from nearkin.engine.parameters import require_one_threshold
         from nearkin.engine.removal_limit import RemovalLimits
         from nearkin.errors import UsageError
-        from nearkin.passages.cutting.request import CUT_SPANS
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
-        from nearkin.runs.parameters import require_one_threshold
+        from nearkin.stages.cluster.keep import KeepPolicy
+        from nearkin.texts.passages.cutting.request import CUT_SPANS
 
     weights = DocumentWeights.parse(result.document_weights)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
@@ -238,7 +238,7 @@ def dedup(
         fields = columns.name_contents(found)
         options = match.to_run_options(resolved_spec, clustering, fields)
         if result.audit:
-            from nearkin.evaluate.audit import require_auditable
+            from nearkin.quality.evaluate.audit import require_auditable
 
             require_auditable(options)
         return options
@@ -394,7 +394,7 @@ def print_run(
     if as_json:
         print_json(record.to_json())
         return
-    from nearkin.report.files import read_report
+    from nearkin.reports.files import read_report
 
     report = read_report(out)
     if is_brief:
@@ -402,7 +402,7 @@ def print_run(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal.summary import print_summary
+    from nearkin.reports.terminal.summary import print_summary
 
     listed = out if lists_files else None
     print_summary(report, Console(stderr=True), listed, can_explain=can_explain)

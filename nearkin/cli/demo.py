@@ -56,7 +56,7 @@ def demo(
         from nearkin.cli.dedup import print_run
         from nearkin.corpus import Columns
         from nearkin.engine.options import RunOptions
-        from nearkin.lab.demo_corpus import (
+        from nearkin.quality.lab.demo_corpus import (
             MIN_COPIED_LINES,
             PRESS_RELEASES,
             PRESS_RELEASES_KEEP,
@@ -109,7 +109,7 @@ def _print_clusters(out: Path, top: int) -> None:
     """Prints the most interesting clusters."""
     from rich.console import Console
 
-    from nearkin.report.files import read_report
-    from nearkin.report.terminal.clusters import print_clusters
+    from nearkin.reports.files import read_report
+    from nearkin.reports.terminal.clusters import print_clusters
 
     print_clusters(read_report(out), Console(), top)

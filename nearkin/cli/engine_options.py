@@ -9,7 +9,7 @@ import typer
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import RUN
 from nearkin.runtime.loading import paused_collector
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 LOCAL = "local"
 SPARK = "spark"
@@ -48,7 +48,7 @@ class EngineOptions:
     def uses_spark(self) -> bool:
         """True if Spark executes the run."""
         from nearkin.errors import UsageError
-        from nearkin.suggestions import did_you_mean
+        from nearkin.runtime.suggestions import did_you_mean
 
         if self.engine not in (LOCAL, SPARK):
             raise UsageError(

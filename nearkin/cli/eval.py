@@ -17,8 +17,8 @@ from nearkin.cli.option_groups import (
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
-    from nearkin.evaluate.golden import GoldenSet, Labelled, Scores
-    from nearkin.grid import GridCell
+    from nearkin.quality.evaluate.golden import GoldenSet, Labelled, Scores
+    from nearkin.runs.grid import GridCell
 
 ScoredSettings: TypeAlias = "list[tuple[Mapping[str, object], Scores]]"
 """Settings by name, or the folder of a run, with the scores of their clusters."""
@@ -89,10 +89,10 @@ def eval(
     """  # noqa: E501
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.evaluate.golden import parse_labelled, read_golden_set
+        from nearkin.quality.evaluate.golden import parse_labelled, read_golden_set
 
     if plot is not None:
-        from nearkin.report.curves import require_plotting
+        from nearkin.reports.curves import require_plotting
         from nearkin.runtime.outputs import require_picture_output
 
         require_plotting(plot)
@@ -114,7 +114,7 @@ def eval(
         given.require_unused(of_files, "without --grid")
         scored = _score_run(inputs[0], labels, kind_of_labels)
     else:
-        from nearkin.grid import check_grid
+        from nearkin.runs.grid import check_grid
 
         if measure is None and columns.vector is not None:
             measure = "cosine"
@@ -122,7 +122,7 @@ def eval(
         scored = _score_cells(cells, inputs, columns, reading, labels, kind_of_labels)
         left_out = [cell for cell in cells if cell.error is not None]
     if plot is not None:
-        from nearkin.report.curves import draw_scores
+        from nearkin.reports.curves import draw_scores
 
         draw_scores(scored, plot)
     if json:
@@ -133,14 +133,14 @@ def eval(
     print_warnings([f"left out: {cell.error}" for cell in left_out])
     from rich.console import Console
 
-    from nearkin.report.terminal.evaluation import print_scores
+    from nearkin.reports.terminal.evaluation import print_scores
 
     print_scores(scored, Console())
 
 
 def _score_run(folder: str, labels: "GoldenSet", kind_of_labels: "Labelled") -> "ScoredSettings":
     """Scores the clusters of a finished run."""
-    from nearkin.evaluate.golden import read_clusters, score_clusters
+    from nearkin.quality.evaluate.golden import read_clusters, score_clusters
 
     clusters = read_clusters(Path(folder) / "clusters.parquet")
     return [({"run": folder}, score_clusters(labels, clusters, labelled=kind_of_labels))]
@@ -155,9 +155,9 @@ def _score_cells(
     kind_of_labels: "Labelled",
 ) -> "ScoredSettings":
     """Runs the settings of a grid over files, and scores the clusters of each run."""
-    from nearkin.evaluate.golden import score_clusters
-    from nearkin.grid import run_grid
-    from nearkin.runs.parameters import RunParameters
+    from nearkin.engine.parameters import RunParameters
+    from nearkin.quality.evaluate.golden import score_clusters
+    from nearkin.runs.grid import run_grid
     from nearkin.runtime.progress import Silent
 
     parameters: RunParameters = {

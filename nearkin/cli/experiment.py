@@ -20,7 +20,7 @@ from nearkin.runtime.number_format import format_count, format_percent
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from nearkin.lab.experiment import BandSettings, Experiment
+    from nearkin.quality.lab.experiment import BandSettings, Experiment
 
 NAMES = ("bands",)
 """The names of the experiments."""
@@ -103,15 +103,15 @@ def experiment(
         nearkin experiment bands --largest 1000 --json
     """  # noqa: E501
     from nearkin.errors import UsageError
-    from nearkin.lab.experiment import (
+    from nearkin.quality.lab.experiment import (
         SIZES,
         BandSettings,
         GeneratedTexts,
         parse_bandings,
         run_experiment,
     )
-    from nearkin.spec import parse_shingle
-    from nearkin.suggestions import did_you_mean
+    from nearkin.runtime.suggestions import did_you_mean
+    from nearkin.settings.spec import parse_shingle
 
     if name not in NAMES:
         raise UsageError(
@@ -151,9 +151,9 @@ def _compare_files(
     """Compares bandings on the documents of files."""
     from nearkin.corpus import FileCorpus
     from nearkin.errors import UsageError
-    from nearkin.evaluate.golden import read_golden_set
-    from nearkin.lab.experiment import compare_bandings, label_pairs, read_all_documents
-    from nearkin.report.run_warnings import warn_of_inputs
+    from nearkin.quality.evaluate.golden import read_golden_set
+    from nearkin.quality.lab.experiment import compare_bandings, label_pairs, read_all_documents
+    from nearkin.reports.run_warnings import warn_of_inputs
 
     requested = columns.to_columns()
     if requested.vector is not None:
@@ -171,7 +171,7 @@ def _compare_files(
 
 
 def _bands_table(result: "Experiment") -> "Table":
-    from nearkin.report.terminal.tables import text_table
+    from nearkin.reports.terminal.tables import text_table
 
     rows = [
         [
@@ -215,7 +215,7 @@ def _optimum_text(result: "Experiment") -> str:
 
 
 def _growth_table(result: "Experiment") -> "Table":
-    from nearkin.report.terminal.tables import text_table
+    from nearkin.reports.terminal.tables import text_table
 
     rows = [
         (

@@ -12,8 +12,8 @@ from nearkin.cli.option_groups import INPUT, OUTPUT, GivenOptions, with_option_g
 from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from nearkin.keys import HashKey
-    from nearkin.measures.explanation import Explanation
+    from nearkin.settings.keys import HashKey
+    from nearkin.stages.measures.explanation import Explanation
 
 TEXT_SUFFIXES = (".txt", ".md", ".rst", ".html", ".xml", ".json", ".csv", ".py")
 """Suffixes of arguments that are files. If there is no such file, the name was mistyped."""
@@ -80,11 +80,11 @@ def explain(
     with file_imports():
         from nearkin.engine.options import RunOptions
         from nearkin.errors import UsageError
-        from nearkin.evaluate.explain_fields import FieldsExplanation
+        from nearkin.quality.evaluate.explain_fields import FieldsExplanation
         from nearkin.runs.reopen import explain_in_run
         from nearkin.runs.spec_request import SpecRequest
-        from nearkin.sketch.resources import SpecResources
-        from nearkin.spec import parse_shingle
+        from nearkin.settings.spec import parse_shingle
+        from nearkin.stages.sketch.resources import SpecResources
 
     secret = o.read_key(key_file)
     explanation: Explanation | FieldsExplanation
@@ -105,7 +105,7 @@ def explain(
         explanation = explain_in_run(run, decode_text(a), decode_text(b), secret)
     else:
         from nearkin.corpus import Columns
-        from nearkin.evaluate.explain import explain as explain_texts
+        from nearkin.quality.evaluate.explain import explain as explain_texts
 
         unit, n = parse_shingle(shingle)
         fields: dict[str, int | str] = {"unit": unit, "n": n}
@@ -122,8 +122,8 @@ def explain(
             names=(_shorten(a), _shorten(b)),
         )
     if html is not None:
-        from nearkin.report.explanation import render_explanation
-        from nearkin.report.files import write_page
+        from nearkin.reports.explanation import render_explanation
+        from nearkin.reports.files import write_page
         from nearkin.runtime.files import SHARED_FILE, disk_errors
 
         if isinstance(explanation, FieldsExplanation):
@@ -138,7 +138,7 @@ def explain(
         return
     from rich.console import Console
 
-    from nearkin.report.explanation import print_explanation
+    from nearkin.reports.explanation import print_explanation
 
     print_explanation(explanation, Console())
 
@@ -147,7 +147,7 @@ def _explain_in_index(
     url: str, scope: str, a: str, b: str, secret: "HashKey | None", spec_resources: Path | None
 ) -> "Explanation":
     from nearkin.index.index import Index
-    from nearkin.sketch.resources import SpecResources
+    from nearkin.stages.sketch.resources import SpecResources
 
     with Index.open(
         url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True

@@ -23,8 +23,8 @@ from nearkin.cli.option_groups import (
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
-    from nearkin.fit.asking import AskedSettings
-    from nearkin.fit.result import FitResult
+    from nearkin.quality.fit.asking import AskedSettings
+    from nearkin.quality.fit.result import FitResult
 
 COMMON_OPTIONS = (
     "labels",
@@ -138,10 +138,10 @@ def fit(
 
     with file_imports():
         from nearkin.corpus import FileCorpus, detect_dimensions
-        from nearkin.evaluate.golden import parse_labelled, read_golden_set
-        from nearkin.fit.fitting import FitRequest, fit_settings
-        from nearkin.fit.objective import Objective
-        from nearkin.report.run_warnings import warn_of_inputs
+        from nearkin.quality.evaluate.golden import parse_labelled, read_golden_set
+        from nearkin.quality.fit.fitting import FitRequest, fit_settings
+        from nearkin.quality.fit.objective import Objective
+        from nearkin.reports.run_warnings import warn_of_inputs
 
     request = FitRequest(
         objective=Objective.parse(objective),
@@ -206,7 +206,7 @@ class _CommandLine(NamedTuple):
 
     def describe(self, settings: Mapping[str, object]) -> str:
         """Returns the command."""
-        from nearkin.fit.terminal import describe_command
+        from nearkin.reports.terminal.fit import describe_command
 
         return describe_command(settings, self.inputs, self.reading, self.out)
 
@@ -241,8 +241,8 @@ def _write_settings(fitted: "FitResult | AskedSettings", out: Path | None) -> No
 
 def _write_page(fitted: "FitResult", page: Path, command_line: _CommandLine) -> None:
     """Writes the HTML page of a fit."""
-    from nearkin.fit.page import render_fit
-    from nearkin.report.files import write_page
+    from nearkin.reports.files import write_page
+    from nearkin.reports.fit_page import render_fit
     from nearkin.runtime.files import SHARED_FILE, disk_errors
 
     command = command_line.describe(fitted.settings)
@@ -258,7 +258,7 @@ def _print_fitted(fitted: "FitResult", command_line: _CommandLine, *, prints_jso
         return
     from rich.console import Console
 
-    from nearkin.fit.terminal import print_fit
+    from nearkin.reports.terminal.fit import print_fit
 
     print_fit(fitted, Console())
     _print_command(command_line.describe(fitted.settings))
@@ -271,7 +271,7 @@ def _print_asked(asked: "AskedSettings", command_line: _CommandLine, *, prints_j
         return
     from rich.console import Console
 
-    from nearkin.fit.ask_terminal import print_asked
+    from nearkin.reports.terminal.asking import print_asked
 
     print_asked(asked, Console())
     _print_command(command_line.describe(asked.settings))
@@ -295,7 +295,7 @@ def _check_outputs(out: Path | None, page: Path | None, inputs: list[str | Path]
 
 def require_settings_output(out: Path, inputs: list[str | Path]) -> None:
     """Requires that a settings file may be written: its path is free, or `nearkin fit` wrote it."""
-    from nearkin.fit.result import REMARK
+    from nearkin.quality.fit.result import REMARK
     from nearkin.runtime.files import require_file_path
     from nearkin.runtime.outputs import (
         begins_with,

@@ -8,8 +8,8 @@ from nearkin.cli.option_groups import GivenOptions
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns, Corpus
-    from nearkin.fit.asking import AskedSettings
-    from nearkin.fit.objective import Objective
+    from nearkin.quality.fit.asking import AskedSettings
+    from nearkin.quality.fit.objective import Objective
     from nearkin.runtime.progress import Progress
 
 ANSWERS = Path("labels.csv")
@@ -51,9 +51,9 @@ def ask_for_settings(
     """Asks about pairs, and returns the settings that the answers suggest."""
     from rich.console import Console
 
-    from nearkin.fit.answer_file import AnswerFile
-    from nearkin.fit.ask_terminal import Questionnaire
-    from nearkin.fit.asking import AskedSettings, open_session
+    from nearkin.quality.fit.answer_file import AnswerFile
+    from nearkin.quality.fit.asking import AskedSettings, open_session
+    from nearkin.reports.terminal.asking import Questionnaire
     from nearkin.runtime.files import disk_errors
 
     answers = AnswerFile.open(labels)

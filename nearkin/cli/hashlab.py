@@ -45,7 +45,7 @@ def hashlab(
         nearkin hashlab --trials 1000 --json
     """  # noqa: E501
     from nearkin.errors import UsageError
-    from nearkin.lab.hashlab import compare_hashes
+    from nearkin.quality.lab.hashlab import compare_hashes
 
     for name, value in (("trials", trials), ("samples", samples), ("runs", runs)):
         if value < 2:
@@ -56,7 +56,7 @@ def hashlab(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal.tables import text_table
+    from nearkin.reports.terminal.tables import text_table
 
     console = Console()
     rates = [

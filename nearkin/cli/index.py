@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nearkin.index.documents import Document
     from nearkin.index.index import Index
-    from nearkin.loading import AddedDocuments
+    from nearkin.runs.loading import AddedDocuments
 
 index = make_group("index", "Build, search, change and maintain an online index.")
 
@@ -137,7 +137,7 @@ def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterato
     """Opens an index, and creates it if it does not exist. It is closed at the end."""
     with file_imports():
         from nearkin.index.index import Index
-        from nearkin.sketch.resources import SpecResources
+        from nearkin.stages.sketch.resources import SpecResources
 
     secret = SpecResources(o.read_key(resources.key_file))
     folder = resources.spec_resources
@@ -237,7 +237,7 @@ def build(
     """  # noqa: E501
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.loading import NewEvidence, add_files, add_files_of_both, load_run
+        from nearkin.runs.loading import NewEvidence, add_files, add_files_of_both, load_run
         from nearkin.runs.saved import SavedRun
 
     if distance is not None and measure is None:
@@ -352,8 +352,8 @@ def add(
     """
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.loading import add_files, add_files_of_both
-        from nearkin.matching import MatchOutput, add_files_with_matches
+        from nearkin.runs.loading import add_files, add_files_of_both
+        from nearkin.runs.matching import MatchOutput, add_files_with_matches
         from nearkin.runs.spec_request import SpecRequest
 
     request = SpecRequest(secret=o.read_key(resources.key_file))
@@ -451,7 +451,7 @@ def match(
     """
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.matching import MatchOutput, match_files
+        from nearkin.runs.matching import MatchOutput, match_files
         from nearkin.runtime.files import Readers
 
     options = o.ColumnOptions(
@@ -691,7 +691,7 @@ def decide(
     Examples:
         nearkin index decide decisions.jsonl --store sqlite:///kin.db --scope web
     """
-    from nearkin.decisions import read_decisions
+    from nearkin.settings.decisions import read_decisions
 
     read = list(read_decisions(file))
     with open_existing_index(store, resources) as opened:
@@ -712,7 +712,7 @@ def decisions(
     Examples:
         nearkin index decisions --store sqlite:///kin.db --scope web > decisions.jsonl
     """
-    from nearkin.decisions.files import format_line
+    from nearkin.settings.decisions.files import format_line
 
     with open_existing_index(store, resources) as opened:
         stored = opened.decisions(scope)
@@ -814,7 +814,7 @@ def migrate(
     Examples:
         nearkin index migrate --store sqlite:///kin.db --to postgresql://nearkin@db/kin
     """
-    from nearkin.loading import migrate as copy_index
+    from nearkin.runs.loading import migrate as copy_index
 
     secret = o.read_key(resources.key_file)
     documents = copy_index(store, target, secret, resources.spec_resources)
@@ -916,7 +916,7 @@ def rebuild(
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.index.migration import cutover
-    from nearkin.spec import parse_shingle
+    from nearkin.settings.spec import parse_shingle
 
     changes: dict[str, int | str] = {}
     if shingle is not None:
@@ -1002,7 +1002,7 @@ def rotate_key(
         nearkin index rotate-key --store sqlite:///kin.db --to sqlite:///next.db --new-key-file new.key
     """  # noqa: E501
     from nearkin.index.migration.key_rotation import rotate_key as rotate_index_key
-    from nearkin.keys import HashKey
+    from nearkin.settings.keys import HashKey
 
     facts = rotate_index_key(
         store,

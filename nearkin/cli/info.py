@@ -55,8 +55,8 @@ def _signature_file_facts(path: Path) -> dict[str, object]:
     import json
 
     with file_imports():
-        from nearkin.sketch.minhash import fill_shares
-        from nearkin.sketch.signature_file import read_signatures
+        from nearkin.stages.sketch.minhash import fill_shares
+        from nearkin.stages.sketch.signature_file import read_signatures
 
     signatures = read_signatures(path)
     spec = signatures.spec

@@ -9,11 +9,11 @@ from nearkin.cli.options import OutputOptions, ReadOptions, ReferenceOptions
 if TYPE_CHECKING:
     from nearkin.corpus.input_manifest import HashedPart
     from nearkin.engine.options import RunOptions
-    from nearkin.passages.cutting.request import PassageRequest
-    from nearkin.passages.lines.request import LinesRequest
     from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
     from nearkin.runs.spec_request import ResolvedInputs
+    from nearkin.texts.passages.cutting.request import PassageRequest
+    from nearkin.texts.passages.lines.request import LinesRequest
 
 
 def make_job(

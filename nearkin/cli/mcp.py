@@ -63,8 +63,8 @@ def mcp(
         from contextlib import ExitStack
 
         from nearkin.index.index import Index
-        from nearkin.mcp_server import AgentAccess, make_server
-        from nearkin.sketch.resources import SpecResources
+        from nearkin.service.mcp_server import AgentAccess, make_server
+        from nearkin.stages.sketch.resources import SpecResources
 
     _require_loopback(host)
     secret = o.read_key(key_file)

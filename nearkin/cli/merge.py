@@ -49,7 +49,7 @@ def merge(
         from nearkin.runs.sketch import require_signature_output
         from nearkin.runtime.files import disk_errors
         from nearkin.runtime.outputs import RESULT, claimed
-        from nearkin.sketch.signature_file import merge_signatures
+        from nearkin.stages.sketch.signature_file import merge_signatures
 
     require_signature_output(out, files, overwrite=overwrite)
     with claimed(out, "nearkin merge", replaces=overwrite) as claim, disk_errors(out.parent):
@@ -71,7 +71,7 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
         from nearkin.runtime.files import disk_errors
         from nearkin.runtime.outputs import RESULT, claimed
         from nearkin.runtime.progress import Silent
-        from nearkin.setting_names import name_flag, name_setting
+        from nearkin.runtime.setting_names import name_flag, name_setting
 
     target = TableFile.require(out)
     if overwrite:

@@ -11,9 +11,9 @@ from nearkin.cli.option_groups import INPUT
 from nearkin.cli.printing import print_warnings
 
 if TYPE_CHECKING:
-    from nearkin.plan.distribution import Distribution
+    from nearkin.quality.plan.distribution import Distribution
     from nearkin.runs.spec_request import SpecRequest
-    from nearkin.spec import Spec
+    from nearkin.settings.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ def observe_inputs(
     from nearkin.corpus import FileCorpus, detect_dimensions
     from nearkin.engine.document_frequencies import FrequencyRequest
     from nearkin.engine.local.document_frequencies import count_frequencies
-    from nearkin.measures import measure_of
-    from nearkin.plan.observe import observe_corpus
-    from nearkin.report.run_warnings import warn_of_inputs
+    from nearkin.quality.plan.observe import observe_corpus
+    from nearkin.reports.run_warnings import warn_of_inputs
     from nearkin.runtime.progress import Silent
-    from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+    from nearkin.stages.measures import measure_of
+    from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 
     columns = sampling.columns.to_columns()
     if not inputs:

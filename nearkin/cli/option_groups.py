@@ -16,7 +16,7 @@ import typer
 
 from nearkin.cli.completion import completion_of
 from nearkin.runtime.docstrings import remove_sections
-from nearkin.setting_names import OPTIONS
+from nearkin.runtime.setting_names import OPTIONS
 
 COMMON = "Common options"
 INPUT = "Input"

@@ -24,19 +24,19 @@ from nearkin.cli.standard_streams import require_open_stdout
 from nearkin.runtime.files import READABLE_BY, restrict_new_files
 
 if TYPE_CHECKING:
-    from nearkin.cluster.keep import KeepPolicy
     from nearkin.corpus import Columns
     from nearkin.corpus.input_manifest import HashedPart
     from nearkin.corpus.inputs import Selection
     from nearkin.engine.fields import FieldRule
     from nearkin.engine.options import RunOptions
-    from nearkin.keys import HashKey
-    from nearkin.loading import BothColumns
-    from nearkin.passages.cutting.request import PassageRequest
-    from nearkin.passages.lines.request import LinesRequest
+    from nearkin.runs.loading import BothColumns
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
-    from nearkin.spec import Spec
+    from nearkin.settings.keys import HashKey
+    from nearkin.settings.spec import Spec
+    from nearkin.stages.cluster.keep import KeepPolicy
+    from nearkin.texts.passages.cutting.request import PassageRequest
+    from nearkin.texts.passages.lines.request import LinesRequest
 
 
 def column_option(flag: str, help: str, *, panel: str = INPUT) -> Any:
@@ -678,7 +678,7 @@ class ColumnOptions:
         """Returns the columns of texts and of vectors if both are named, otherwise None."""
         if self.text is None or self.vector is None:
             return None
-        from nearkin.loading import BothColumns
+        from nearkin.runs.loading import BothColumns
 
         texts = replace(self, vector=None)
         vectors = replace(self, text=None)
@@ -737,7 +737,7 @@ class RunColumnOptions(ColumnOptions):
         """Returns the columns that are read, as `ColumnOptions.to_columns` does."""
         from nearkin.corpus.columns import DEFAULT_BITS
         from nearkin.corpus.fingerprints import parse_ignored
-        from nearkin.runs.parameters import require_fingerprint_for_bits
+        from nearkin.engine.parameters import require_fingerprint_for_bits
 
         require_fingerprint_for_bits(self.bits, self.fingerprint)
         ignored = parse_ignored(self.ignore_fingerprint, self.fingerprint_sizes)
@@ -914,7 +914,7 @@ class PassageCutOptions:
 
     def to_lines_request(self) -> "LinesRequest | None":
         """Returns the request to cut repeated lines, or None if they are not cut."""
-        from nearkin.passages.lines.request import LinesRequest
+        from nearkin.texts.passages.lines.request import LinesRequest
 
         request = LinesRequest.parse_options(
             self.repeated_lines, self.repeated_paragraphs, self.lines_action, None
@@ -927,7 +927,7 @@ class PassageCutOptions:
 
     def to_request(self) -> "PassageRequest | None":
         """Returns the request to cut passages, or None if they are not cut."""
-        from nearkin.passages.cutting.request import PassageRequest
+        from nearkin.texts.passages.cutting.request import PassageRequest
 
         return PassageRequest.parse(self.passages, self.cut_unit, self.min_left)
 
@@ -997,7 +997,7 @@ class SpecOptions:
         """Returns the request from which the Spec is made."""
         from nearkin.errors import UsageError
         from nearkin.runs.spec_request import SpecRequest
-        from nearkin.spec import parse_shingle
+        from nearkin.settings.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
         fields: dict[str, object] = {
@@ -1249,7 +1249,7 @@ class IndexKeyOptions:
 
 def read_key(key_file: str | None) -> "HashKey | None":
     """Reads the hash key that --key-file names, if it was given."""
-    from nearkin.keys import HashKey
+    from nearkin.settings.keys import HashKey
 
     if key_file is None:
         return None
@@ -1282,8 +1282,8 @@ def require_apart_from_files(
     out: Path, spec: SpecOptions, plan: Path | None = None, settings: Path | None = None
 ) -> None:
     """Requires that an output does not replace a file that an option names."""
-    from nearkin.keys import ENVIRONMENT
     from nearkin.runtime.outputs import require_apart
+    from nearkin.settings.keys import ENVIRONMENT
 
     named_files = [plan, settings, spec.key_file, spec.frequencies, spec.cut_list]
     paths = [str(path) for path in named_files if path is not None]
@@ -1308,6 +1308,6 @@ def open_progress(*, quiet: bool) -> "Progress":
         return Silent()
     if not sys.stderr.isatty():
         return PlainProgress(sys.stderr)
-    from nearkin.report.progress import TerminalProgress
+    from nearkin.reports.progress import TerminalProgress
 
     return TerminalProgress()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.engine.stats import MissingPairsStats
-    from nearkin.spec import Spec
+    from nearkin.settings.spec import Spec
 
 
 COMMON_OPTIONS = (
@@ -103,8 +103,8 @@ def pairs(
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
     with file_imports():
-        from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
+        from nearkin.engine.parameters import require_one_threshold
         from nearkin.runs.pairs import (
             Relation,
             describe_copies,
@@ -112,8 +112,8 @@ def pairs(
             require_pairs_output,
             run_pairs,
         )
-        from nearkin.runs.parameters import require_one_threshold
         from nearkin.runs.spec_request import resolve_inputs
+        from nearkin.stages.cluster.keep import KeepPolicy
 
     out = output.out
     hash_inputs = reading.parse_hash_inputs()

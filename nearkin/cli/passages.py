@@ -109,14 +109,14 @@ def passages(
     """
     with file_imports():
         from nearkin.engine.options import RunOptions
-        from nearkin.passages.cutting.request import CutRequest
-        from nearkin.passages.lines.request import LinesRequest
-        from nearkin.passages.run import PassageOptions
         from nearkin.runs.job import Job
         from nearkin.runs.passages import run_passages
         from nearkin.runtime.files import Readers
         from nearkin.runtime.sizes import parse_memory
-        from nearkin.spec import Spec
+        from nearkin.settings.spec import Spec
+        from nearkin.texts.passages.cutting.request import CutRequest
+        from nearkin.texts.passages.lines.request import LinesRequest
+        from nearkin.texts.passages.run import PassageOptions
 
     _require_unit(unit)
     hash_inputs = reading.parse_hash_inputs()
@@ -150,7 +150,7 @@ def passages(
     if output.json:
         print_json(summary.to_json())
     elif output.quiet:
-        from nearkin.report.terminal import passages as terminal
+        from nearkin.reports.terminal import passages as terminal
 
         counts = summary.counts
         if lines is None:
@@ -162,7 +162,7 @@ def passages(
     elif lines is not None:
         from rich.console import Console
 
-        from nearkin.report.terminal.passages import print_repeated_lines
+        from nearkin.reports.terminal.passages import print_repeated_lines
 
         print_repeated_lines(
             summary.counts, lines, summary.warnings, output.out, Console(stderr=True)
@@ -171,7 +171,7 @@ def passages(
         import pyarrow.parquet as pq
         from rich.console import Console
 
-        from nearkin.report.terminal.passages import print_passages
+        from nearkin.reports.terminal.passages import print_passages
 
         print_passages(
             summary.counts,
@@ -191,8 +191,8 @@ def passages(
 def _require_unit(unit: str | None) -> None:
     """Requires a known unit of passages."""
     from nearkin.errors import UsageError
-    from nearkin.suggestions import did_you_mean
-    from nearkin.winnowing import TOKEN_NAMES
+    from nearkin.runtime.suggestions import did_you_mean
+    from nearkin.stages.winnowing import TOKEN_NAMES
 
     if unit is not None and unit not in TOKEN_NAMES:
         raise UsageError(

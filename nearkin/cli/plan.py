@@ -27,11 +27,11 @@ from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.cli.standard_streams import print_line
 
 if TYPE_CHECKING:
-    from nearkin.plan.distribution import Distribution
-    from nearkin.plan.rates import Rates
-    from nearkin.plan.workload import Workload
+    from nearkin.quality.plan.distribution import Distribution
+    from nearkin.quality.plan.rates import Rates
+    from nearkin.quality.plan.workload import Workload
     from nearkin.runs.spec_request import SpecRequest
-    from nearkin.spec import Spec
+    from nearkin.settings.spec import Spec
 
 COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
 PLAN_SUFFIX = ".json"
@@ -205,7 +205,7 @@ class WorkloadOptions:
     def to_workload(self, distribution: "Distribution | None" = None) -> "Workload":
         """Returns the workload."""
         from nearkin.errors import UsageError
-        from nearkin.plan.workload import Workload
+        from nearkin.quality.plan.workload import Workload
         from nearkin.runtime.sizes import parse_memory, parse_size
 
         shingles = self.shingles
@@ -279,7 +279,7 @@ class PlannedSpecOptions:
     def to_request(self) -> "SpecRequest":
         """Returns the request from which the Spec of the documents of a corpus is made."""
         from nearkin.runs.spec_request import SpecRequest
-        from nearkin.spec import parse_shingle
+        from nearkin.settings.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
         fields = {
@@ -380,7 +380,7 @@ def plan(
         nearkin plan crawl-sample.parquet --docs 1B --engine spark --cores 512
     """  # noqa: E501
     from nearkin.errors import UsageError
-    from nearkin.plan.capacity import plan as make_plan
+    from nearkin.quality.plan.capacity import plan as make_plan
 
     if "vector_threshold" in given and workload.vector_dimensions is None:
         raise UsageError(
@@ -433,7 +433,7 @@ def plan(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal.planning import print_plan
+    from nearkin.reports.terminal.planning import print_plan
 
     print_plan(capacity_plan, Console())
 
@@ -458,8 +458,8 @@ def parse_count(text: str, option: str) -> int:
 
 def write_calibration() -> "Rates":
     """Measures this machine and stores the result for later plans."""
-    from nearkin.lab.calibration import calibrate
-    from nearkin.plan.rates import calibration_file
+    from nearkin.quality.lab.calibration import calibrate
+    from nearkin.quality.plan.rates import calibration_file
     from nearkin.runtime.files import write_durably
 
     path = calibration_file()

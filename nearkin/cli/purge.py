@@ -15,7 +15,7 @@ from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count
 
 if TYPE_CHECKING:
-    from nearkin.purge import PurgedDocument
+    from nearkin.runs.index_purge import PurgedDocument
     from nearkin.runs.job import Job
     from nearkin.runs.purge import PurgedRow
     from nearkin.runs.purge_request import LikeFiles
@@ -137,8 +137,8 @@ def purge_index(
 ) -> None:
     """Removes the documents of an index."""
     from nearkin.errors import UsageError
-    from nearkin.purge import purge_index as purge_scope
-    from nearkin.purge import read_like
+    from nearkin.runs.index_purge import purge_index as purge_scope
+    from nearkin.runs.index_purge import read_like
 
     if scope is None:
         raise UsageError("missing option --scope S, the scope of the stored documents")

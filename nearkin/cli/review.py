@@ -11,11 +11,11 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
-    from nearkin.decisions.files import DecisionFile
     from nearkin.runs.review_queue import ReviewQueue
+    from nearkin.settings.decisions.files import DecisionFile
 
 DECISIONS = Path("decisions.jsonl")
 """The file of decisions, unless --decisions names one."""
@@ -70,12 +70,12 @@ def review(
         nearkin review deduped/ --limit 500 --table doubtful.csv
     """  # noqa: E501
     with file_imports():
-        from nearkin.decisions.files import DecisionFile
         from nearkin.runs.review_queue import (
             collect_review_queue,
             require_free_table,
             write_review_table,
         )
+        from nearkin.settings.decisions.files import DecisionFile
 
     if table is not None:
         given.require_unused(("by",), f"with {name_setting('table', str(table))}")

@@ -43,7 +43,7 @@ def require_as_saved(
 
 def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
     """Returns the values of the options from which a saved run was made, by parameter name."""
-    from nearkin.spec import KEYED
+    from nearkin.settings.spec import KEYED
 
     spec = saved.spec
     columns = saved.record.require_files(saved.folder).request.columns

@@ -90,8 +90,8 @@ def start(config: Path | None, **options: Any) -> None:
     from nearkin.errors import MissingExtraError, NearkinError
 
     try:
-        from nearkin.server.processes import serve as run_server
-        from nearkin.server.settings import (
+        from nearkin.service.server.processes import serve as run_server
+        from nearkin.service.server.settings import (
             ServerSettings,
             parse_decisions_setting,
             parse_index_setting,
@@ -132,7 +132,7 @@ def _collect_named(
 
 def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
     """Returns the command with an option for every setting of the server."""
-    from nearkin.server.setting_fields import ServerFields
+    from nearkin.service.server.setting_fields import ServerFields
 
     config = typer.Option(
         "--config",

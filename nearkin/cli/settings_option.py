@@ -6,7 +6,7 @@ from nearkin.cli.option_groups import GivenOptions
 from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:
-    from nearkin.runs.settings_file import Settings
+    from nearkin.engine.settings_file import Settings
 
 
 REPEATED = ("fields",)
@@ -22,7 +22,7 @@ def apply_settings(
 ) -> "tuple[Settings, GivenOptions]":
     """Sets options that were not given to the values of the settings file or the preset."""
     with paused_collector():
-        from nearkin.runs.settings_file import Settings
+        from nearkin.engine.settings_file import Settings
 
     settings = Settings.resolve(options.get("settings"), options["preset"])
     if command == "pairs":
@@ -48,7 +48,7 @@ def warn_of_preset_size(preset: str | None, documents: int) -> list[str]:
     """Returns a warning if a preset was not measured on as many documents as are planned."""
     if preset is None:
         return []
-    from nearkin.presets import Preset
+    from nearkin.settings.presets import Preset
 
     warning = Preset.read(preset).warn_of_size(documents)
     return [] if warning is None else [warning]

@@ -43,7 +43,7 @@ def shadow(
         nearkin shadow deduped/ --against "threshold=0.7" --golden labels.csv
     """  # noqa: E501
     with file_imports():
-        from nearkin.evaluate.shadow import parse_shadow_settings
+        from nearkin.quality.evaluate.shadow import parse_shadow_settings
         from nearkin.runs.reopen import shadow_run
 
     secret = o.read_key(key_file)
@@ -61,6 +61,6 @@ def shadow(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal.evaluation import print_shadow
+    from nearkin.reports.terminal.evaluation import print_shadow
 
     print_shadow(comparison, Console())

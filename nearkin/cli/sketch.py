@@ -34,7 +34,7 @@ def write_signature_rows(path: Path) -> None:
     import orjson
     import pyarrow as pa
 
-    from nearkin.sketch.signature_file import FINGERPRINT
+    from nearkin.stages.sketch.signature_file import FINGERPRINT
 
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         fingerprint = reader.schema.metadata[FINGERPRINT].decode()

@@ -19,7 +19,7 @@ from nearkin.runtime.number_format import format_count, format_percent
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
     from nearkin.engine.split_groups import SplitFacts
-    from nearkin.spec import Spec
+    from nearkin.settings.spec import Spec
 
 COMMON_OPTIONS = (
     "groups",
@@ -101,11 +101,11 @@ def split(
         nearkin split scans.csv --text report --same patient --groups 0.9,0.1 --out sets/
     """  # noqa: E501
     with file_imports():
-        from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.split_groups import SplitGroups, require_splittable
         from nearkin.runs.output import require_output_free
         from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runs.split import run_split
+        from nearkin.stages.cluster.keep import KeepPolicy
 
     out = output.out
     hash_inputs = reading.parse_hash_inputs()

@@ -22,7 +22,7 @@ from nearkin.cli.standard_streams import (
     require_open_stdout,
     write_to_stdout,
 )
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.runtime.setting_names import name_flag, name_setting
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns

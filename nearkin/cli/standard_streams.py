@@ -6,7 +6,7 @@ import sys
 from typing import Any, TextIO, cast
 
 from nearkin.errors import RunError
-from nearkin.redaction import redact
+from nearkin.runtime.redaction import redact
 
 CLOSED = "it is closed; open it, or redirect it to a file"
 """The reason in messages about a standard output that was closed when the process began."""

@@ -14,9 +14,9 @@ from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, with_option_groups
 from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
-    from nearkin.consumer.events import DocumentSink
-    from nearkin.consumer.kafka_source import KafkaSource
-    from nearkin.consumer.redis_source import RedisSource
+    from nearkin.service.consumer.events import DocumentSink
+    from nearkin.service.consumer.kafka_source import KafkaSource
+    from nearkin.service.consumer.redis_source import RedisSource
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def stream(
 
     # The kind of stream decides which extra is needed.
     open_source = load_source(source)
-    from nearkin.consumer.consumer import Consumer
-    from nearkin.consumer.events import StreamSettings
+    from nearkin.service.consumer.consumer import Consumer
+    from nearkin.service.consumer.events import StreamSettings
 
     logging.basicConfig(level=logging.WARNING, format="nearkin: %(message)s")
     seconds = o.parse_seconds(idle, "--idle") or 0.0
@@ -164,10 +164,10 @@ def stream(
 def load_source(url: str) -> "type[RedisSource | KafkaSource]":
     """Returns the class of the event stream of a URL, whose scheme decides the kind."""
     if url.startswith("kafka:"):
-        from nearkin.consumer.kafka_source import KafkaSource
+        from nearkin.service.consumer.kafka_source import KafkaSource
 
         return KafkaSource
-    from nearkin.consumer.redis_source import RedisSource
+    from nearkin.service.consumer.redis_source import RedisSource
 
     return RedisSource
 
@@ -180,8 +180,8 @@ def open_sink(
     blocklist: Path | None = None,
 ) -> "Iterator[DocumentSink]":
     """Opens the index or the server that receives the documents."""
-    from nearkin.consumer.sinks import IndexSink, ServerSink
     from nearkin.errors import UsageError
+    from nearkin.service.consumer.sinks import IndexSink, ServerSink
 
     if (store is None) == (server is None):
         raise UsageError("give the destination of the documents: --store URL, or --server URL")
@@ -191,12 +191,12 @@ def open_sink(
                 f"--blocklist {blocklist} is for an index, and a server has its own blocklist; "
                 "leave it out, or start the server with --blocklist"
             )
-        from nearkin.client.clients import Client
+        from nearkin.service.client.clients import Client
 
         with Client(server) as client:
             yield ServerSink(client)
     elif store is not None:
-        from nearkin.blocklist.blocklist import Blocklist
+        from nearkin.engine.blocklist.blocklist import Blocklist
 
         opened = None if blocklist is None else Blocklist.open(blocklist)
         with open_index(store, resources, blocklist=opened) as index:

@@ -18,10 +18,10 @@ from nearkin.cli.option_groups import (
 )
 from nearkin.cli.printing import print_json
 from nearkin.cli.standard_streams import print_line
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
-    from nearkin.lab.synth import SynthSettings
+    from nearkin.quality.lab.synth import SynthSettings
 
 OF_ANY_CORPUS = ("out", "documents", "seed", "json", "quiet")
 """The options that have an effect with --losses and --contaminated, too."""
@@ -119,7 +119,7 @@ class CorpusOptions:
 
     def to_settings(self) -> "SynthSettings":
         """Returns the settings of the corpus."""
-        from nearkin.lab.synth import SynthSettings
+        from nearkin.quality.lab.synth import SynthSettings
 
         return SynthSettings(
             documents=self.documents,
@@ -182,8 +182,8 @@ def synth(
         nearkin synth --contaminated 1000 --documents 20000 --out contaminated/
     """  # noqa: E501
     with file_imports():
-        from nearkin.lab.synth import synth as write_corpus
-        from nearkin.spec import Spec
+        from nearkin.quality.lab.synth import synth as write_corpus
+        from nearkin.settings.spec import Spec
 
     for name, value in (("losses", losses), ("contaminated", contaminated)):
         if value is not None:
@@ -220,7 +220,7 @@ def synth(
 
 def _write_losses(out: Path, kind: str, settings: "SynthSettings", *, as_json: bool) -> None:
     """Writes a corpus in which removals may lose information, and prints what was written."""
-    from nearkin.lab.loss_corpus import parse_loss_kind, write_loss_corpus
+    from nearkin.quality.lab.loss_corpus import parse_loss_kind, write_loss_corpus
 
     facts = write_loss_corpus(out, parse_loss_kind(kind), settings.documents, settings.seed)
     if as_json:
@@ -231,7 +231,7 @@ def _write_losses(out: Path, kind: str, settings: "SynthSettings", *, as_json: b
 
 def _write_contaminated(out: Path, items: int, settings: "SynthSettings", *, as_json: bool) -> None:
     """Writes a corpus with planted items of a suite, and prints what was written."""
-    from nearkin.lab.contaminated_corpus import write_contaminated_corpus
+    from nearkin.quality.lab.contaminated_corpus import write_contaminated_corpus
 
     facts = write_contaminated_corpus(out, settings.documents, items, settings.seed)
     if as_json:

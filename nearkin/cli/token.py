@@ -11,7 +11,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from nearkin.server.http.tokens import Principal, TokenFile
+    from nearkin.service.server.http.tokens import Principal, TokenFile
 
 token = make_group("token", "Create, list and revoke the tokens of a server.")
 
@@ -33,7 +33,7 @@ def open_tokens(path: Path) -> "TokenFile":
     from nearkin.errors import MissingExtraError
 
     try:
-        from nearkin.server.http.tokens import TokenFile
+        from nearkin.service.server.http.tokens import TokenFile
     except ImportError as error:
         raise MissingExtraError.for_extra(
             f"nearkin token requires {error.name}", "server"
@@ -84,7 +84,7 @@ def create(
     import time
 
     tokens = open_tokens(file)
-    from nearkin.server.http.tokens import Principal
+    from nearkin.service.server.http.tokens import Principal
 
     expires = None if days is None else time.time() + days * SECONDS_OF_DAY
     secret = tokens.create(Principal(name, _split_list(scopes), _split_list(rights), rate, expires))

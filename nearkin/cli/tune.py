@@ -20,11 +20,11 @@ from nearkin.cli.option_groups import (
 )
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
-    from nearkin.fit.decision_fit import DecisionFit
-    from nearkin.plan.tune import Tuning
+    from nearkin.quality.fit.decision_fit import DecisionFit
+    from nearkin.quality.plan.tune import Tuning
     from nearkin.runs.spec_request import SpecRequest
 
 
@@ -40,9 +40,9 @@ class SignatureOptions:
 
     def to_request(self, bands: int | None, rows: int | None, tables: int) -> "SpecRequest":
         """Returns the request from which the Spec is made."""
-        from nearkin.plan.tune import default_spec
+        from nearkin.quality.plan.tune import default_spec
         from nearkin.runs.spec_request import SpecRequest
-        from nearkin.spec import SLOT_MEASURES, parse_shingle
+        from nearkin.settings.spec import SLOT_MEASURES, parse_shingle
 
         unit, n = parse_shingle(self.shingle)
         k = self.k
@@ -187,7 +187,7 @@ def tune(
         nearkin tune --measure cosine --threshold 0.9 --documents 10000000
     """  # noqa: E501
     from nearkin.errors import UsageError
-    from nearkin.plan.tune import tune as find_operating_points
+    from nearkin.quality.plan.tune import tune as find_operating_points
 
     has_both = sampling.text is not None and sampling.vector is not None
     if decisions is not None and has_both:
@@ -205,7 +205,7 @@ def tune(
     if across is not None and not inputs:
         raise UsageError(f"--across {across} needs a corpus, whose sources it compares; give files")
     if plot is not None:
-        from nearkin.report.curves import require_plotting
+        from nearkin.reports.curves import require_plotting
         from nearkin.runtime.outputs import require_picture_output
 
         require_plotting(plot)
@@ -237,7 +237,7 @@ def tune(
         rows=rows,
     )
     if plot is not None:
-        from nearkin.report.curves import draw_file
+        from nearkin.reports.curves import draw_file
 
         draw_file(tuning, tuning.points[:6], plot)
     if not has_both:
@@ -278,11 +278,11 @@ def _fit_decisions(
 ) -> "DecisionFit":
     """Chooses the threshold that agrees best with decisions."""
     from nearkin.corpus import FileCorpus, detect_dimensions
-    from nearkin.decisions import read_decisions
     from nearkin.errors import UsageError
-    from nearkin.fit.decision_fit import fit_to_decisions
-    from nearkin.fit.definition import COSINE, SET_MEASURES, Definition
+    from nearkin.quality.fit.decision_fit import fit_to_decisions
+    from nearkin.quality.fit.definition import COSINE, SET_MEASURES, Definition
     from nearkin.runtime.progress import Silent
+    from nearkin.settings.decisions import read_decisions
 
     read = read_decisions(decisions)
     corpus = FileCorpus.open(inputs, selection=reading.selection)
@@ -302,8 +302,8 @@ def _print_tuning(tuning: "Tuning", show: int) -> None:
     """Prints operating points with their curves, the description of the data and warnings."""
     from rich.console import Console
 
-    from nearkin.report.curves import draw_text
-    from nearkin.report.terminal.planning import data_table, tuning_table
+    from nearkin.reports.curves import draw_text
+    from nearkin.reports.terminal.planning import data_table, tuning_table
 
     console = Console()
     if tuning.distribution.profile is not None:

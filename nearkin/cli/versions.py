@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from nearkin.runtime.cache_folder import user_folder
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
 
 LIBRARIES = ("numpy", "numba", "llvmlite", "pyarrow")
 """The libraries whose versions are shown. None of them is imported for that."""

@@ -30,7 +30,7 @@ from nearkin.runtime.arrow_types import (
     is_text,
     replace_views_in_type,
 )
-from nearkin.suggestions import describe_columns
+from nearkin.runtime.suggestions import describe_columns
 
 TABLES = (
     "an Arrow table or stream of any library, a pandas or Polars frame, a dataset of datasets, "

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, NotRequired, TypedDict
 
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AutomaticMemory
-from nearkin.setting_names import name_setting
-from nearkin.spec import FINGERPRINT
+from nearkin.settings.spec import FINGERPRINT
 
 BATCH_ROWS = 8192
 """The maximum number of rows of a batch."""

@@ -71,8 +71,8 @@ from nearkin.corpus.table_versions import TableRecord, TableVersion
 from nearkin.corpus.table_watch import TableWatch
 from nearkin.corpus.validation import check_rows
 from nearkin.errors import RunError, UsageError
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.suggestions import describe_columns, did_you_mean
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.runtime.suggestions import describe_columns, did_you_mean
 
 TEXT = PlainText()
 FORMATS: dict[str, Format] = {

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 SAMPLE_BYTES = 1 << 20
 """The number of bytes at the beginning of a file from which its encoding is detected."""

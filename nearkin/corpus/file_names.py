@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from nearkin.errors import RunError
-from nearkin.redaction import HIDDEN, redact
+from nearkin.runtime.redaction import HIDDEN, redact
 
 COMPRESSION_SUFFIXES = frozenset({".gz", ".zst", ".bz2", ".lz4"})
 """The suffixes of compressed files."""

@@ -15,7 +15,7 @@ from nearkin.corpus.checked_column import CheckedColumn, null_reason, reasons_of
 from nearkin.corpus.encoded_columns import remove_encoding
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_text, view_as_binary
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 HEX_PREFIX = "0x"
 BITS_OF_DIGIT = 4

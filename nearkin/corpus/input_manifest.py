@@ -15,8 +15,8 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.input_file import InputFile
 from nearkin.errors import RunError, UsageError
-from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 BLOCK = 4 << 20
 """The number of bytes that are hashed at a time."""

@@ -49,7 +49,7 @@ from nearkin.corpus.table_versions import TableVersion
 from nearkin.corpus.table_watch import open_named_version, open_newest_version
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.runtime.setting_names import name_flag, name_setting
 
 MAGIC = frozenset("*?[")
 LOCAL = ("file://", "local://")

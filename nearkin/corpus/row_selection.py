@@ -29,7 +29,7 @@ from nearkin.corpus.corpus import TableCorpus
 from nearkin.corpus.formats.record_batches import filter_column, select_rows
 from nearkin.corpus.validation import check_ids
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from nearkin.corpus.formats.json_values import has_list_of_objects
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag
 
 CODECS = {
     b"\x1f\x8b": ".gz",

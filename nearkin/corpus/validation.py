@@ -30,7 +30,7 @@ from nearkin.corpus.nested_columns import derive_columns
 from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 NO_FAULTS: Mapping[int, str] = MappingProxyType({})
 TOKENS = pa.large_list(pa.large_string())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from nearkin.corpus.batches import Corpus
 from nearkin.corpus.columns import Columns, ContentField, FieldKind
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 
 def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:

@@ -26,7 +26,7 @@ from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
 from nearkin.corpus.formats.record_batches import TableWriter
 from nearkin.corpus.input_file import InputFile
 from nearkin.errors import RunError
-from nearkin.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag
 
 AHEAD = 6
 """The maximum number of slices that wait to be written."""

@@ -6,7 +6,11 @@ from typing import final
 
 import numpy as np
 
-from nearkin.acceptance import (
+from nearkin.engine.document_facts import TextFact
+from nearkin.engine.token_runs import TokenKind
+from nearkin.errors import UsageError
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.acceptance import (
     And,
     Comparison,
     Expression,
@@ -14,9 +18,9 @@ from nearkin.acceptance import (
     SaysAll,
     parse_expression,
 )
-from nearkin.acceptance.bounds import Bounds, compute_bounds, holds_for_copies
-from nearkin.acceptance.evaluation import accept_pairs
-from nearkin.acceptance.expression import (
+from nearkin.settings.acceptance.bounds import Bounds, compute_bounds, holds_for_copies
+from nearkin.settings.acceptance.evaluation import accept_pairs
+from nearkin.settings.acceptance.expression import (
     Number,
     Operator,
     Predicate,
@@ -25,12 +29,8 @@ from nearkin.acceptance.expression import (
     collect_predicates,
     required_equalities,
 )
-from nearkin.acceptance.parser import SIMILAR
-from nearkin.engine.document_facts import TextFact
-from nearkin.engine.token_runs import TokenKind
-from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
-from nearkin.spec import IDF_JACCARD
+from nearkin.settings.acceptance.parser import SIMILAR
+from nearkin.settings.spec import IDF_JACCARD
 
 LEAST_BANDED = 0.5
 """The smallest lower bound of the Jaccard similarity for which bands alone find candidate pairs.

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.engine.options import RunOptions, Verify
-from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BandLayout, write_band_keys
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
+from nearkin.stages.lsh import kernels
+from nearkin.stages.lsh.band_keys import BandLayout, write_band_keys
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Measure
 
 ROUNDING = 1e-9
 """A tolerance below one slot: k × threshold can be rounded to just above a whole number."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 CLUSTER_SIZE = "cluster_size"
 CLUSTER_SOURCES = "cluster_sources"

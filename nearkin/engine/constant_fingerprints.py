@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from nearkin.engine.options import RunOptions
-from nearkin.spec import FINGERPRINT
+from nearkin.settings.spec import FINGERPRINT
 
 NOTABLE_DOCUMENTS = 2
 """The number of documents with one constant fingerprint from which a run warns."""

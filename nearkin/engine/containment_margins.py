@@ -7,7 +7,7 @@ which pairs are candidates.
 
 import numpy as np
 
-from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
+from nearkin.stages.lsh.solve import MAX_PASS_RATE, largest_margin
 
 SMALLEST = 64
 """Number of hashes of a document that are looked up (m)."""

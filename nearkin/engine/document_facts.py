@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.canonical_dois import canonicalize_dois
-from nearkin.hashing import kernels as hashing
-from nearkin.hashing.families import key_of
-from nearkin.shingle import text_buffers
-from nearkin.wording import hash_wordings
+from nearkin.stages.hashing import kernels as hashing
+from nearkin.stages.hashing.families import key_of
+from nearkin.stages.shingle import text_buffers
+from nearkin.stages.wording import hash_wordings
 
 NULL_VALUE = 0x6E756C6C
 """The hash of a value that is null, for example the source of documents without one."""

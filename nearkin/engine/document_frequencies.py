@@ -7,8 +7,8 @@ import numpy as np
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.runtime.progress import Progress
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.resources import SpecResources
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, pack_pairs
 
 ALIKE = 64
 """Groups of at most this size are expanded together with the other groups of their size."""

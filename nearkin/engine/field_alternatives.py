@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
-from nearkin.acceptance.parser import MAX_DEPTH, MAX_LENGTH, SIMILAR
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.acceptance.parser import MAX_DEPTH, MAX_LENGTH, SIMILAR
 
 MAX_ALTERNATIVES = 64
 """The largest number of alternatives of a condition."""

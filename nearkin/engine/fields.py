@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 from nearkin.corpus.columns import DEFAULT_BITS, ContentField, FieldKind
 from nearkin.engine.field_alternatives import parse_alternatives
 from nearkin.errors import UsageError
-from nearkin.measures import measure_of
-from nearkin.measures.fields import ComparedField, FieldsMeasure
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import (
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.spec import (
     FINGERPRINT,
     HAMMING,
     MAX_DIMENSIONS,
     Spec,
     require_fingerprint_bits,
 )
-from nearkin.suggestions import did_you_mean
+from nearkin.stages.measures import measure_of
+from nearkin.stages.measures.fields import ComparedField, FieldsMeasure
+from nearkin.stages.sketch.resources import SpecResources
 
 JACCARD = "jaccard"
 COSINE = "cosine"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nearkin.packed_pairs import ScoredPairs, pack_pairs
+from nearkin.stages.packed_pairs import ScoredPairs, pack_pairs
 
 
 def find_leader_similarities(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:

@@ -9,13 +9,6 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
-from nearkin.acceptance import Expression
-from nearkin.acceptance.bounds import Bounds
-from nearkin.acceptance.expression import required_equalities
-from nearkin.acceptance.parser import SIMILAR
-from nearkin.argument_types import check_fields
-from nearkin.cluster.keep import KeepPolicy
-from nearkin.cluster.kept_documents import ClusterCriterion
 from nearkin.engine.acceptance import (
     LEAST_BANDED,
     columns_of_acceptance,
@@ -33,16 +26,23 @@ from nearkin.engine.fields import (
 )
 from nearkin.engine.removal_limit import RemovalLimits
 from nearkin.errors import UsageError
-from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
-from nearkin.measures import BandingRequest, Measure, measure_of
-from nearkin.pair_scope import EVERY_BLOCK, NO_BLOCK
-from nearkin.presets import Preset
+from nearkin.runtime.argument_types import check_fields
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import require_memory
+from nearkin.runtime.suggestions import did_you_mean
 from nearkin.runtime.threads import require_workers
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import HAMMING, IDF_JACCARD, Spec
-from nearkin.suggestions import did_you_mean
+from nearkin.settings.acceptance import Expression
+from nearkin.settings.acceptance.bounds import Bounds
+from nearkin.settings.acceptance.expression import required_equalities
+from nearkin.settings.acceptance.parser import SIMILAR
+from nearkin.settings.presets import Preset
+from nearkin.settings.spec import HAMMING, IDF_JACCARD, Spec
+from nearkin.stages.cluster.keep import KeepPolicy
+from nearkin.stages.cluster.kept_documents import ClusterCriterion
+from nearkin.stages.lsh.slot_bands import Banding, require_bands_with_rows
+from nearkin.stages.measures import BandingRequest, Measure, measure_of
+from nearkin.stages.pair_scope import EVERY_BLOCK, NO_BLOCK
+from nearkin.stages.sketch.resources import SpecResources
 
 SMALL_CORPUS = 5000
 """Corpora with fewer documents are compared by brute force."""

@@ -6,20 +6,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nearkin.acceptance import Differ, Expression, SaysAll
-from nearkin.acceptance.expression import (
+from nearkin.engine.acceptance import DirectedPairs, measured_number
+from nearkin.engine.document_facts import NULL_VALUE, mix_hashes
+from nearkin.engine.token_runs import TokenKind, TokenRuns
+from nearkin.settings.acceptance import Differ, Expression, SaysAll
+from nearkin.settings.acceptance.expression import (
     Number,
     Predicate,
     collect_numbers,
     collect_predicates,
     required_equalities,
 )
-from nearkin.engine.acceptance import DirectedPairs, measured_number
-from nearkin.engine.document_facts import NULL_VALUE, mix_hashes
-from nearkin.engine.token_runs import TokenKind, TokenRuns
-from nearkin.measures.base import StoredPayloads
-from nearkin.packed_pairs import ScoredPairs, unpack_pairs
-from nearkin.verify.jaccard import compare_sets
+from nearkin.stages.measures.base import StoredPayloads
+from nearkin.stages.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.stages.verify.jaccard import compare_sets
 
 FactReader: TypeAlias = Callable[[Predicate], np.ndarray]
 """A function that returns what a condition compares in two documents, as hashes of it, uint64 (n,)

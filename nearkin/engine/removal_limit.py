@@ -12,9 +12,9 @@ from typing import NamedTuple
 from nearkin.engine.stats import RunStats
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.number_format import format_percent, format_similarity
+from nearkin.runtime.setting_names import SettingForm, current_form, name_flag, name_setting
+from nearkin.runtime.suggestions import MAX_NAME_LENGTH
 from nearkin.runtime.visible_text import make_visible
-from nearkin.setting_names import SettingForm, current_form, name_flag, name_setting
-from nearkin.suggestions import MAX_NAME_LENGTH
 
 DEFAULT_SHARE = 0.5
 """The largest share of the documents that a run may remove as near-duplicates by default."""

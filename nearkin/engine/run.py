@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple, final
 
-from nearkin.decisions import Decisions
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import (
     DEFAULT_PAIR_BUDGET,
@@ -30,12 +29,13 @@ from nearkin.engine.stats import (
     VerifyStats,
 )
 from nearkin.errors import RunError
-from nearkin.lsh.sign_bands import fixed_sign_banding
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
-from nearkin.measures.fields import FieldsMeasure
 from nearkin.runtime.progress import Progress
-from nearkin.sketch.resources import SpecResources
+from nearkin.settings.decisions import Decisions
+from nearkin.stages.lsh.sign_bands import fixed_sign_banding
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Measure
+from nearkin.stages.measures.fields import FieldsMeasure
+from nearkin.stages.sketch.resources import SpecResources
 
 
 class VerifiedCandidates(NamedTuple):

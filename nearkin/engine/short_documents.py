@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 NOTABLE_SINGLE_SHARE = 0.1
 """The share of documents with one shingle from which a run warns."""

@@ -4,8 +4,8 @@ from typing import Any
 
 from nearkin.corpus import Columns
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
-from nearkin.spec import FINGERPRINT, HAMMING, Spec
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import FINGERPRINT, HAMMING, Spec
 
 
 def resolve_spec(

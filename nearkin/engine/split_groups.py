@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from nearkin.argument_types import require_seed
 from nearkin.engine.options import RunOptions, split_column_names
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.argument_types import require_seed
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 SUM_TOLERANCE = 1e-6
 """The largest difference of the sum of all shares from 1."""

@@ -8,14 +8,14 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from nearkin.shingle import Shingler
-from nearkin.sketch.resources import SpecResources
-from nearkin.sketch.sketcher import iterate_streams
-from nearkin.spec import Spec
-from nearkin.verify.kernels import longest_shared_runs
-from nearkin.wording import read_wordings
-from nearkin.wording.kernels import find_said
-from nearkin.wording.negations import negation_tokens
+from nearkin.settings.spec import Spec
+from nearkin.stages.shingle import Shingler
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.sketch.sketcher import iterate_streams
+from nearkin.stages.verify.kernels import longest_shared_runs
+from nearkin.stages.wording import read_wordings
+from nearkin.stages.wording.kernels import find_said
+from nearkin.stages.wording.negations import negation_tokens
 
 TokenReader: TypeAlias = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 """A function of the contents of n documents. It returns all their tokens, uint64, and the number of

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from nearkin.engine.canonical_dois import canonicalize_dois
 from nearkin.engine.canonical_urls import canonicalize_urls
 from nearkin.engine.options import RunOptions
-from nearkin.hashing import kernels as hashing
-from nearkin.hashing.families import key_of
-from nearkin.shingle import text_buffers
+from nearkin.stages.hashing import kernels as hashing
+from nearkin.stages.hashing.families import key_of
+from nearkin.stages.shingle import text_buffers
 
 KEY_SEEDS = (0x6E656172, 0x6B696E73)
 """The seeds of the two words of a key."""

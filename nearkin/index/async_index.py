@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
-from nearkin.argument_types import check_arguments
-from nearkin.decisions import Decision, Decisions
 from nearkin.index.description import IndexStats
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.settings import IndexSettings, SettingsFields
-from nearkin.spec import Spec
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.settings.decisions import Decision, Decisions
+from nearkin.settings.spec import Spec
 
 if TYPE_CHECKING:
-    from nearkin.blocklist.blocklist import Blocklist
+    from nearkin.engine.blocklist.blocklist import Blocklist
     from nearkin.index.passage_matches import PassageMatches
     from nearkin.index.stores.base import Store
-    from nearkin.measures.explanation import Explanation
-    from nearkin.sketch.resources import SpecResources
+    from nearkin.stages.measures.explanation import Explanation
+    from nearkin.stages.sketch.resources import SpecResources
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,7 +22,7 @@ from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.runtime.files import create_exclusively
 from nearkin.runtime.outputs import RESULT, claimed
-from nearkin.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag
 
 REASONS = {
     "memory": "it ends with its process",

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearkin.blocklist.blocklist import BlockedMatch, Blocklist
+from nearkin.engine.blocklist.blocklist import BlockedMatch, Blocklist
 from nearkin.index.entry import Layer, Outcome, OutcomeKind
 from nearkin.index.session import Session
 
 if TYPE_CHECKING:
-    from nearkin.blocklist.search import EntrySearch
+    from nearkin.engine.blocklist.search import EntrySearch
     from nearkin.index.documents import CheckedDocument
-    from nearkin.measures import Measure
+    from nearkin.stages.measures import Measure
 
 
 class UpsertBlocker:

@@ -14,10 +14,10 @@ from nearkin.index.document_preparation import DocumentPreparer
 from nearkin.index.entry import Entry, Evidence
 from nearkin.index.preparation import Preparer
 from nearkin.index.settings import IndexSettings
-from nearkin.lsh.kernels import pair_agreements
-from nearkin.lsh.solve import largest_margin
-from nearkin.measures.base import StoredPayloads, as_stored, band_layout_of
-from nearkin.packed_pairs import unpack_pairs
+from nearkin.stages.lsh.kernels import pair_agreements
+from nearkin.stages.lsh.solve import largest_margin
+from nearkin.stages.measures.base import StoredPayloads, as_stored, band_layout_of
+from nearkin.stages.packed_pairs import unpack_pairs
 
 PASS_PROBABILITY = 0.999
 """The share of pairs at the threshold whose estimate must pass the margin."""

@@ -15,7 +15,7 @@ from nearkin.index.entry import RESERVED, Entry, require_scope
 from nearkin.index.stores.base import Store
 
 if TYPE_CHECKING:
-    from nearkin.decisions import Decisions
+    from nearkin.settings.decisions import Decisions
 
 
 MAX_KNOWN_SCOPES = 10_000
@@ -31,8 +31,8 @@ class ScopeDecisions:
 
     def __init__(self, decisions: "Decisions") -> None:
         # Few indexes have decisions, and every process with an index imports this module.
-        from nearkin.cluster.decided_pairs import ConstrainedGroups
-        from nearkin.cluster.id_order import list_in_order
+        from nearkin.stages.cluster.decided_pairs import ConstrainedGroups
+        from nearkin.stages.cluster.id_order import list_in_order
 
         ids = list_in_order({id for decision in decisions for id in decision.pair})
         numbers = {id: number for number, id in enumerate(ids)}

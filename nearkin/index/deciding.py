@@ -29,7 +29,7 @@ from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 
 if TYPE_CHECKING:
-    from nearkin.decisions import Decision, Decisions
+    from nearkin.settings.decisions import Decision, Decisions
 
 MAX_DECISIONS = 100_000
 """The maximum number of stored decisions about a scope. A step may read all of them."""
@@ -60,7 +60,7 @@ class DecisionSteps:
 
     def add(self, scope: str, decisions: "Sequence[Decision]") -> int:
         """Stores decisions and follows them, as `Index.decide` does."""
-        from nearkin.decisions import Decisions
+        from nearkin.settings.decisions import Decisions
 
         session = self._session
         if session.follow:
@@ -89,7 +89,7 @@ class DecisionSteps:
         self, scope: str, decisions: "Sequence[Decision]"
     ) -> "tuple[Entry | None, list[Decision]]":
         """Returns the head of the stored decisions, and those of the decisions that are new."""
-        from nearkin.decisions import Decisions
+        from nearkin.settings.decisions import Decisions
 
         store = self._session.store
         head = read_head(store, scope)
@@ -215,7 +215,7 @@ class DecisionSteps:
 
     def _stored(self, scope: str, ids: Iterable[str]) -> list[Entry]:
         """Returns the stored documents among some, in the order of their ids."""
-        from nearkin.cluster.id_order import list_in_order
+        from nearkin.stages.cluster.id_order import list_in_order
 
         searcher = self._session.searcher
         entries = searcher.store.entries(scope, list_in_order(ids))
@@ -265,7 +265,7 @@ class DecisionSteps:
 
 def _require_storable(decision: "Decision") -> None:
     """Requires that an index can store a decision."""
-    from nearkin.decisions import Decision, Verdict
+    from nearkin.settings.decisions import Decision, Verdict
 
     if not isinstance(decision, Decision):
         raise UsageError(

@@ -17,7 +17,7 @@ from nearkin.index.entry import RESERVED, Entry, reserved_scope
 from nearkin.index.stores.base import Store
 
 if TYPE_CHECKING:
-    from nearkin.decisions import Decision, Decisions
+    from nearkin.settings.decisions import Decision, Decisions
 
 DECISIONS_PREFIX = f"{RESERVED}decided:"
 """The prefix of the scopes that hold decisions. It is stored, so it does not change."""
@@ -81,7 +81,7 @@ def parse_entry(entry: Entry) -> StoredDecision | None:
     if entry.id == HEAD:
         return None
     # Few indexes have decisions, and every process with an index imports this module.
-    from nearkin.decisions import Decision, Verdict
+    from nearkin.settings.decisions import Decision, Verdict
 
     values = json.loads(entry.text or "{}")
     return StoredDecision(
@@ -98,7 +98,7 @@ def parse_entry(entry: Entry) -> StoredDecision | None:
 
 def read_stored(store: Store, scope: str) -> "Decisions":
     """Returns the decisions about the documents of a scope that a store holds."""
-    from nearkin.decisions import Decisions
+    from nearkin.settings.decisions import Decisions
 
     parsed = map(parse_entry, store.scan(decisions_scope(scope)))
     decisions = [stored.decision for stored in parsed if stored is not None]

@@ -8,14 +8,14 @@ from nearkin.index.migration.state import Phase
 from nearkin.index.opening import IndexHeader, read_header
 from nearkin.index.session import Session
 from nearkin.index.settings import IndexSettings
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.index.stats import SearchStats
-    from nearkin.lsh.slot_bands import Banding
-    from nearkin.measures.base import Measure
     from nearkin.runtime.metrics import QualityMetrics
-    from nearkin.sketch.resources import SpecResources
+    from nearkin.stages.lsh.slot_bands import Banding
+    from nearkin.stages.measures.base import Measure
+    from nearkin.stages.sketch.resources import SpecResources
 
 STORES_IN_MEMORY = ("memory:", "redis:", "rediss:")
 """The beginnings of the URLs of stores that hold all documents in memory."""

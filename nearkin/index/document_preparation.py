@@ -26,8 +26,8 @@ from nearkin.index.documents import (
 )
 from nearkin.index.entry import Entry
 from nearkin.index.preparation import DIGEST_BYTES, PreparedDocuments, Preparer, digest_text
-from nearkin.measures.base import Payload
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.measures.base import Payload
 
 
 class PreparedBatch(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from nearkin.argument_types import describe_as
 from nearkin.errors import UsageError
+from nearkin.runtime.argument_types import describe_as
 
 
 class ShingledDocument(NamedTuple):

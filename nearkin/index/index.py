@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
-from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.documents import Document
@@ -22,17 +21,18 @@ from nearkin.index.session import Session, with_frequencies
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
-from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import Spec
 
 if TYPE_CHECKING:
-    from nearkin.blocklist.blocklist import Blocklist
-    from nearkin.decisions import Decision, Decisions
+    from nearkin.engine.blocklist.blocklist import Blocklist
     from nearkin.index.deciding import DecisionSteps
     from nearkin.index.expiry import Expiry
     from nearkin.index.parts import DocumentParts
     from nearkin.index.stores.base import Store
-    from nearkin.sketch.resources import SpecResources
+    from nearkin.settings.decisions import Decision, Decisions
+    from nearkin.stages.sketch.resources import SpecResources
 
 
 class Index(IndexReader):
@@ -338,7 +338,7 @@ class Index(IndexReader):
 
         Examples:
             >>> from nearkin import Spec
-            >>> from nearkin.decisions import Decision, Verdict
+            >>> from nearkin.settings.decisions import Decision, Verdict
             >>> index = Index.open("memory://", Spec(n=1), 0.5)
             >>> outcomes = index.upsert_many("web", ["a b c d", "a b c d e"], ["one", "two"])
             >>> index.decide("web", [Decision("one", "two", Verdict.DIFFERENT)])
@@ -448,7 +448,7 @@ class Index(IndexReader):
 def _read_all(decisions: "Mapping[str, str | Path | Decisions]") -> "dict[str, Decisions]":
     """Returns the decisions of each scope, of which some are given as files."""
     # Few indexes have decisions, and every process with an index imports this module.
-    from nearkin.decisions import read_decisions
+    from nearkin.settings.decisions import read_decisions
 
     return {
         scope: read_decisions(given) if isinstance(given, str | Path) else given

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.lsh.kernels import slot_key
 from nearkin.runtime.jit import kernel
-from nearkin.shingle.kernels import word_shingles
-from nearkin.shingle.normalization.kernels import CodePointTables
-from nearkin.shingle.tokens.kernels import Scratch
-from nearkin.sketch.kernels import binned_minhash
-from nearkin.verify.kernels import distinct_sets
+from nearkin.stages.lsh.kernels import slot_key
+from nearkin.stages.shingle.kernels import word_shingles
+from nearkin.stages.shingle.normalization.kernels import CodePointTables
+from nearkin.stages.shingle.tokens.kernels import Scratch
+from nearkin.stages.sketch.kernels import binned_minhash
+from nearkin.stages.verify.kernels import distinct_sets
 
 
 @kernel
@@ -47,7 +47,7 @@ def prepare_words(
         fast: Whether segments of ASCII can take the faster path.
         tables: Properties of all code points.
         scratch: Buffers of one segment. They are overwritten.
-        key: Key of the base hash. See `nearkin.hashing.families.key_of`.
+        key: Key of the base hash. See `nearkin.stages.hashing.families.key_of`.
         rounds: Odd multipliers of the rounds of `binned`, uint64 (R,).
         completion: Odd multipliers of its completion, uint32 (k,).
         salt: Salt of the band keys.

@@ -8,14 +8,14 @@ smallest (Lv, Josephson, Wang, Charikar, Li, *Multi-probe LSH*, VLDB 2007).
 import numpy as np
 
 from nearkin.index.preparation import PreparedDocuments, Preparer
-from nearkin.lsh.band_keys import slot_layout, write_band_keys
-from nearkin.lsh.probing import perturbations
-from nearkin.lsh.sign_bands import SignBanding
-from nearkin.measures.base import row_starts
 from nearkin.runtime.threads import ObjectPool
-from nearkin.sketch.hyperplanes import hyperplanes
-from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
-from nearkin.spec import KEYED_HYPERPLANES
+from nearkin.settings.spec import KEYED_HYPERPLANES
+from nearkin.stages.lsh.band_keys import slot_layout, write_band_keys
+from nearkin.stages.lsh.probing import perturbations
+from nearkin.stages.lsh.sign_bands import SignBanding
+from nearkin.stages.measures.base import row_starts
+from nearkin.stages.sketch.hyperplanes import hyperplanes
+from nearkin.stages.sketch.sketcher import BandKeyBuilder, Sketcher
 
 KEYS_AT_ONCE = 1 << 21
 """The number of band keys of flipped signatures that are computed at a time."""

@@ -11,7 +11,7 @@ from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.spare_buckets import all_keys_of
 from nearkin.index.stores.base import Store
-from nearkin.packed_pairs import pack_pairs
+from nearkin.stages.packed_pairs import pack_pairs
 
 NOT_IN_BUCKET = "not in a bucket"
 NO_FINGERPRINT = "a fingerprint of its passages is missing"

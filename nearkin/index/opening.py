@@ -23,9 +23,9 @@ from nearkin.index.stores.urls import (
     with_passwords,
     without_inapplicable_bound,
 )
-from nearkin.keys import HashKey
-from nearkin.setting_names import SettingForm, current_form, describe_setting, name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.setting_names import SettingForm, current_form, describe_setting, name_setting
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import Spec
 
 FORMAT = 1
 DISTANCE_FORMAT = 2

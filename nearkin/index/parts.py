@@ -25,8 +25,8 @@ from nearkin.index.documents import ShingledDocument
 from nearkin.index.entry import RESERVED, Entry, Outcome, reserved_scope
 from nearkin.index.session import Session
 from nearkin.index.stores.sharded import ShardedStore
-from nearkin.packed_pairs import sorted_unique
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.packed_pairs import sorted_unique
 
 PARTS_PREFIX = f"{RESERVED}open:"
 """The prefix of the scopes that hold parts. It is stored, so it does not change."""

@@ -1,6 +1,6 @@
 """The fingerprints of passages in the buckets of an index.
 
-Each stored text has the anchors of its windows as keys of buckets (`nearkin.winnowing`). Texts that
+Each stored text has the anchors of its windows as keys of buckets (`stages.winnowing`). Texts that
 share a passage share at least one of them. The postings are apart from those of band keys: they
 stay as long as the document, whether it is a representative or not.
 """
@@ -11,14 +11,14 @@ from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import RESERVED, Entry, posting_of
 from nearkin.index.preparation import scope_salt
 from nearkin.index.stores.base import Store
-from nearkin.keys import HashKey
-from nearkin.lsh import kernels
-from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
-from nearkin.shingle.shingler import LocatedTokens, Shingler, require_located_tokens
-from nearkin.spec import Spec
-from nearkin.winnowing.fingerprints import Buffers, collect_anchors
-from nearkin.winnowing.tokens import TokenPiece, locate_all_tokens
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh import kernels
+from nearkin.stages.packed_pairs import sorted_unique
+from nearkin.stages.shingle.shingler import LocatedTokens, Shingler, require_located_tokens
+from nearkin.stages.winnowing.fingerprints import Buffers, collect_anchors
+from nearkin.stages.winnowing.tokens import TokenPiece, locate_all_tokens
 
 
 def passage_spec(spec: Spec) -> Spec:

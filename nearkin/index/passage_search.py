@@ -15,8 +15,8 @@ from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageM
 from nearkin.index.passage_postings import PassagePostings
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import PORTION, Portions, Store
-from nearkin.shingle.shingler import LocatedTokens
-from nearkin.winnowing.matching_runs import find_matching_runs
+from nearkin.stages.shingle.shingler import LocatedTokens
+from nearkin.stages.winnowing.matching_runs import find_matching_runs
 
 KEYS_AT_ONCE = 1_000
 """The number of buckets that are read at once."""

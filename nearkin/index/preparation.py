@@ -13,19 +13,19 @@ from nearkin.errors import UsageError
 from nearkin.index.documents import CheckedPart, ShingledDocument
 from nearkin.index.entry import Entry
 from nearkin.index.word_preparation import WordPreparer
-from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BandLayout, key_builder_for, write_band_keys
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
-from nearkin.measures.base import Payload, band_layout_of, row_starts
-from nearkin.measures.hamming import Hamming
-from nearkin.packed_pairs import sorted_unique
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.threads import ObjectPool
-from nearkin.setting_names import name_setting
-from nearkin.shingle import Shingles, encode_texts
-from nearkin.sketch.resources import SpecResources
-from nearkin.sketch.sketcher import SLICE_BYTES, SLICE_DOCUMENTS, BandKeyBuilder, Sketches
-from nearkin.verify.jaccard import ShingleSets, distinct_sets
+from nearkin.stages.lsh import kernels
+from nearkin.stages.lsh.band_keys import BandLayout, key_builder_for, write_band_keys
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Measure
+from nearkin.stages.measures.base import Payload, band_layout_of, row_starts
+from nearkin.stages.measures.hamming import Hamming
+from nearkin.stages.packed_pairs import sorted_unique
+from nearkin.stages.shingle import Shingles, encode_texts
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.sketch.sketcher import SLICE_BYTES, SLICE_DOCUMENTS, BandKeyBuilder, Sketches
+from nearkin.stages.verify.jaccard import ShingleSets, distinct_sets
 
 DIGEST_BYTES = 16
 """The length of a digest, in bytes."""

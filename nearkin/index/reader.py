@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.description import IndexDescription
 from nearkin.index.documents import Document, require_several
@@ -22,15 +21,16 @@ from nearkin.index.entry import (
 )
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.telemetry import measured_call
-from nearkin.setting_names import name_setting
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.index.comparison import ComparedPairs
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.passage_matches import PassageMatches
     from nearkin.index.search import Searcher
-    from nearkin.measures.base import Payload
-    from nearkin.measures.explanation import Explanation, VectorComparison
+    from nearkin.stages.measures.base import Payload
+    from nearkin.stages.measures.explanation import Explanation, VectorComparison
 
 EXPLAINED_DOCUMENTS = 1_000_000
 """The number of documents for which an explanation solves the bands of sign signatures."""
@@ -446,8 +446,8 @@ class IndexReader(IndexDescription):
         Raises:
             UsageError: If a document does not exist, or its text is not stored.
         """
-        from nearkin.measures.base import BandingRequest
-        from nearkin.measures.explanation import explain_pair
+        from nearkin.stages.measures.base import BandingRequest
+        from nearkin.stages.measures.explanation import explain_pair
 
         session = self._session
         texts = []
@@ -490,7 +490,7 @@ class IndexReader(IndexDescription):
 
     def _compare_vectors(self, scope: str, entries: Sequence[Entry]) -> "VectorComparison | None":
         """Returns the comparison of two documents by their vectors, or None if they have texts."""
-        from nearkin.measures.explanation import FIRST_PAIR, VectorComparison
+        from nearkin.stages.measures.explanation import FIRST_PAIR, VectorComparison
 
         session = self._session
         second = session.documents.second

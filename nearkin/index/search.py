@@ -26,8 +26,8 @@ from nearkin.index.settings import IndexSettings, require_probeable
 from nearkin.index.spare_buckets import content_key, is_crowded, spare_keys
 from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
-from nearkin.measures.base import as_stored, concatenate_payloads
-from nearkin.packed_pairs import pack_pairs
+from nearkin.stages.measures.base import as_stored, concatenate_payloads
+from nearkin.stages.packed_pairs import pack_pairs
 
 if TYPE_CHECKING:
     from nearkin.index.passage_search import PassageSearcher

@@ -49,15 +49,15 @@ from nearkin.index.stores.urls import (
     without_inapplicable_bound,
 )
 from nearkin.index.telemetry import telemetry_of
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.index.document_preparation import DocumentPreparer
     from nearkin.index.preparation import Preparer
     from nearkin.index.search import Searcher
-    from nearkin.lsh.slot_bands import Banding
-    from nearkin.measures import Measure
-    from nearkin.sketch.resources import SpecResources
+    from nearkin.stages.lsh.slot_bands import Banding
+    from nearkin.stages.measures import Measure
+    from nearkin.stages.sketch.resources import SpecResources
 
 R = TypeVar("R")
 LOCK_STRIPES = 64
@@ -90,7 +90,7 @@ def with_frequencies(
     spec = settings.spec
     if spec is None or not spec.uses_frequencies:
         return settings
-    from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+    from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 
     given = resources or NO_RESOURCES
     if spec_resources is not None:
@@ -160,8 +160,8 @@ class Session:
         from nearkin.index.document_preparation import DocumentPreparer
         from nearkin.index.preparation import Preparer
         from nearkin.index.search import Searcher
-        from nearkin.measures import BandingRequest, measure_of
-        from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+        from nearkin.stages.measures import BandingRequest, measure_of
+        from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 
         settings = opened.settings
         assert settings.spec is not None
@@ -423,7 +423,7 @@ def _configuration_salt(spec: Spec, banding: "Banding") -> bytes:
 def _vector_preparer(settings: IndexSettings, resources: "SpecResources") -> "Preparer | None":
     """Returns the preparer of the vectors of an index of texts and vectors, or None."""
     from nearkin.index.preparation import Preparer
-    from nearkin.measures import BandingRequest, measure_of
+    from nearkin.stages.measures import BandingRequest, measure_of
 
     vector = settings.vector
     if vector is None:

@@ -8,12 +8,12 @@ from functools import cached_property
 from types import UnionType
 from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
-from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey
-from nearkin.setting_names import name_setting
-from nearkin.spec import FINGERPRINT, Spec
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import FINGERPRINT, Spec
 
 POSTINGS = ("leaders", "all")
 """The values of the setting `postings`."""
@@ -236,7 +236,7 @@ class IndexSettings:
         if self.passages is None:
             return
         # few indexes have passages, and every process with an index imports this module
-        from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS
+        from nearkin.stages.winnowing import LEAST_TOKENS, MOST_TOKENS
 
         setting = name_setting("passages", self.passages)
         if not LEAST_TOKENS <= self.passages <= MOST_TOKENS:
@@ -500,7 +500,7 @@ def merge_settings(
 
 def threshold_of_distance(spec: Spec, settings: IndexSettings) -> float:
     """Returns the threshold that follows from the Hamming distance of an index."""
-    from nearkin.lsh.sign_bands import block_banding
+    from nearkin.stages.lsh.sign_bands import block_banding
 
     distance = settings.distance
     assert distance is not None

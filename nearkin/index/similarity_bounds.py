@@ -2,7 +2,7 @@
 
 import math
 
-from nearkin.spec import SLOT_MEASURES
+from nearkin.settings.spec import SLOT_MEASURES
 
 
 def similarity_bound(measure: str, first: float, second: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from nearkin.index.entry import REF_SHIFT, Postings
 from nearkin.runtime.metrics import QualityMetrics, weighted_percentile
 from nearkin.runtime.sliding_window import SlidingWindow
-from nearkin.sketch.minhash import EMPTY_SLOT, fill_shares
+from nearkin.stages.sketch.minhash import EMPTY_SLOT, fill_shares
 
 HOT_BUCKET_SIZE = 32
 """The number of postings from which a bucket is remembered."""

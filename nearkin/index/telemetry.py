@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
 
 INSTRUMENTATION_NAME = "nearkin.index"
 """The name of the tracer and of the meter."""

@@ -29,7 +29,7 @@ from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 
 if TYPE_CHECKING:
-    from nearkin.blocklist.blocklist import Blocklist
+    from nearkin.engine.blocklist.blocklist import Blocklist
     from nearkin.index.blocking import UpsertBlocker
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.search import Decision

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.index import kernels
-from nearkin.lsh.slot_bands import Banding
-from nearkin.shingle.shingler import SYMBOL_WORDS
-from nearkin.sketch.minhash import Binned
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import Spec
-from nearkin.verify.jaccard import SORT_BUCKETS, ShingleSets
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.shingle.shingler import SYMBOL_WORDS
+from nearkin.stages.sketch.minhash import Binned
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.verify.jaccard import SORT_BUCKETS, ShingleSets
 
 
 class PreparedWords(NamedTuple):

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Unpack
 
-from nearkin.api import dedup
-from nearkin.argument_types import check_arguments
+from nearkin.engine.parameters import RunParameters
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.index.settings import SettingsFields
 from nearkin.integrations.near_duplicates import BATCH, NEAR_DUPLICATE_OF, NearDuplicateFinder
-from nearkin.runs.parameters import RunParameters
-from nearkin.spec import Spec
-from nearkin.text_columns import TextColumns
+from nearkin.integrations.text_columns import TextColumns
+from nearkin.runs.api import dedup
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.settings.spec import Spec
 
 try:
     from datatrove.data import Document, DocumentsPipeline

@@ -14,7 +14,7 @@ from nearkin.integrations.near_duplicates import (
     drop_or_mark,
     require_action,
 )
-from nearkin.redaction import redact
+from nearkin.runtime.redaction import redact
 
 try:
     from haystack import Document, component, default_to_dict

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, Unpack
 
-from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.errors import UsageError
 from nearkin.index.entry import require_scope
 from nearkin.index.index import Index
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
-from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import Spec
 
 T = TypeVar("T")
 BATCH = 1000

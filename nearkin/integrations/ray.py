@@ -17,10 +17,10 @@ from nearkin.corpus.arrow_conversion import (
 from nearkin.errors import UsageError
 from nearkin.index.settings import SettingsFields
 from nearkin.integrations.near_duplicates import NearDuplicateFinder
+from nearkin.integrations.text_columns import TextColumns
 from nearkin.runtime.arrow_types import is_nested
-from nearkin.spec import Spec
-from nearkin.suggestions import describe_columns
-from nearkin.text_columns import TextColumns
+from nearkin.runtime.suggestions import describe_columns
+from nearkin.settings.spec import Spec
 
 
 class AddSignatures:

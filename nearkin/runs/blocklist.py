@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.columns import ID
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.errors import UsageError
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.files import require_file_path
 from nearkin.runtime.outputs import locked, require_apart
-from nearkin.sketch.resources import SpecResources
+from nearkin.stages.sketch.resources import SpecResources
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.corpus.remote import HUB
 from nearkin.errors import UsageError
-from nearkin.report.card import insert_section, render_metadata, render_section
-from nearkin.report.files import read_report
+from nearkin.reports.card import insert_section, render_metadata, render_section
+from nearkin.reports.files import read_report
 from nearkin.runs.run_record import RUN, read_run_record
 from nearkin.runtime.files import disk_errors, require_file_path, write_durably
 

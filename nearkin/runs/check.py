@@ -21,10 +21,10 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
 from nearkin.engine.stats import MissingPairsStats
 from nearkin.errors import UsageError
-from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
-from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.pairs import with_pair_budget
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 
 
 class TwoInputs(Protocol):

@@ -13,7 +13,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.reference import OpenedReferences
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import MANIFEST, Claim
-from nearkin.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag
 
 
 def unfinished_run_id(work_folder: Path) -> str | None:

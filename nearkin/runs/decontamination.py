@@ -12,26 +12,11 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.file_names import hide_password
-from nearkin.decontamination.index import SuiteIndex
-from nearkin.decontamination.quotes import QuotedHit, quote_contaminations
-from nearkin.decontamination.request import ContaminationAction, DecontaminationRequest
-from nearkin.decontamination.run import DecontaminationRun, require_memory
-from nearkin.decontamination.suite_file import is_suites_file, write_suites
-from nearkin.decontamination.suites import Suites
-from nearkin.decontamination.tables import (
-    CONTAMINATED,
-    CONTAMINATIONS,
-    ITEMS,
-    SUITE_COUNTS,
-    ContaminationTables,
-)
 from nearkin.engine.local import result_tables
-from nearkin.passages.cutting.run import CutTexts, require_rewritable
-from nearkin.passages.run import REJECTED, PassageOptions
-from nearkin.report.collect import title_of
-from nearkin.report.decontamination_page import DecontaminationReport, render_decontamination_page
-from nearkin.report.files import REPORT_PAGE, write_page
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.reports.collect import title_of
+from nearkin.reports.decontamination_page import DecontaminationReport, render_decontamination_page
+from nearkin.reports.files import REPORT_PAGE, write_page
+from nearkin.reports.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
 from nearkin.runs.output import (
@@ -47,7 +32,22 @@ from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, wr
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, claimed, require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
+from nearkin.texts.decontamination.index import SuiteIndex
+from nearkin.texts.decontamination.quotes import QuotedHit, quote_contaminations
+from nearkin.texts.decontamination.request import ContaminationAction, DecontaminationRequest
+from nearkin.texts.decontamination.run import DecontaminationRun, require_memory
+from nearkin.texts.decontamination.suite_file import is_suites_file, write_suites
+from nearkin.texts.decontamination.suites import Suites
+from nearkin.texts.decontamination.tables import (
+    CONTAMINATED,
+    CONTAMINATIONS,
+    ITEMS,
+    SUITE_COUNTS,
+    ContaminationTables,
+)
+from nearkin.texts.passages.cutting.run import CutTexts, require_rewritable
+from nearkin.texts.passages.run import REJECTED, PassageOptions
 
 FACTS = "run.json"
 SUITES_TABLE = "suites.parquet"

@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearkin.blocklist.blocklist import Blocklist
-from nearkin.blocklist.given_documents import GivenDocuments
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
-from nearkin.decisions import Decisions, read_decisions
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.blocklist.given_documents import GivenDocuments
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.removal_limit import quote_removed, require_column_limit
@@ -21,9 +20,9 @@ from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.removal_limit import QuotedPair, doubt_removals
 from nearkin.engine.stats import RunStats
 from nearkin.errors import RunError
-from nearkin.report.collect import collect_report, title_of
-from nearkin.report.local_view import ExcerptCollector, LocalRunView
-from nearkin.report.model import LinesReport, PassageReport, Provenance
+from nearkin.reports.collect import collect_report, title_of
+from nearkin.reports.local_view import ExcerptCollector, LocalRunView
+from nearkin.reports.model import LinesReport, PassageReport, Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
     IDS,
@@ -67,11 +66,12 @@ from nearkin.runs.saved import (
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
+from nearkin.settings.decisions import Decisions, read_decisions
 
 if TYPE_CHECKING:
-    from nearkin.passages.cutting.request import CutCounts
-    from nearkin.passages.cutting.run import CutRun, CutTexts
-    from nearkin.passages.lines.run import LineRun
+    from nearkin.texts.passages.cutting.request import CutCounts
+    from nearkin.texts.passages.cutting.run import CutRun, CutTexts
+    from nearkin.texts.passages.lines.run import LineRun
 
 
 def run_dedup(
@@ -210,7 +210,7 @@ def _report_lines(job: Job, line_run: "LineRun | None") -> LinesReport | None:
     """Returns the repeated lines, for the report and for run.json."""
     if job.lines is None or line_run is None:
         return None
-    from nearkin.report.repeated_lines import describe_lines
+    from nearkin.reports.repeated_lines import describe_lines
 
     return describe_lines(line_run, job.lines)
 

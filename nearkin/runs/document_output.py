@@ -18,8 +18,8 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 KEPT = "kept"
 IDS = "ids"

@@ -9,13 +9,13 @@ from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.errors import UsageError
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.reports.run_warnings import warn_of_inputs
 from nearkin.runs.output import require_file_output, require_suffix
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
-from nearkin.sketch.resources import SpecResources, is_frequencies_file
+from nearkin.stages.sketch.resources import SpecResources, is_frequencies_file
 
 
 @dataclass(frozen=True)

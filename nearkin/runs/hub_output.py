@@ -17,11 +17,11 @@ import orjson
 from nearkin.corpus.foreign_errors import translate_foreign_errors
 from nearkin.corpus.remote import CREDENTIALS, HUB
 from nearkin.errors import RunError, UsageError
-from nearkin.report.card import find_section
+from nearkin.reports.card import find_section
 from nearkin.runs.card import DatasetCard
 from nearkin.runs.run_record import RUN
 from nearkin.runtime.outputs import MARKER, files_below
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.runtime.setting_names import name_flag, name_setting
 
 URL = re.compile(rf"{HUB}:/{{1,2}}(?P<place>.*)", re.DOTALL)
 """A URL of the hub. A path in its place has one slash."""

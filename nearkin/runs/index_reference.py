@@ -28,10 +28,10 @@ from nearkin.index.index import Index
 from nearkin.index.migration.copy import UNLIMITED_SIZE
 from nearkin.index.stores.urls import local_file_of
 from nearkin.runtime.files import disk_errors
+from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.threads import ordered_map
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import advise_on_version, find_spec_difference
+from nearkin.settings.spec import advise_on_version, find_spec_difference
+from nearkin.stages.sketch.resources import SpecResources
 
 MOST_MATCHES = 1 << 20
 """The largest number of documents of an index that one document is compared with by a condition."""

@@ -14,15 +14,15 @@ from nearkin.engine.local.saved_sets import can_save_sets
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.measures import measure_of
-from nearkin.passages.cutting.request import CUT_SPANS, PassageRequest
-from nearkin.passages.lines.request import LinesRequest
 from nearkin.runs.document_output import NONE, DocumentOutput
 from nearkin.runs.purge_request import PurgeRequest
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.stages.measures import measure_of
+from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.texts.passages.cutting.request import CUT_SPANS, PassageRequest
+from nearkin.texts.passages.lines.request import LinesRequest
 
 
 @dataclass(frozen=True)

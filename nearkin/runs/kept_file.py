@@ -45,8 +45,7 @@ from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import RunError, UsageError
-from nearkin.passages.cutting.request import CUT_SPANS
-from nearkin.report.run_warnings import log_warnings
+from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.document_output import (
     DocumentOutput,
     columns_to_add,
@@ -65,8 +64,9 @@ from nearkin.runs.table_files import (
 )
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
+from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.texts.passages.cutting.request import CUT_SPANS
 
 SHOWN_COLUMNS = 5
 """The number of columns that a warning names."""

@@ -29,9 +29,9 @@ from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runtime.outputs import read_marker
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import SpecResources
+from nearkin.stages.sketch.resources import SpecResources
 
 KEPT = "kept"
 """The folder of kept documents in the output of a run."""

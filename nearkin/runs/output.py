@@ -22,9 +22,9 @@ from nearkin.engine.options import RecordedOptions
 from nearkin.engine.result_schema import PAIRS, RELATED_FILE
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
-from nearkin.report.collect import summary_counts
-from nearkin.report.files import write_report
-from nearkin.report.model import ReportData
+from nearkin.reports.collect import summary_counts
+from nearkin.reports.files import write_report
+from nearkin.reports.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
 from nearkin.runs.document_output import (
     IDS,
@@ -64,8 +64,8 @@ from nearkin.runtime.outputs import (
     require_work_folder,
     work_folder_of,
 )
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.version import VERSION
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.runtime.version import VERSION
 
 SKIPPED_LISTED = 1000
 """The number of skipped files and folders that run.json lists. Further ones are only counted."""

@@ -31,7 +31,7 @@ from nearkin.engine.options import DEFAULT_PAIR_BUDGET, RunOptions
 from nearkin.engine.result_schema import CONTAINED, PAIRS
 from nearkin.engine.stats import CollapseStats, MissingPairsStats, Stage, StageRecords
 from nearkin.errors import UsageError
-from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
@@ -41,8 +41,8 @@ from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_r
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, claimed, work_folder_of
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 HEADER_BYTES = 1 << 16
 """The number of bytes in which the first line of a file of pairs ends."""

@@ -11,20 +11,20 @@ from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.request import PassageRequest
-from nearkin.passages.cutting.run import (
+from nearkin.runs.document_output import DocumentOutput
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.spec import Spec
+from nearkin.texts.passages.cutting.request import PassageRequest
+from nearkin.texts.passages.cutting.run import (
     CUTS,
     CutRun,
     CutTexts,
     require_one_column,
     require_rewritable,
 )
-from nearkin.passages.lines.request import LinesRequest
-from nearkin.passages.lines.run import LineRun
-from nearkin.passages.run import DocumentRun, PassageOptions, PassageRun
-from nearkin.runs.document_output import DocumentOutput
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.spec import Spec
+from nearkin.texts.passages.lines.request import LinesRequest
+from nearkin.texts.passages.lines.run import LineRun
+from nearkin.texts.passages.run import DocumentRun, PassageOptions, PassageRun
 
 CUTS_TABLE = "cuts.parquet"
 """The table of what was cut."""

@@ -10,21 +10,10 @@ from pathlib import Path
 from nearkin.corpus import FileCorpus
 from nearkin.corpus.file_names import hide_password
 from nearkin.engine.local import result_tables
-from nearkin.passages.cutting.request import CUT_SPANS, CutRequest
-from nearkin.passages.cutting.run import (
-    CutRun,
-    order_documents,
-    require_cuttable,
-)
-from nearkin.passages.lines.request import LinesRequest
-from nearkin.passages.lines.run import LineRun, require_lines_request
-from nearkin.passages.quotes import quote_documents
-from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
-from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
-from nearkin.report.collect import title_of
-from nearkin.report.files import REPORT_PAGE, write_page
-from nearkin.report.passages_page import PassagesReport, render_passages_page
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.reports.collect import title_of
+from nearkin.reports.files import REPORT_PAGE, write_page
+from nearkin.reports.passages_page import PassagesReport, render_passages_page
+from nearkin.reports.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
 from nearkin.runs.output import is_output_finished, read_finished, require_output_free
@@ -35,7 +24,18 @@ from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durab
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
+from nearkin.texts.passages.cutting.request import CUT_SPANS, CutRequest
+from nearkin.texts.passages.cutting.run import (
+    CutRun,
+    order_documents,
+    require_cuttable,
+)
+from nearkin.texts.passages.lines.request import LinesRequest
+from nearkin.texts.passages.lines.run import LineRun, require_lines_request
+from nearkin.texts.passages.quotes import quote_documents
+from nearkin.texts.passages.run import REJECTED, PassageOptions, PassageRun
+from nearkin.texts.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
 
 FACTS = "passages.json"
 

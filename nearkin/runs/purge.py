@@ -14,15 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus.file_names import has_hidden_password
-from nearkin.decisions import read_decisions
+from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.local.blocking import require_blockable, require_one_measure
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
-from nearkin.keys import HashKey
-from nearkin.passages.cutting.request import CutUnit, PassageRequest
-from nearkin.passages.lines.request import Counted, LinesAction, LinesRequest
 from nearkin.runs.dedup import reference_request_of, run_dedup
 from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
 from nearkin.runs.job import Job
@@ -33,8 +29,12 @@ from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import SpecResources
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.decisions import read_decisions
+from nearkin.settings.keys import HashKey
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.texts.passages.cutting.request import CutUnit, PassageRequest
+from nearkin.texts.passages.lines.request import Counted, LinesAction, LinesRequest
 
 MergingEngine: TypeAlias = Callable[[str | None, Job, Progress], RunRecord]
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nearkin.blocklist.blocklist import Blocklist
-from nearkin.blocklist.given_documents import GivenDocuments, NamedDocuments
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.blocklist.given_documents import GivenDocuments, NamedDocuments
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.measures import Measure
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.measures import Measure
 
 
 @dataclass(frozen=True)

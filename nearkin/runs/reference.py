@@ -19,11 +19,11 @@ from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSig
 from nearkin.engine.options import ClusterMethod, RunOptions
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
-from nearkin.measures import measure_of
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.stages.measures import measure_of
+from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 
 if TYPE_CHECKING:
     from nearkin.runs.index_reference import IndexReference

@@ -10,16 +10,19 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, RunOptions
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, measure_run, solve_run_bandings
-from nearkin.evaluate.explain import add_run_outcome, compare_vectors, explain, find_documents
-from nearkin.evaluate.explain_acceptance import explain_acceptance
-from nearkin.evaluate.explain_fields import FieldsExplanation, explain_fields
-from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
-from nearkin.evaluate.scan import ReopenedRun
-from nearkin.evaluate.shadow import ShadowComparison, compare_runs
-from nearkin.keys import HashKey
-from nearkin.measures.explanation import Explanation
-from nearkin.report.files import read_report, write_report
+from nearkin.quality.evaluate.audit import Audit, measure_run, solve_run_bandings
+from nearkin.quality.evaluate.explain import (
+    add_run_outcome,
+    compare_vectors,
+    explain,
+    find_documents,
+)
+from nearkin.quality.evaluate.explain_acceptance import explain_acceptance
+from nearkin.quality.evaluate.explain_fields import FieldsExplanation, explain_fields
+from nearkin.quality.evaluate.golden import read_clusters, read_golden_set, score_clusters
+from nearkin.quality.evaluate.scan import ReopenedRun
+from nearkin.quality.evaluate.shadow import ShadowComparison, compare_runs
+from nearkin.reports.files import read_report, write_report
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runtime.deadline import Deadline
@@ -27,9 +30,11 @@ from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import SpecResources
+from nearkin.settings.keys import HashKey
+from nearkin.stages.measures.explanation import Explanation
+from nearkin.stages.sketch.resources import SpecResources
 
 CLUSTERS = "clusters.parquet"
 WARM_UP_BELOW = 100_000

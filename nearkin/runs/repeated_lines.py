@@ -5,14 +5,14 @@ from pathlib import Path
 
 from nearkin.corpus import FileCorpus
 from nearkin.engine.local import result_tables
-from nearkin.passages.cutting.run import CutTexts
-from nearkin.passages.lines.request import LinesRequest
-from nearkin.passages.lines.run import REPEATED_LINES, LineRun, count_lines
-from nearkin.passages.run import REJECTED
-from nearkin.report.files import REPORT_PAGE, write_page
-from nearkin.report.passages_page import render_lines_page
-from nearkin.report.repeated_lines import describe_lines
+from nearkin.reports.files import REPORT_PAGE, write_page
+from nearkin.reports.passages_page import render_lines_page
+from nearkin.reports.repeated_lines import describe_lines
 from nearkin.runs.passage_cuts import write_cut_documents
+from nearkin.texts.passages.cutting.run import CutTexts
+from nearkin.texts.passages.lines.request import LinesRequest
+from nearkin.texts.passages.lines.run import REPEATED_LINES, LineRun, count_lines
+from nearkin.texts.passages.run import REJECTED
 
 LINES_TABLE = "repeated_lines.parquet"
 """The table of the repeated lines or paragraphs."""

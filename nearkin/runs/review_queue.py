@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus.columns import FIELDS
-from nearkin.decisions import Decisions
 from nearkin.engine.result_schema import MATCHED_IN, RELATED_FILE
 from nearkin.errors import UsageError
-from nearkin.evaluate.scan import ReopenedRun
-from nearkin.keys import HashKey
+from nearkin.quality.evaluate.scan import ReopenedRun
 from nearkin.runs.reopen import CLUSTERS, open_finished_run
 from nearkin.runs.table_files import TableFile, write_table_file
 from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
-from nearkin.setting_names import name_setting
-from nearkin.spec import FINGERPRINT
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.decisions import Decisions
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import FINGERPRINT
 
 PAIR_TABLES = ("pairs.parquet", RELATED_FILE)
 """The tables whose pairs are reviewed. Only a run with related documents has the second one."""

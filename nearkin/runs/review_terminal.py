@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from nearkin.decisions import Decision, Verdict
-from nearkin.decisions.files import DecisionFile
 from nearkin.errors import UsageError
-from nearkin.report.diff import DocumentRole
-from nearkin.report.terminal.clusters import DocumentView, two_documents_table
+from nearkin.reports.diff import DocumentRole
+from nearkin.reports.terminal.clusters import DocumentView, two_documents_table
 from nearkin.runs.review_queue import DoubtfulPair, ReviewQueue
 from nearkin.runtime.number_format import format_similarity
 from nearkin.runtime.visible_text import make_visible
+from nearkin.settings.decisions import Decision, Verdict
+from nearkin.settings.decisions.files import DecisionFile
 
 PROMPT = "[s]ame  [d]ifferent  [u]nsure  [q]uit: "
 HELP = "Press s if both are the same, d if they are different, u to leave the pair, or q to stop."

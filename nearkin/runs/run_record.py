@@ -14,10 +14,10 @@ from nearkin.corpus.table_versions import TableRecord
 from nearkin.engine.options import RecordedOptions
 from nearkin.engine.stats import RunStats, SketchStats, StageRecords
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit
+from nearkin.quality.evaluate.audit import Audit
 from nearkin.runtime.metrics import QualityMetrics
-from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import Spec
 
 RUN = "run.json"
 """The name of the run record in an output folder."""

@@ -24,8 +24,8 @@ from nearkin.runs.job import Job
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import is_half_written
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.spec import Spec
 
 SIGNATURES = "signatures"
 """The folder of an output that holds signatures and band keys."""

@@ -11,26 +11,26 @@ from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.rejects import count_rejections
 from nearkin.errors import UsageError
-from nearkin.measures import measure_of
-from nearkin.report.run_warnings import warn_of_inputs, warn_of_rejections
+from nearkin.reports.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.output import require_file_output
 from nearkin.runs.run_record import is_run_folder
 from nearkin.runs.table_files import TableFile, TableFormat
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import (
+from nearkin.settings.spec import Spec
+from nearkin.stages.measures import measure_of
+from nearkin.stages.sketch.resources import (
     CUT_FILE,
     FREQUENCIES_FILE,
     NO_RESOURCES,
     SpecResources,
     is_frequencies_file,
 )
-from nearkin.sketch.signature_file import SignatureWriter, is_signature_file
-from nearkin.sketch.sketcher import Sketches
-from nearkin.spec import Spec
+from nearkin.stages.sketch.signature_file import SignatureWriter, is_signature_file
+from nearkin.stages.sketch.sketcher import Sketches
 
 
 @dataclass(frozen=True)

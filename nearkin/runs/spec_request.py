@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
-from nearkin.acceptance.parser import SIMILAR
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
@@ -20,14 +19,15 @@ from nearkin.engine.fields import FieldRule, make_spec_of_fields, with_sizes
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
-from nearkin.spec import IDF_JACCARD, KEYED, Spec
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.acceptance.parser import SIMILAR
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import IDF_JACCARD, KEYED, Spec
+from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
 
 LEAST_CUT = 20
 """The least number of documents that must contain a shingle before a frequency cut removes it."""

@@ -17,16 +17,16 @@ from nearkin.engine.local.result_tables import write_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.options import RecordedOptions
+from nearkin.engine.parameters import RunParameters
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splittable
 from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
-from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.pairs import with_pair_budget
-from nearkin.runs.parameters import RunParameters
 from nearkin.runs.saved import (
     SavedRun,
     copy_saved_signatures,
@@ -37,7 +37,7 @@ from nearkin.runs.saved import (
 from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.outputs import RESULT
 from nearkin.runtime.progress import Progress
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
 
 GROUP_TABLE = "groups.parquet"
 """The file of the group of each document."""

@@ -4,7 +4,7 @@ import os
 import sys
 
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 LEAST_ADDRESS_SPACE = 2 << 30
 """The smallest address space in which the libraries can be loaded and start their threads."""

@@ -16,7 +16,7 @@ from threading import get_native_id
 from typing import IO, Any, BinaryIO
 
 from nearkin.errors import RunError, UsageError
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700

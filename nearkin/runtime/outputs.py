@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TypedDict
 
 from nearkin.errors import UsageError
-from nearkin.redaction import redact
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import (
     PRIVATE_FILE,
@@ -35,7 +34,8 @@ from nearkin.runtime.files import (
     sync_tree,
     to_json,
 )
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.runtime.redaction import redact
+from nearkin.runtime.setting_names import name_flag, name_setting
 
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""

@@ -4,7 +4,7 @@ import re
 
 from nearkin.errors import UsageError
 from nearkin.runtime.process_limits import LEAST_MEMORY, default_memory
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 AUTOMATIC = "auto"
 """The size that stands for the default bound of the memory of a run on this machine."""

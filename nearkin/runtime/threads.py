@@ -6,9 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from nearkin.argument_types import check_type
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.argument_types import check_type
+from nearkin.runtime.setting_names import name_setting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

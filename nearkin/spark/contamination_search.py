@@ -19,11 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns
-from nearkin.decontamination.index import SuiteIndex
-from nearkin.decontamination.matching import Hit, Matcher, Weights
-from nearkin.decontamination.request import CONTAMINATION, DecontaminationRequest
-from nearkin.decontamination.run import HITS, TextBatch, WordCounter, cut_document
-from nearkin.decontamination.tables import ContaminationTables
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.arrow_columns import make_batch
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -31,14 +26,8 @@ from nearkin.engine.spark.sketching import FILE_SHIFT, Read, TaskRequest, read_f
 from nearkin.engine.spark.sources import map_rows
 from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey, KeyReference
-from nearkin.packed_pairs import sorted_unique
-from nearkin.passages.cutting.run import CutBounds, DocumentCuts
-from nearkin.passages.documents import BYTES, ID
-from nearkin.passages.tables import divide_rows
-from nearkin.setting_names import name_setting, settings_named_as
-from nearkin.shingle.shingler import Shingler
-from nearkin.sketch.resources import NO_RESOURCES
+from nearkin.runtime.setting_names import name_setting, settings_named_as
+from nearkin.settings.keys import HashKey, KeyReference
 from nearkin.spark.text_cuts import (
     CUT_COLUMNS,
     CUT_FIELDS,
@@ -48,7 +37,18 @@ from nearkin.spark.text_cuts import (
     list_cut_parts,
     spans_to_structs,
 )
-from nearkin.winnowing.tokens import TokenReader
+from nearkin.stages.packed_pairs import sorted_unique
+from nearkin.stages.shingle.shingler import Shingler
+from nearkin.stages.sketch.resources import NO_RESOURCES
+from nearkin.stages.winnowing.tokens import TokenReader
+from nearkin.texts.decontamination.index import SuiteIndex
+from nearkin.texts.decontamination.matching import Hit, Matcher, Weights
+from nearkin.texts.decontamination.request import CONTAMINATION, DecontaminationRequest
+from nearkin.texts.decontamination.run import HITS, TextBatch, WordCounter, cut_document
+from nearkin.texts.decontamination.tables import ContaminationTables
+from nearkin.texts.passages.cutting.run import CutBounds, DocumentCuts
+from nearkin.texts.passages.documents import BYTES, ID
+from nearkin.texts.passages.tables import divide_rows
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 

@@ -10,34 +10,20 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
-from nearkin.decontamination.index import SuiteIndex
-from nearkin.decontamination.request import (
-    CONTAMINATION,
-    DEFAULT_POINT,
-    SUITE_FIELDS,
-    ContaminationAction,
-    DecontaminationRequest,
-)
-from nearkin.decontamination.run import require_memory
-from nearkin.decontamination.suite_inputs import SuiteColumns, read_suites_of
-from nearkin.decontamination.tables import CONTAMINATED, CONTAMINATIONS
 from nearkin.engine.options import RunOptions
+from nearkin.engine.parameters import columns_of
 from nearkin.engine.spark.frame_columns import quote_column, read_column
 from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sources import unused_name
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey
-from nearkin.passages.cutting.run import require_rewritable
-from nearkin.passages.documents import ID
-from nearkin.passages.run import PassageOptions
-from nearkin.report.run_warnings import log_warnings
-from nearkin.runs.parameters import columns_of
+from nearkin.reports.run_warnings import log_warnings
+from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.sizes import parse_size
+from nearkin.settings.keys import HashKey
 from nearkin.spark.contamination_search import (
     SparkContaminationTables,
     SparkFoundItems,
@@ -50,6 +36,20 @@ from nearkin.spark.numbered_rows import number_rows
 from nearkin.spark.passages import require_unique_ids
 from nearkin.spark.result import select_rows_of_ids
 from nearkin.spark.text_cuts import replace_texts, require_new_columns, require_own_column
+from nearkin.texts.decontamination.index import SuiteIndex
+from nearkin.texts.decontamination.request import (
+    CONTAMINATION,
+    DEFAULT_POINT,
+    SUITE_FIELDS,
+    ContaminationAction,
+    DecontaminationRequest,
+)
+from nearkin.texts.decontamination.run import require_memory
+from nearkin.texts.decontamination.suite_inputs import SuiteColumns, read_suites_of
+from nearkin.texts.decontamination.tables import CONTAMINATED, CONTAMINATIONS
+from nearkin.texts.passages.cutting.run import require_rewritable
+from nearkin.texts.passages.documents import ID
+from nearkin.texts.passages.run import PassageOptions
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,24 +11,12 @@ from pyspark.sql import functions as f
 
 from nearkin.corpus import FileCorpus
 from nearkin.corpus.writer import Annotations
-from nearkin.decontamination.index import SuiteIndex
-from nearkin.decontamination.quotes import quote_contaminations
-from nearkin.decontamination.request import (
-    CONTAMINATION,
-    ContaminationAction,
-    DecontaminationRequest,
-)
-from nearkin.decontamination.suites import Suites
-from nearkin.decontamination.tables import HELD_ITEM
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.output_files import copy_files, write_rejected, write_table
 from nearkin.engine.spark.rereading import FileEdits
 from nearkin.engine.spark.sketching import FILE_SHIFT
 from nearkin.engine.spark.sources import FileSource
-from nearkin.passages.cutting.request import CUT_SPANS
-from nearkin.passages.cutting.run import CutBounds
-from nearkin.passages.run import REJECTED
-from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.reports.run_warnings import warn_of_inputs
 from nearkin.runs.decontamination import (
     FACTS,
     DecontaminationSummary,
@@ -41,6 +29,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.passage_cuts import CUTS_TABLE
 from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.version import VERSION
 from nearkin.spark.contamination_search import (
     ScannedDocuments,
     SparkContaminationTables,
@@ -51,7 +40,18 @@ from nearkin.spark.contamination_search import (
 from nearkin.spark.files import require_readable_names
 from nearkin.spark.run_output import open_output
 from nearkin.spark.text_cuts import flatten_cuts
-from nearkin.version import VERSION
+from nearkin.texts.decontamination.index import SuiteIndex
+from nearkin.texts.decontamination.quotes import quote_contaminations
+from nearkin.texts.decontamination.request import (
+    CONTAMINATION,
+    ContaminationAction,
+    DecontaminationRequest,
+)
+from nearkin.texts.decontamination.suites import Suites
+from nearkin.texts.decontamination.tables import HELD_ITEM
+from nearkin.texts.passages.cutting.request import CUT_SPANS
+from nearkin.texts.passages.cutting.run import CutBounds
+from nearkin.texts.passages.run import REJECTED
 
 
 def decontaminate_files(

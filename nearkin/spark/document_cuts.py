@@ -6,14 +6,14 @@ from nearkin.corpus import Columns
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.request import PassageRequest
-from nearkin.passages.lines.request import LinesRequest
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.passage_cuts import require_lines_cuttable, require_passages_cuttable
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.spark.passage_cuts import cut_passages
 from nearkin.spark.repeated_lines import SparkRepeatedLines
 from nearkin.spark.text_cuts import SparkTextCuts
+from nearkin.texts.passages.cutting.request import PassageRequest
+from nearkin.texts.passages.lines.request import LinesRequest
 
 
 @dataclass(frozen=True)

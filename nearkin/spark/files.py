@@ -13,7 +13,6 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
-from nearkin.decisions import read_decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.reference import Reference
 from nearkin.engine.options import RunOptions
@@ -42,9 +41,9 @@ from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_progress import TaskProgress
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
-from nearkin.report.collect import collect_report, title_of
-from nearkin.report.model import Provenance
-from nearkin.report.spark_view import SparkRunView
+from nearkin.reports.collect import collect_report, title_of
+from nearkin.reports.model import Provenance
+from nearkin.reports.spark_view import SparkRunView
 from nearkin.runs.dedup import (
     describe_passages,
     open_blocklist_of,
@@ -69,8 +68,9 @@ from nearkin.runs.run_record import RunRecord, is_run_folder
 from nearkin.runs.spec_request import ResolvedInputs, SpecRequest, resolve_inputs
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import DocumentFrequencies
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.decisions import read_decisions
+from nearkin.settings.spec import Spec
 from nearkin.spark.document_cuts import CutRequests, SparkDocumentCuts
 from nearkin.spark.frames import (
     require_no_parts,
@@ -79,7 +79,7 @@ from nearkin.spark.frames import (
 )
 from nearkin.spark.run_output import open_output, running_session
 from nearkin.spark.text_cuts import CutEdits
-from nearkin.spec import Spec
+from nearkin.stages.sketch.resources import DocumentFrequencies
 
 
 def dedup_files(

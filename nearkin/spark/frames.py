@@ -12,17 +12,25 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.argument_types import Function, check_arguments
-from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.corpus.columns import ContentField, FieldKind
-from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.acceptance import LEAST_BANDED
+from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.local.blocking import require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.options import RunOptions
+from nearkin.engine.parameter_help import show_parameters
+from nearkin.engine.parameters import (
+    RunParameters,
+    columns_of,
+    make_run_options,
+    resources_of,
+    spec_of,
+    with_contents,
+)
 from nearkin.engine.removal_limit import examine_removals
+from nearkin.engine.settings_file import Settings
 from nearkin.engine.spark.blocking import SparkBlocklist
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.document_split import split_documents
@@ -37,31 +45,23 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource
 from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.request import CUT_SPANS
-from nearkin.report.run_warnings import log_warnings, warn_of_run
+from nearkin.reports.run_warnings import log_warnings, warn_of_run
 from nearkin.runs.check import require_checkable
 from nearkin.runs.pairs import with_pair_budget
-from nearkin.runs.parameter_help import show_parameters
-from nearkin.runs.parameters import (
-    RunParameters,
-    columns_of,
-    make_run_options,
-    resources_of,
-    spec_of,
-    with_contents,
-)
 from nearkin.runs.reference import columns_of_reference, name_reference, require_comparable
-from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
+from nearkin.runtime.argument_types import Function, check_arguments
 from nearkin.runtime.progress import Progress, Silent
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import DocumentFrequencies, weighted_by
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.decisions import Decisions, read_decisions
+from nearkin.settings.spec import IDF_JACCARD
 from nearkin.spark.document_cuts import CutRequests
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
 from nearkin.spark.text_cuts import require_new_columns, require_own_column
-from nearkin.spec import IDF_JACCARD
+from nearkin.stages.sketch.resources import DocumentFrequencies, weighted_by
+from nearkin.texts.passages.cutting.request import CUT_SPANS
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
@@ -141,7 +141,8 @@ def dedup(
             and those of the reference never are.
         only_against: Whether the rows of the frame are not compared with each other.
         decisions: File of decisions about pairs of documents (see
-            `nearkin.decisions.read_decisions`), or the decisions. Rows decided to be the same are
+            `nearkin.settings.decisions.read_decisions`), or the decisions. Rows decided to be the
+            same are
             in one cluster, and those decided to be different never.
         blocklist: Blocklist of the same Spec. Rows that are like one of its entries are removed
             before all others.
@@ -165,7 +166,8 @@ def dedup(
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
+            `nearkin.engine.parameters.RunParameters` documents. `hidden`, `follow_links`,
+            `include`,
             `exclude`, `delimiter`, `encoding`, `main_text`, `lines`, `second_measure`, `workers`
             and `scope` are refused.
 
@@ -306,7 +308,7 @@ def check(
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.runs.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            `nearkin.engine.parameters.RunParameters` documents. The default of `recall` is 0.99.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -380,7 +382,7 @@ def split(
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.runs.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            `nearkin.engine.parameters.RunParameters` documents. The default of `recall` is 0.99.
             Equal values of `same` and `url` keep rows together.
 
     Returns:

@@ -4,15 +4,15 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
-from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.spark.saved import Saved
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
-from nearkin.sketch.resources import SpecResources
+from nearkin.runtime.argument_types import check_arguments
 from nearkin.spark.result import SparkResult
+from nearkin.stages.sketch.resources import SpecResources
 
 AnySession: TypeAlias = "SparkSession"
 """A session. Its class is not checked, because one of Spark Connect has another one."""

@@ -7,8 +7,8 @@ from nearkin.engine.spark.id_order import id_order
 from nearkin.engine.spark.rereading import TextRows, to_texts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
-from nearkin.passages.documents import BYTES
 from nearkin.spark.numbered_rows import number_rows
+from nearkin.texts.passages.documents import BYTES
 
 
 def store_kept_texts(run: SparkRun) -> DataFrame:

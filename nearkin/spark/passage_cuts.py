@@ -13,14 +13,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from nearkin.engine.spark.run import SparkRun
-from nearkin.passages.cutting.plan import CutPlan, PlannedCuts, plan_cuts
-from nearkin.passages.cutting.request import CutRequest, PassageRequest
-from nearkin.passages.cutting.run import cut_planned_document
-from nearkin.passages.documents import BYTES
-from nearkin.passages.tables import divide_rows
 from nearkin.runs.passage_cuts import options_of
 from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.shingle.shingler import Shingler
+from nearkin.settings.spec import Spec
 from nearkin.spark.driver_tables import read_packed, to_frame
 from nearkin.spark.kept_texts import store_kept_texts
 from nearkin.spark.repeated_windows import (
@@ -29,8 +24,13 @@ from nearkin.spark.repeated_windows import (
     collect_repeated_windows,
 )
 from nearkin.spark.text_cuts import CUT_TEXTS, CUT_TEXTS_ARROW, SparkTextCuts, describe_cuts
-from nearkin.spec import Spec
-from nearkin.winnowing.tokens import TokenReader
+from nearkin.stages.shingle.shingler import Shingler
+from nearkin.stages.winnowing.tokens import TokenReader
+from nearkin.texts.passages.cutting.plan import CutPlan, PlannedCuts, plan_cuts
+from nearkin.texts.passages.cutting.request import CutRequest, PassageRequest
+from nearkin.texts.passages.cutting.run import cut_planned_document
+from nearkin.texts.passages.documents import BYTES
+from nearkin.texts.passages.tables import divide_rows
 
 PLANNED_RUN = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("keeper", pa.int64())])
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.engine.spark.frame_columns import read_column
 from nearkin.engine.spark.id_order import id_order
@@ -21,14 +20,15 @@ from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import require_no_key
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey
-from nearkin.passages.run import PassageOptions
-from nearkin.passages.windows import Passages, find_passages
+from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.temporary_folder import TemporaryFolder
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import Spec
 from nearkin.spark.frames import SparkFrame, make_work_tables
 from nearkin.spark.numbered_rows import number_rows
 from nearkin.spark.repeated_windows import PassageTasks, collect_repeated_windows
-from nearkin.spec import Spec
+from nearkin.texts.passages.run import PassageOptions
+from nearkin.texts.passages.windows import Passages, find_passages
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.spark.run import SparkRun
-from nearkin.passages.cutting.run import NO_KEEPER, DocumentCuts
-from nearkin.passages.documents import BYTES
-from nearkin.passages.lines.frequencies import HALF
-from nearkin.passages.lines.request import Counted, LinesAction, LinesRequest
-from nearkin.passages.lines.run import QUOTED_BYTES, LineCounts, LineHasher, locate_lines
-from nearkin.passages.tables import divide_rows
-from nearkin.report.model import LinesReport
-from nearkin.report.repeated_lines import LINES_LISTED, list_line
+from nearkin.reports.model import LinesReport
+from nearkin.reports.repeated_lines import LINES_LISTED, list_line
 from nearkin.runs.passage_cuts import lines_options_of
+from nearkin.settings.spec import Spec
 from nearkin.spark.kept_texts import store_kept_texts
 from nearkin.spark.text_cuts import CUT_TEXTS, CUT_TEXTS_ARROW, SparkTextCuts, describe_cuts
-from nearkin.spec import Spec
+from nearkin.texts.passages.cutting.run import NO_KEEPER, DocumentCuts
+from nearkin.texts.passages.documents import BYTES
+from nearkin.texts.passages.lines.frequencies import HALF
+from nearkin.texts.passages.lines.request import Counted, LinesAction, LinesRequest
+from nearkin.texts.passages.lines.run import QUOTED_BYTES, LineCounts, LineHasher, locate_lines
+from nearkin.texts.passages.tables import divide_rows
 
 PLACES = "hash long,check long,number long,start long,end long"
 PLACE_COLUMNS = [column.split()[0] for column in PLACES.split(",")]

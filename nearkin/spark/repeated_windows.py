@@ -10,12 +10,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from nearkin.engine.spark.materialized import IntermediateTables
-from nearkin.passages.windows import WindowFiles, Windows, WindowWriter, collect_windows
-from nearkin.shingle.shingler import Shingler
+from nearkin.settings.spec import Spec
 from nearkin.spark.driver_tables import read_packed
-from nearkin.spec import Spec
-from nearkin.winnowing.fingerprints import LEAST_WORDS, AnchorFilter, Buffers, collect_anchors
-from nearkin.winnowing.tokens import TokenPiece, TokenReader
+from nearkin.stages.shingle.shingler import Shingler
+from nearkin.stages.winnowing.fingerprints import (
+    LEAST_WORDS,
+    AnchorFilter,
+    Buffers,
+    collect_anchors,
+)
+from nearkin.stages.winnowing.tokens import TokenPiece, TokenReader
+from nearkin.texts.passages.windows import WindowFiles, Windows, WindowWriter, collect_windows
 
 T = TypeVar("T")
 Batches: TypeAlias = Iterator[pa.RecordBatch]

@@ -6,7 +6,6 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.argument_types import check_arguments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.result_schema import RELATED, RELATED_AGAINST
 from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
@@ -19,12 +18,13 @@ from nearkin.engine.spark.sources import unused_name
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
-from nearkin.report.collect import collect_counts, collect_report, summary_counts
-from nearkin.report.model import Provenance, ReportData
-from nearkin.report.run_warnings import warn_of_run
-from nearkin.report.spark_view import SparkRunView
+from nearkin.reports.collect import collect_counts, collect_report, summary_counts
+from nearkin.reports.model import Provenance, ReportData
+from nearkin.reports.run_warnings import warn_of_run
+from nearkin.reports.spark_view import SparkRunView
+from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_part
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 from nearkin.spark.document_cuts import SparkDocumentCuts
 
 
@@ -77,7 +77,7 @@ class SparkResult:
     def related(self) -> DataFrame:
         """The verified pairs of different clusters.
 
-        The columns are those of `nearkin.results.DedupResult.related`. `id_a` is the smaller id by
+        The columns are those of `nearkin.DedupResult.related`. `id_a` is the smaller id by
         its bytes. If document b is one of a reference, `id_a` is that of the run.
 
         Raises:
@@ -151,7 +151,7 @@ class SparkResult:
     def cluster_columns(self, document_weights: str = "none") -> DataFrame:
         """Returns how often each document occurs, with one row for each document.
 
-        The columns are those of `nearkin.results.DedupResult.cluster_columns`.
+        The columns are those of `nearkin.runs.results.DedupResult.cluster_columns`.
 
         Args:
             document_weights: Weights: `none`, `one`, `sqrt`, `log`, or the path of a CSV file with

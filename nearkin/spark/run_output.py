@@ -17,7 +17,7 @@ from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, claimed
-from nearkin.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag
 
 
 class SparkOutput(NamedTuple):

@@ -17,8 +17,8 @@ from nearkin.engine.spark.frame_columns import read_column
 from nearkin.engine.spark.id_order import id_order
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
-from nearkin.keys import HashKey
-from nearkin.sketch.resources import SpecResources
+from nearkin.settings.keys import HashKey
+from nearkin.stages.sketch.resources import SpecResources
 
 
 @dataclass(frozen=True)

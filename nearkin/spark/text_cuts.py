@@ -15,9 +15,15 @@ from nearkin.engine.spark.frame_columns import quote_column
 from nearkin.engine.spark.rereading import ClusterEdits, FileEdits
 from nearkin.engine.spark.sources import unused_name
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.request import CUT_SPANS, CutCounts
-from nearkin.passages.cutting.run import NO_KEEPER, SPAN, CutBounds, DocumentCuts, remove_spans
 from nearkin.runs.document_output import join_columns
+from nearkin.texts.passages.cutting.request import CUT_SPANS, CutCounts
+from nearkin.texts.passages.cutting.run import (
+    NO_KEEPER,
+    SPAN,
+    CutBounds,
+    DocumentCuts,
+    remove_spans,
+)
 
 SPANS = "array<struct<start:long,end:long>>"
 CUT_COLUMNS = (

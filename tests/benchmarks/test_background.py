@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.background import SHARES, SHINGLES, collect_texts, fit_quantiles
-from nearkin.plan.background import Background, read_background, share_above
+from nearkin.quality.plan.background import Background, read_background, share_above
 
 
 def test_quantiles_give_back_the_candidates_that_were_counted() -> None:

@@ -203,7 +203,7 @@ def test_interrupted_command_ends_with_its_exit_code(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearkin.lab.synth.synth", interrupt)
+    monkeypatch.setattr("nearkin.quality.lab.synth.synth", interrupt)
     assert app.run(["synth", "--out", str(tmp_path / "x")]) == app.INTERRUPTED
     assert "interrupted" in capsys.readouterr().err
 

@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.main import get_command
 
-from nearkin.blocklist.blocklist import Blocklist
 from nearkin.cli import app, check, dedup, fit, frequencies, pairs, plan, sketch, split, tune
 from nearkin.cli.commands import wrap_example
-from nearkin.spec import Spec
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.settings.spec import Spec
 from scripts.reference_pages import leaf_commands
 from tests.cli.conftest import run
 

@@ -10,7 +10,7 @@ import pytest
 from nearkin.cli import app
 from nearkin.cli.config_file import ConfigFile
 from nearkin.errors import UsageError
-from nearkin.presets import Preset
+from nearkin.settings.presets import Preset
 from tests.cli.conftest import run
 
 

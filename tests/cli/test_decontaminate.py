@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.errors import RunError
-from nearkin.keys import HashKey
 from nearkin.runs import decontamination
 from nearkin.runtime.outputs import MANIFEST
+from nearkin.settings.keys import HashKey
 from tests.cli.conftest import run
 
 QUESTION = "How many boats crossed the frozen bay on the second day of the long spring festival?"

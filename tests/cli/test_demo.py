@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearkin.cli import app
-from nearkin.lab import demo_corpus
+from nearkin.quality.lab import demo_corpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ def test_demo_reads_source_code_if_requested(
 def test_readme_command_keeps_as_many_releases_as_the_demo(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     (line,) = (line for line in readme.splitlines() if line.startswith("nearkin dedup nearkin/"))
-    arguments = line.replace("nearkin/lab", str(ROOT / "nearkin" / "lab")).split()[1:-2]
+    arguments = line.replace("nearkin/quality/lab", str(ROOT / "nearkin" / "lab")).split()[1:-2]
     assert app.run([*arguments, "--out", str(tmp_path / "files")]) == 0
     assert app.run(["demo", "--out", str(tmp_path / "demo")]) == 0
     assert app.run([*arguments[:-2], "--out", str(tmp_path / "usual")]) == 0

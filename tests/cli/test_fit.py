@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from nearkin.cli import app
-from nearkin.runs.settings_file import Settings
+from nearkin.engine.settings_file import Settings
 from nearkin.runtime.outputs import GENERATOR
 from tests.cli.conftest import run
-from tests.fit.corpora import LabelledCorpus, records
+from tests.quality.fit.corpora import LabelledCorpus, records
 
 CORPUS = records([2] * 8 + [1] * 6)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.evaluate.golden import read_golden_set
-from nearkin.runs.settings_file import Settings
+from nearkin.engine.settings_file import Settings
+from nearkin.quality.evaluate.golden import read_golden_set
 from tests.cli.conftest import run
 from tests.cli.test_fit import write_labels, write_table
-from tests.fit.corpora import records
+from tests.quality.fit.corpora import records
 
 CORPUS = records([2] * 12 + [1] * 20)
 

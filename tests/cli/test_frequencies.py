@@ -9,7 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 NAMES = [
     *(f"acme {colour} camera mx{model}" for model in range(30) for colour in ("black", "silver")),

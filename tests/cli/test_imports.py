@@ -48,9 +48,14 @@ NEVER = {
     "tqdm",
 }
 """Libraries that no command over local files uses."""
-REPORT = {"jinja2", "nearkin.report.page", "rapidfuzz"}
+REPORT = {"jinja2", "nearkin.reports.page", "rapidfuzz"}
 TERMINAL = {"rich", "rich.table", "rich.progress"}
-SERVICE = {"nearkin.index.index", "nearkin.server", "nearkin.client", "nearkin.spark"}
+SERVICE = {
+    "nearkin.index.index",
+    "nearkin.service.server",
+    "nearkin.service.client",
+    "nearkin.spark",
+}
 COMPILER = {"numba.core.typing.cffi_utils"}
 """A module that Numba imports before it compiles. It is not needed to load machine code."""
 
@@ -105,7 +110,10 @@ def loaded_modules(lines: Sequence[str]) -> list[set[str]]:
             "audit F/run": SERVICE,
             "explain d0 d1 --run F/run": SERVICE - {"nearkin.index.index"},
         },
-        {"index build DOCS --id id --store sqlite:///F/new.db": REPORT | {"nearkin.server"}},
+        {
+            "index build DOCS --id id --store sqlite:///F/new.db": REPORT
+            | {"nearkin.service.server"}
+        },
     ],
     ids=["runs", "index"],
 )

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.cli.app import run
-from nearkin.sketch.signature_file import read_signatures
+from nearkin.stages.sketch.signature_file import read_signatures
 
 NEAR = 40
 

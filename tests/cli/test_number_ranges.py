@@ -8,10 +8,10 @@ import pytest
 
 from nearkin.cli import app
 from nearkin.cli.number_ranges import RANGES
-from nearkin.lab.experiment import SIZES
-from nearkin.lab.synth import MOST_COPIES
-from nearkin.plan.workload import Workload
-from nearkin.spec import FORMAT_VERSIONS, MAX_DIMENSIONS
+from nearkin.quality.lab.experiment import SIZES
+from nearkin.quality.lab.synth import MOST_COPIES
+from nearkin.quality.plan.workload import Workload
+from nearkin.settings.spec import FORMAT_VERSIONS, MAX_DIMENSIONS
 from tests.cli.conftest import run
 from tests.cli.test_contradictions import COMMANDS, line_of
 

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from nearkin.errors import RunError
-from nearkin.passages.run import PieceMapper
-from nearkin.report.terminal.passages import print_passages
+from nearkin.reports.terminal.passages import print_passages
 from nearkin.runs import passages
+from nearkin.texts.passages.run import PieceMapper
 from tests.cli.conftest import run
 
 

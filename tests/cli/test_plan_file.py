@@ -81,7 +81,9 @@ def test_machine_is_not_measured_for_a_plan_that_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nearkin.lab.calibration.calibrate", lambda show: pytest.fail("measured"))
+    monkeypatch.setattr(
+        "nearkin.quality.lab.calibration.calibrate", lambda show: pytest.fail("measured")
+    )
     assert run(["plan", "--calibrate", *options]) == 2
     assert message in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ from pyarrow import orc
 
 from nearkin.cli import app
 from nearkin.cli.standard_streams import prepare_streams
-from nearkin.sketch.signature_file import read_signatures
+from nearkin.stages.sketch.signature_file import read_signatures
 from tests.cli.conftest import SECRET, run
 
 

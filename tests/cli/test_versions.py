@@ -6,7 +6,7 @@ import numba
 import pytest
 
 from nearkin.cli.versions import describe_compiled_kernels, describe_versions
-from nearkin.version import VERSION
+from nearkin.runtime.version import VERSION
 
 
 def test_first_line_is_the_version_of_nearkin_alone() -> None:

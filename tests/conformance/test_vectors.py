@@ -13,10 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearkin.lsh.band_keys import slot_layout, write_band_keys
-from nearkin.sketch.record import write_record
-from nearkin.sketch.sketcher import Sketcher
-from nearkin.spec import FAMILIES, FORMAT_VERSIONS, MEASURES, NORMALISATIONS, SLOT_BITS, Spec
+from nearkin.settings.spec import (
+    FAMILIES,
+    FORMAT_VERSIONS,
+    MEASURES,
+    NORMALISATIONS,
+    SLOT_BITS,
+    Spec,
+)
+from nearkin.stages.lsh.band_keys import slot_layout, write_band_keys
+from nearkin.stages.sketch.record import write_record
+from nearkin.stages.sketch.sketcher import Sketcher
 
 ROOT = Path(__file__).parents[2]
 SUFFIXES = {1: "", 2: "-v2"}

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearkin.api import dedup
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.dialect import (
     SAMPLE_BYTES,
@@ -20,6 +19,7 @@ from nearkin.corpus.dialect import (
     parse_encoding,
 )
 from nearkin.errors import RunError, UsageError
+from nearkin.runs.api import dedup
 from tests.corpus.samples import copy_all_rows, read_file, run_command, run_dedup_on
 
 ROWS = [

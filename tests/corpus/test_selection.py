@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.api import dedup
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection, find_inputs, matches_pattern
 from nearkin.errors import UsageError
+from nearkin.runs.api import dedup
 from tests.corpus.samples import run_command, run_dedup_on
 
 FILES = ["README.md", "a.csv", "b.jsonl", "old/a.csv", "old/notes.txt", "sub/deep/c.csv"]

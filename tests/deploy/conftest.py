@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearkin.server.http.tokens import Principal, TokenFile
+from nearkin.service.server.http.tokens import Principal, TokenFile
 from tests.services import free_port, start_process, wait_for, wait_until, write_key
 
 ROOT = Path(__file__).parents[2]

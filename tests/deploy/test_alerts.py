@@ -18,12 +18,12 @@ from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
 from nearkin.index.index import Index
-from nearkin.server.app import create_app
-from nearkin.server.golden_probe import read_golden_pairs
-from nearkin.server.resources import ServerResources
-from nearkin.server.service import Service
-from nearkin.server.settings import ServerSettings
-from nearkin.spec import Spec
+from nearkin.service.server.app import create_app
+from nearkin.service.server.golden_probe import read_golden_pairs
+from nearkin.service.server.resources import ServerResources
+from nearkin.service.server.service import Service
+from nearkin.service.server.settings import ServerSettings
+from nearkin.settings.spec import Spec
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.promql import Samples
 from tests.services import wait_until
@@ -108,7 +108,7 @@ Watch = Callable[..., Watched]
 @pytest.fixture
 def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Starts a server with some settings, whose index uses the clock of the test."""
-    monkeypatch.setattr("nearkin.server.index_gauges.REFRESH_SECONDS", -1.0)
+    monkeypatch.setattr("nearkin.service.server.index_gauges.REFRESH_SECONDS", -1.0)
     with ExitStack() as stack:
 
         def start(index: dict[str, Any] | None = None, **settings: Any) -> Watched:
@@ -206,7 +206,7 @@ def test_latency_high_is_raised_by_slow_upserts(
 ) -> None:
     watched = watch()
     watched.drive(2, lambda: watched.upsert("the cat sat on the mat"))
-    monkeypatch.setattr("nearkin.server.service.time", advancing_time(0.2))
+    monkeypatch.setattr("nearkin.service.server.service.time", advancing_time(0.2))
     watched.drive(5, lambda: watched.upsert("the cat sat on the mat"))
     assert watched.is_raised("NearkinLatencyHigh", lambda: watched.upsert("the cat sat"))
 

@@ -13,11 +13,11 @@ import pytest
 
 import nearkin as nk
 from nearkin.index.scope_names import ScopeNames
-from nearkin.keys import HashKey
-from nearkin.server.app import create_app
-from nearkin.server.settings import ServerSettings
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import KEYED, Spec
+from nearkin.service.server.app import create_app
+from nearkin.service.server.settings import ServerSettings
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import KEYED, Spec
+from nearkin.stages.sketch.resources import SpecResources
 from scripts.reference_pages import write_reference
 from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
 from tests.services import found

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from nearkin.server.processes import SHUTDOWN_GRACE
-from nearkin.server.settings import PREFIX, ServerSettings
+from nearkin.service.server.processes import SHUTDOWN_GRACE
+from nearkin.service.server.settings import PREFIX, ServerSettings
 from tests.deploy.conftest import DEPLOY
 from tests.services import found
 

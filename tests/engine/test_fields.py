@@ -20,9 +20,9 @@ from nearkin.engine.fields import (
     parse_condition,
     parse_fields,
 )
+from nearkin.engine.settings_file import Settings
 from nearkin.errors import RunError, UsageError
-from nearkin.measures.fields import FieldsMeasure
-from nearkin.runs.settings_file import Settings
+from nearkin.stages.measures.fields import FieldsMeasure
 
 WORDS = [f"w{number}" for number in range(40)]
 FIELDS = ["title:jaccard>=0.5", "body:jaccard>=0.6", "image:hamming<=4"]

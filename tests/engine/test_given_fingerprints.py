@@ -13,9 +13,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.engine.settings_file import Settings
 from nearkin.errors import UsageError
-from nearkin.runs.settings_file import Settings
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 
 def clumps(seed: int, documents: int, bits: int, most: int) -> list[int]:

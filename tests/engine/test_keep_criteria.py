@@ -12,10 +12,10 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.cluster.keep import KeepPolicy
-from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.errors import UsageError
-from nearkin.packed_pairs import ScoredPairs, pack_pairs
+from nearkin.stages.cluster.keep import KeepPolicy
+from nearkin.stages.cluster.kept_documents import ClusterCriterion, choose_kept_documents
+from nearkin.stages.packed_pairs import ScoredPairs, pack_pairs
 
 WORDS: dict[str, Any] = {"text": "text", "id": "id", "shingle": "words:1", "threshold": 0.5}
 Score = Callable[[set[str], set[str]], Fraction]

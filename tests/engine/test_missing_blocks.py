@@ -11,7 +11,7 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.evaluate.explain import find_reason_not_to_compare
+from nearkin.quality.evaluate.explain import find_reason_not_to_compare
 
 BANDED: dict[str, Any] = {"bands": 64, "rows": 1, "k": 64}
 """Bands that find every pair at the threshold, but one in 2^64."""

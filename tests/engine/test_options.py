@@ -4,7 +4,7 @@ import pytest
 
 from nearkin.engine.options import ClusterMethod, RunOptions, SecondMeasure, Verify
 from nearkin.errors import UsageError
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 
 def test_recorded_parameters_keep_their_names() -> None:

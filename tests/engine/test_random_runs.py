@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import nearkin as nk
-from tests.shingle import oracle
+from tests.stages.shingle import oracle
 
 SEEDS = {False: 60, True: 5000}
 """The number of runs in the quick and in the full form."""

@@ -19,7 +19,7 @@ from nearkin.engine.short_documents import (
     fewest_robust_shingles,
     propose_short_text_settings,
 )
-from nearkin.report import run_warnings
+from nearkin.reports import run_warnings
 from nearkin.sklearn import NearDuplicateGroups
 
 TITLES = [

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 import nearkin as nk
-from nearkin.verify import all_pairs
+from nearkin.stages.verify import all_pairs
 
 DRAW = random.Random(3)
 LETTERS = "abcdefghijklmnopqrstuvwxyz "

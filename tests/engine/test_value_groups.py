@@ -19,7 +19,7 @@ from nearkin.engine.canonical_urls import canonicalize_urls
 from nearkin.engine.local import exact_groups
 from nearkin.engine.options import RunOptions
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.grid import check_grid, run_grid
+from nearkin.runs.grid import check_grid, run_grid
 from nearkin.runtime.progress import Silent
 from tests.engine.test_across import jaccard, random_table
 

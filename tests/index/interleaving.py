@@ -9,7 +9,7 @@ from nearkin.index.changes import Changes
 from nearkin.index.index import Index
 from nearkin.index.opening import Opened
 from nearkin.index.session import Session
-from nearkin.sketch.resources import NO_RESOURCES
+from nearkin.stages.sketch.resources import NO_RESOURCES
 from tests.index.conftest import store_of
 
 

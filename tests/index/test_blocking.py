@@ -9,7 +9,7 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.cli.options import IndexKeyOptions
 from nearkin.cli.stream import open_sink
-from nearkin.purge import purge_index
+from nearkin.runs.index_purge import purge_index
 from tests.engine.reference_oracle import make_texts, share_texts
 
 BLOCKED = "the minutes of the meeting that was never held in the house at the lake in may"

@@ -12,11 +12,11 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
-from nearkin.decisions import Decision, Verdict
 from nearkin.errors import ClockError, StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
 from nearkin.index.maintenance import check_index
+from nearkin.settings.decisions import Decision, Verdict
 from tests.index.conftest import corpus, store_of
 
 DAY = 86400.0

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import nearkin as nk
-from nearkin.client.clients import Client, Retries
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.maintenance import check_index
+from nearkin.service.client.clients import Client, Retries
 from tests.index.conftest import NUMBERS, corpus
 from tests.index.cutting import cutting
 from tests.index.dropping import url_of

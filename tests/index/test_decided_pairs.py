@@ -9,9 +9,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as run_command
-from nearkin.decisions import Decision, Decisions, Verdict
 from nearkin.errors import UsageError
 from nearkin.index.maintenance import merge_clusters
+from nearkin.settings.decisions import Decision, Decisions, Verdict
 
 SCOPE = "a"
 WORDS = [f"word{number}" for number in range(12)]

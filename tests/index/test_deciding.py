@@ -10,7 +10,6 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as run_command
-from nearkin.decisions import Decision, Decisions, Verdict, read_decisions
 from nearkin.errors import StoreError, UsageError
 from nearkin.index import deciding
 from nearkin.index.backup import backup, restore
@@ -22,8 +21,9 @@ from nearkin.index.migration.key_rotation import rotate_key
 from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.keys import HashKey
-from nearkin.loading import migrate
+from nearkin.runs.loading import migrate
+from nearkin.settings.decisions import Decision, Decisions, Verdict, read_decisions
+from nearkin.settings.keys import HashKey
 from tests.index.test_decided_pairs import (
     IDS,
     SCOPE,

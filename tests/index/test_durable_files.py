@@ -19,8 +19,8 @@ import nearkin as nk
 from nearkin.index.backup import backup, restore
 from nearkin.runtime import outputs
 from nearkin.runtime.files import PRIVATE_FILE, replacing_durably, staging_name, write_durably
-from nearkin.server.resources import open_index
-from nearkin.server.settings import ServerSettings
+from nearkin.service.server.resources import open_index
+from nearkin.service.server.settings import ServerSettings
 from tests.index.conftest import corpus
 
 Write = Callable[[Path], Path]

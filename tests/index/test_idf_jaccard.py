@@ -9,8 +9,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.errors import IncompatibleError, UsageError
-from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
 
 SPEC = Spec(n=1, measure="idf-jaccard")
 TEXTS = [

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 
 import nearkin as nk
-from nearkin.decisions import Decision, Verdict
 from nearkin.index.maintenance import check_index
+from nearkin.settings.decisions import Decision, Verdict
 from tests.index.conftest import Clock, empty_store, family
 from tests.index.interruptions import Interruption, SoftTimeLimit, call_interrupted
 from tests.index.store_kinds import SERVERS

@@ -7,11 +7,11 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import UsageError
-from nearkin.lsh.curve import band_probability
-from nearkin.lsh.probing import perturbations
-from nearkin.lsh.sign_bands import SignBanding
-from nearkin.measures import BandingRequest, measure_of
-from nearkin.sketch.hyperplanes import hyperplanes
+from nearkin.stages.lsh.curve import band_probability
+from nearkin.stages.lsh.probing import perturbations
+from nearkin.stages.lsh.sign_bands import SignBanding
+from nearkin.stages.measures import BandingRequest, measure_of
+from nearkin.stages.sketch.hyperplanes import hyperplanes
 
 BANDS = 4
 ROWS = 8

@@ -19,7 +19,7 @@ from nearkin.index.changes import Changes
 from nearkin.index.entry import Outcome
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import COPYING, OPEN, MigrationState
-from nearkin.server.http.middleware import problem_from_error
+from nearkin.service.server.http.middleware import problem_from_error
 from tests.index.conftest import NUMBERS, corpus, postgres_transaction, replace_store, store_of
 from tests.index.dropping import DroppingProxy, dropping, url_of
 from tests.index.interleaving import Between, Countdown

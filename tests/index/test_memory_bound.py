@@ -10,8 +10,8 @@ import nearkin as nk
 from nearkin.errors import IndexFullError, UsageError
 from nearkin.index.maintenance import check_index
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.server.http.middleware import problem_from_error
-from nearkin.server.http.problems import PROBLEM_KINDS
+from nearkin.service.server.http.middleware import problem_from_error
+from nearkin.service.server.http.problems import PROBLEM_KINDS
 from tests.index.conftest import corpus, store_of
 from tests.index.processes import measure_growth, start_process
 

@@ -17,8 +17,8 @@ from nearkin.errors import IncompatibleError, MissingIndexError, StoreError
 from nearkin.index.migration.key_rotation import rotate_key
 from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.keys import HashKey
-from nearkin.loading import migrate
+from nearkin.runs.loading import migrate
+from nearkin.settings.keys import HashKey
 from tests.index.conftest import Opener, store_of
 from tests.index.fake_aerospike import Cluster
 

@@ -17,8 +17,8 @@ from nearkin.index.migration.copy import copy_documents
 from nearkin.index.migration.cutover import fill_copy
 from nearkin.index.parts import parts_scope
 from nearkin.index.stores.base import Store
-from nearkin.sketch.builder import MinHashBuilder
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.builder import MinHashBuilder
 from tests.index.conftest import (
     Clock,
     KilledError,

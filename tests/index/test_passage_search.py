@@ -14,9 +14,9 @@ from nearkin.index.backup import backup, restore
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.opening import PASSAGES_FORMAT
-from nearkin.loading import migrate
+from nearkin.runs.loading import migrate
 from tests.index.conftest import Clock, Opener, count_shards, store_of
-from tests.winnowing.test_matching_runs import find_plainly
+from tests.stages.winnowing.test_matching_runs import find_plainly
 
 LEAST = 5
 Found = dict[str, list[tuple[int, int, int, int, int]]]

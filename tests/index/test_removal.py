@@ -9,7 +9,7 @@ import nearkin as nk
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index
-from nearkin.measures.base import as_stored
+from nearkin.stages.measures.base import as_stored
 from tests.index.conftest import (
     KilledError,
     Opener,

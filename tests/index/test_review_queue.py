@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 import nearkin as nk
-from nearkin.decisions import Decision, Verdict
 from nearkin.errors import UsageError
 from nearkin.index.review_queue import collect_index_review_queue
+from nearkin.settings.decisions import Decision, Verdict
 
 WORDS = [f"w{number}" for number in range(10)]
 TEXTS = {

@@ -7,11 +7,11 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run as command
-from nearkin.decisions import Decision, Verdict
 from nearkin.errors import UsageError
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.scope_names import ScopeNames
+from nearkin.settings.decisions import Decision, Verdict
 from tests.index.conftest import Opener, corpus, store_of
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"

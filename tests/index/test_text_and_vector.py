@@ -16,7 +16,7 @@ from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.migration.key_rotation import rotate_key
 from nearkin.index.stores.sqlite import SqliteStore
-from nearkin.loading import migrate
+from nearkin.runs.loading import migrate
 from tests.index.conftest import Opener, assert_integrity, jaccard, near, store_of, words
 
 DIMENSIONS = 24

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 import nearkin as nk
-from nearkin.client.batches import upsert_requests
 from nearkin.errors import UsageError
 from nearkin.index.maintenance import check_index, merge_clusters
-from nearkin.sketch.resources import SpecResources
+from nearkin.service.client.batches import upsert_requests
+from nearkin.stages.sketch.resources import SpecResources
 from tests.index.conftest import (
     NEAR,
     TEXT,

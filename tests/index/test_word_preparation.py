@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from nearkin.index.word_preparation import WordPreparer
-from nearkin.lsh.band_keys import slot_layout, write_band_keys
-from nearkin.lsh.slot_bands import Banding
-from nearkin.shingle import encode_texts
-from nearkin.sketch.resources import SpecResources
-from nearkin.sketch.sketcher import Sketcher
-from nearkin.spec import Spec
-from nearkin.verify.jaccard import distinct_sets
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.band_keys import slot_layout, write_band_keys
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.shingle import encode_texts
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.sketch.sketcher import Sketcher
+from nearkin.stages.verify.jaccard import distinct_sets
 
 BANDING = Banding(bands=8, rows=4, k=64, margin=0, collision=0.8)
 TEXTS = [

@@ -11,7 +11,7 @@ from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
 import nearkin as nk
-from nearkin.blocklist.blocklist import Blocklist
+from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.errors import UsageError
 from nearkin.integrations.datatrove import NearkinDedup, NearkinIndexFilter, NearkinSignature
 

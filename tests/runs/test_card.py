@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.report.card import BEGIN
+from nearkin.reports.card import BEGIN
 from tests.cli.conftest import run
 
 

@@ -11,9 +11,9 @@ from nearkin.cli.app import run as run_command
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.loading import load_run
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
+from nearkin.runs.loading import load_run
 from nearkin.runs.reopen import explain_in_run, shadow_run
 from nearkin.runs.run_record import RunRecord, read_run_record
 from nearkin.runs.saved import SavedRun

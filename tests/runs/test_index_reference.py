@@ -15,11 +15,11 @@ from nearkin.corpus import Columns
 from nearkin.engine.local import reference
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, MissingIndexError, NearkinError, UsageError
-from nearkin.matching import MatchOutput, match_files
-from nearkin.report.files import read_report
+from nearkin.reports.files import read_report
 from nearkin.runs import index_reference
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
+from nearkin.runs.matching import MatchOutput, match_files
 from nearkin.runs.run_record import RunRecord
 from nearkin.runtime.progress import Silent
 from tests.engine.reference_oracle import (

@@ -10,8 +10,8 @@ import pytest
 import nearkin as nk
 from nearkin.corpus.writer import write_kept
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.run import CutRun
 from nearkin.runs import dedup as dedup_runs
+from nearkin.texts.passages.cutting.run import CutRun
 from tests.cli.conftest import run
 
 SHARED = "all visitors leave their bags at the desk before they enter"

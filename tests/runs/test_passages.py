@@ -12,7 +12,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from nearkin.passages.cutting.run import CutRun
+from nearkin.texts.passages.cutting.run import CutRun
 from tests.cli.conftest import run
 
 SHARED = "Alle „Gäste“ lassen ihre Taschen am Eingang"

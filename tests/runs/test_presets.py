@@ -12,9 +12,9 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.engine.options import RunOptions
+from nearkin.engine.settings_file import PRESETS, Settings
 from nearkin.errors import UsageError
-from nearkin.runs.settings_file import PRESETS, Settings
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/choose-a-preset.md"
 TEXTS = [

@@ -11,23 +11,23 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.decisions import Decisions
 from nearkin.engine.local import reference as local_reference
 from nearkin.engine.local import run as local_run
 from nearkin.engine.local import sketching
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
-from nearkin.loading import load_run
-from nearkin.report.files import read_report
+from nearkin.reports.files import read_report
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.job import Job
+from nearkin.runs.loading import load_run
 from nearkin.runs.reopen import audit_run
 from nearkin.runs.review_queue import collect_review_queue
 from nearkin.runs.run_record import RunRecord, read_run_record
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.progress import Silent
-from nearkin.spec import Spec
+from nearkin.settings.decisions import Decisions
+from nearkin.settings.spec import Spec
 from tests.engine.reference_oracle import dedup_by_oracle, make_texts, read_rows, share_texts
 
 

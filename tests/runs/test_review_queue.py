@@ -14,8 +14,6 @@ from rich.console import Console
 
 from nearkin.cli.app import run as run_command
 from nearkin.corpus import Columns
-from nearkin.decisions import Decision, Decisions, Verdict, read_decisions
-from nearkin.decisions.files import DecisionFile
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
@@ -23,7 +21,9 @@ from nearkin.runs.job import Job
 from nearkin.runs.review_queue import ReviewQueue, collect_review_queue, write_review_table
 from nearkin.runs.review_terminal import ReviewSession
 from nearkin.runtime.progress import Silent
-from nearkin.spec import Spec
+from nearkin.settings.decisions import Decision, Decisions, Verdict, read_decisions
+from nearkin.settings.decisions.files import DecisionFile
+from nearkin.settings.spec import Spec
 
 THRESHOLD = 0.5
 WORDS = [f"word{number}" for number in range(20)]

@@ -16,7 +16,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.reopen import audit_run
 from nearkin.runs.run_record import RunRecord, read_run_record
 from nearkin.runtime.progress import Silent
-from nearkin.setting_names import SettingForm, settings_named_as
+from nearkin.runtime.setting_names import SettingForm, settings_named_as
 
 GOLDEN = Path(__file__).parent / "golden"
 VARYING = frozenset(

@@ -18,15 +18,15 @@ from nearkin.engine.local import exact_groups as collapse
 from nearkin.engine.local import verification as verifying
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
-from nearkin.lab.synth import SynthSettings, synth
-from nearkin.lsh.slot_bands import solve_banding
-from nearkin.report.files import read_report
+from nearkin.quality.lab.synth import SynthSettings, synth
+from nearkin.reports.files import read_report
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runs.pairs import run_pairs
 from nearkin.runtime.progress import Silent
-from nearkin.shingle import Shingler, text_buffers
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.slot_bands import solve_banding
+from nearkin.stages.shingle import Shingler, text_buffers
 from tests.prepared_process import prepared_line
 
 COLUMNS = Columns(id="id", carried_columns=("source",))
@@ -171,7 +171,7 @@ def test_partitions_do_not_change_the_result(
     monkeypatch.setattr(run, "BYTES_PER_PAIR", (512 << 20) // 8 // 50)
     monkeypatch.setattr(collapse, "DOCUMENTS_AT_ONCE", 1000)
     monkeypatch.setattr(verifying, "PAIRS_PER_TASK", 100)
-    monkeypatch.setattr("nearkin.cluster.election.PAIRS_PER_ELECTION", 100)
+    monkeypatch.setattr("nearkin.stages.cluster.election.PAIRS_PER_ELECTION", 100)
     monkeypatch.setattr(candidates, "PAIRS_PER_BATCH", 100)
     finished(corpus / "documents", tmp_path / "out", memory=512 << 20)
     same_result(tmp_path / "out", reference)
@@ -641,7 +641,7 @@ CLONED = ("pip/_vendor/rich", "rich", "multiprocess", "multiprocessing", "packag
 
 @pytest.fixture(scope="session")
 def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from nearkin.lab.demo_corpus import installation_folders, write_source_corpus
+    from nearkin.quality.lab.demo_corpus import installation_folders, write_source_corpus
 
     copied = tmp_path_factory.mktemp("packages")
     for folder in installation_folders():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nearkin.report.progress import TerminalProgress
+from nearkin.reports.progress import TerminalProgress
 from nearkin.runtime.compilation import (
     ANNOUNCEMENT,
     COMPILATION,
@@ -237,7 +237,7 @@ def test_server_logs_the_compilation_as_json() -> None:
     code = (
         "from nearkin.cli.compilation import CompilationLines; "
         "from nearkin.runtime.compilation import COMPILATION; "
-        "from nearkin.server.logs import configure_logging; "
+        "from nearkin.service.server.logs import configure_logging; "
         "COMPILATION.listener = CompilationLines(); configure_logging('info'); "
         "COMPILATION.start('kernel'); COMPILATION.finish()"
     )

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import nearkin
-from nearkin.lab.kernels import start_stream
+from nearkin.quality.lab.kernels import start_stream
 from nearkin.runtime.cache_folder import UntrustedFolderError, trusted_folder
 from nearkin.runtime.jit import KERNEL_FILES, _Locator
 from tests.runtime.all_kernels import files_of_kernels
 
 DRAW = (
-    "from numpy import uint64; from nearkin.lab.kernels import start_stream; "
+    "from numpy import uint64; from nearkin.quality.lab.kernels import start_stream; "
     "print(start_stream(uint64(1), uint64(2), uint64(3)))"
 )
 """Code that calls a small kernel, which calls a kernel of another file: `mix64`."""
@@ -147,7 +147,7 @@ def test_changed_callee_takes_effect_in_callers(installed: Path, tmp_path: Path)
     home = str(tmp_path / "home")
     before = python(DRAW, installed, HOME=home)
     assert python(DRAW, installed, HOME=home) == before
-    path = installed / "nearkin/hashing/kernels.py"
+    path = installed / "nearkin/stages/hashing/kernels.py"
     changed = path.read_text().replace("U64(0xBF58476D1CE4E5B9)", "U64(0xBF58476D1CE4E5BB)")
     assert changed != path.read_text()
     status = path.stat()

@@ -17,8 +17,8 @@ import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import NearkinError, UsageError
-from nearkin.lab.synth import SynthSettings, synth
-from nearkin.report.files import read_report
+from nearkin.quality.lab.synth import SynthSettings, synth
+from nearkin.reports.files import read_report
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runs.pairs import run_pairs
@@ -38,7 +38,7 @@ from nearkin.runtime.outputs import (
     work_folder_of,
 )
 from nearkin.runtime.progress import Silent
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
 from tests.prepared_process import prepared_line
 
 TEXTS = [
@@ -625,7 +625,7 @@ def test_a_killed_synth_leaves_nothing_at_the_name_of_its_corpus(tmp_path: Path)
     out = tmp_path / "synth"
     program = (
         "import os, sys\n"
-        "import nearkin.lab.synth as synth\n"
+        "import nearkin.quality.lab.synth as synth\n"
         "def kill(*_):\n    os._exit(9)\n"
         "synth._write_truth = kill\n"
         f"synth.synth({str(out)!r}, synth.SynthSettings(documents=50))\n"

@@ -8,8 +8,8 @@ import pytest
 
 from nearkin.corpus.columns import Columns
 from nearkin.engine.options import RunOptions
+from nearkin.engine.parameters import memory_of
 from nearkin.errors import UsageError
-from nearkin.runs.parameters import memory_of
 from nearkin.runtime.process_limits import (
     LEAST_MEMORY,
     available_cores,

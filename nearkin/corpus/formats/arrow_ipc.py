@@ -23,7 +23,7 @@ from nearkin.corpus.formats.record_batches import (
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.runtime.ipc_messages import CONTINUATION, MAGIC, MAGIC_BYTES, measure_messages
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 BATCH_SHARE = 16
 """A record batch is read as a whole. It may unfold into this many times the document limit, which

@@ -16,7 +16,7 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root, list_roots
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runtime.arrow_types import is_list
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 NULL = "null"
 NO_TEXTS = (NULL, "boolean", "int", "long", "float", "double", "record", "array", "map")

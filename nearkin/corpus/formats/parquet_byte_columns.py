@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus.formats.kernels import decompress_lz4, decompress_snappy
 from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, PageHeader, iterate_pages
 from nearkin.corpus.formats.scratch_files import ScratchFiles
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 PLAIN = 0
 PLAIN_DICTIONARY = 2

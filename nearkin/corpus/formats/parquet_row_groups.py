@@ -24,7 +24,7 @@ from nearkin.corpus.formats.parquet_pages import (
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.corpus.nested_columns import list_roots
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 LONG_VALUE = 1 << 19
 """The number of bytes of a value from which its column stays encoded until its rows are known.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from nearkin.corpus.formats.base import ItemsBeforeDamage
 from nearkin.errors import RunError
 from nearkin.runtime.files import reserve_blocks
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 
 class ScratchFiles:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nearkin.acceptance import Differ, Expression, Same
-from nearkin.acceptance.expression import Predicate, collect_predicates
 from nearkin.engine.acceptance import TEXT_FACTS
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.acceptance import Differ, Expression, Same
+from nearkin.settings.acceptance.expression import Predicate, collect_predicates
 
 
 def read_fact(documents: Documents, predicate: Predicate) -> np.ndarray:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nearkin.blocklist.blocklist import Blocklist
-from nearkin.blocklist.given_documents import GivenDocuments
-from nearkin.blocklist.search import BlockedMatches
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.blocklist.given_documents import GivenDocuments
+from nearkin.engine.blocklist.search import BlockedMatches
 from nearkin.engine.local.payload_batches import PayloadBatch, wanted_rows
 from nearkin.engine.local.reference_matches import ReferenceMatches, expand_groups
 from nearkin.engine.local.run import LocalRun
@@ -15,7 +15,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import BLOCKED
 from nearkin.engine.stats import BlocklistStats
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 
 def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:

@@ -24,21 +24,21 @@ from nearkin.engine.local.pair_files import BucketWriter, PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import ClusteredBucket
-from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import (
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import ordered_map
+from nearkin.stages.lsh import kernels
+from nearkin.stages.lsh.band_keys import (
     EVERY_LATER,
     BandLayout,
     BucketRows,
     SourceBuckets,
     split_buckets,
 )
-from nearkin.lsh.buckets import Buckets, find_buckets
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
-from nearkin.measures.base import band_layout_of
-from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs, sorted_unique
-from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import ordered_map
+from nearkin.stages.lsh.buckets import Buckets, find_buckets
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Measure
+from nearkin.stages.measures.base import band_layout_of
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, pack_pairs, sorted_unique
 
 BYTES_PER_KEY = 52
 """Anonymous memory of a key while its partition is sorted and cut, in bytes: packed words, bounds,

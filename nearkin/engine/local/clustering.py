@@ -6,10 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from nearkin.cluster.components import cluster_components
-from nearkin.cluster.decided_pairs import drop_forbidden_links
-from nearkin.cluster.election import NO_PAIRS, elect_leaders
-from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.engine.leader_similarity import (
     compute_leader_similarities,
     find_leader_similarities,
@@ -34,8 +30,12 @@ from nearkin.engine.result_schema import (
     UNIQUE,
     VECTOR,
 )
-from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.runtime.progress import StepCounter
+from nearkin.stages.cluster.components import cluster_components
+from nearkin.stages.cluster.decided_pairs import drop_forbidden_links
+from nearkin.stages.cluster.election import NO_PAIRS, elect_leaders
+from nearkin.stages.cluster.kept_documents import ClusterCriterion, choose_kept_documents
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 
 
 @dataclass(frozen=True)

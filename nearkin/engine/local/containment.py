@@ -29,14 +29,14 @@ from nearkin.engine.local.work_folder import map_file
 from nearkin.engine.stats import ContainmentStats, MissingPairsStats, Stage
 from nearkin.engine.wilson import total_interval
 from nearkin.errors import UsageError
-from nearkin.packed_pairs import (
+from nearkin.runtime.threads import ordered_map
+from nearkin.settings.spec import Spec
+from nearkin.stages.packed_pairs import (
     isin_sorted,
     meets_threshold,
     pack_pairs,
     unpack_pairs,
 )
-from nearkin.runtime.threads import ordered_map
-from nearkin.spec import Spec
 
 CANDIDATES = "contained-candidates"
 """File of the candidate pairs: (a << 32) | b, for a document a that b may contain."""

@@ -20,13 +20,13 @@ from nearkin.engine.containment_margins import SMALLEST, containment_margins
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
 from nearkin.engine.local.work_folder import create_mapped_file
 from nearkin.engine.options import RunOptions
-from nearkin.hashing.sorted_lookup import PrefixIndex
-from nearkin.lsh.band_keys import SourceBuckets
-from nearkin.measures.base import row_starts
-from nearkin.packed_pairs import isin_sorted, sorted_unique
-from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
-from nearkin.verify import kernels
+from nearkin.stages.hashing.sorted_lookup import PrefixIndex
+from nearkin.stages.lsh.band_keys import SourceBuckets
+from nearkin.stages.measures.base import row_starts
+from nearkin.stages.packed_pairs import isin_sorted, sorted_unique
+from nearkin.stages.pair_scope import PairScope
+from nearkin.stages.verify import kernels
 
 ROWS_AT_ONCE = 1 << 15
 """Number of documents whose smallest hashes are read at a time."""

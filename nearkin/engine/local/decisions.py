@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.cluster.decided_pairs import DecidedPairs
-from nearkin.decisions import Decisions
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_portions import iterate_portions
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.decisions import Decisions
+from nearkin.stages.cluster.decided_pairs import DecidedPairs
 
 DIFFERENT_PAIRS = "decided-different"
 

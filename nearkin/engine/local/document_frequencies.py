@@ -13,8 +13,8 @@ from nearkin.engine.document_frequencies import FrequencyRequest, count_repeated
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.sketch.resources import DocumentFrequencies
-from nearkin.verify.jaccard import SetBuilder
+from nearkin.stages.sketch.resources import DocumentFrequencies
+from nearkin.stages.verify.jaccard import SetBuilder
 
 PARTITION_BITS = 6
 

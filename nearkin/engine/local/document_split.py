@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster import kernels
-from nearkin.cluster.group_split import assign_clusters, hash_clusters
 from nearkin.engine.document_facts import id_hashes
 from nearkin.engine.local.documents import take_values
 from nearkin.engine.local.exact_groups import find_first_of_values
@@ -16,8 +14,10 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import ClusterFacts, SplitFacts, SplitGroups, describe_split
 from nearkin.engine.value_keys import ValueColumn
-from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 from nearkin.runtime.arrow_portions import iterate_portions
+from nearkin.stages.cluster import kernels
+from nearkin.stages.cluster.group_split import assign_clusters, hash_clusters
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.cluster.id_order import rank_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID, carried_column_name
 from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine.document_facts import TextFact, compared_value_hashes, value_hashes
 from nearkin.engine.local.work_folder import map_file
 from nearkin.runtime.arrow_portions import iterate_portions
-from nearkin.sketch.sketcher import EMPTY_STREAM
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.cluster.id_order import rank_ids
+from nearkin.stages.sketch.sketcher import EMPTY_STREAM
 
 DOCUMENTS_PER_CHUNK = 1 << 16
 UNIQUE = "columns-unique"

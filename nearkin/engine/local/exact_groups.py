@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from nearkin.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.engine.acceptance import groups_exact_duplicates
 from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
 from nearkin.engine.document_facts import NULL_VALUE, block_hashes
@@ -23,9 +22,10 @@ from nearkin.engine.pair_acceptance import divide_blocks, group_keys
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
 from nearkin.engine.value_keys import ValueColumn, value_columns_of
-from nearkin.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
 from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.runtime.progress import StepCounter, ignore_count
+from nearkin.stages.cluster.decided_pairs import DecidedPairs, join_decided_groups
+from nearkin.stages.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
 
 DOCUMENTS_AT_ONCE = 1 << 24
 """Number of documents that are grouped in memory at a time."""

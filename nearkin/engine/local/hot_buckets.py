@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nearkin.cluster.election import elect_leaders
 from nearkin.engine.hot_buckets import (
     SAMPLE_ROUND,
     SAMPLED_DOCUMENTS,
@@ -17,8 +16,9 @@ from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.verification import RELATED_PAIRS, SCORED, Scorer, split_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
-from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.progress import Silent
+from nearkin.stages.cluster.election import elect_leaders
+from nearkin.stages.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 
 
 class LocalHotBucketLoop(HotBucketLoop):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster.kept_documents import may_be_kept
 from nearkin.corpus import Corpus, TableCorpus
 from nearkin.corpus.corpus import require_unique_columns
 from nearkin.engine.leader_similarity import find_leader_similarities
@@ -21,8 +20,9 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.result_schema import KEPT, SAME
 from nearkin.errors import RunError, UsageError
-from nearkin.packed_pairs import ScoredPairs
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.cluster.kept_documents import may_be_kept
+from nearkin.stages.packed_pairs import ScoredPairs
 
 KeepFunction: TypeAlias = Callable[[Sequence[dict[str, Any]]], object]
 """A function of the rows of a cluster that may be kept. It returns one of them, or its id."""

@@ -17,13 +17,13 @@ import numpy as np
 
 from nearkin.engine.local.payload_batches import PayloadBatch, wanted_rows
 from nearkin.engine.local.work_folder import map_file
-from nearkin.measures import Payload
-from nearkin.measures.compared_sets import compares_sets
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.shingle import Shingles
-from nearkin.spec import Spec
-from nearkin.verify import kernels
-from nearkin.verify.jaccard import SORT_BUCKETS, ShingleSets
+from nearkin.settings.spec import Spec
+from nearkin.stages.measures import Payload
+from nearkin.stages.measures.compared_sets import compares_sets
+from nearkin.stages.shingle import Shingles
+from nearkin.stages.verify import kernels
+from nearkin.stages.verify.jaccard import SORT_BUCKETS, ShingleSets
 
 Result = TypeVar("Result")
 

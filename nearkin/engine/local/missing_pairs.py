@@ -18,7 +18,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.verification import split_pairs
 from nearkin.engine.stats import MissingPairsStats, Stage
 from nearkin.engine.wilson import wilson_interval
-from nearkin.packed_pairs import isin_sorted, pack_pairs, sorted_unique, unpack_pairs
+from nearkin.stages.packed_pairs import isin_sorted, pack_pairs, sorted_unique, unpack_pairs
 
 SAMPLED_PAIRS = 1 << 16
 """Number of pairs that are drawn. A share of 1 % of missing pairs then has a standard error of

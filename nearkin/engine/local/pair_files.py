@@ -8,7 +8,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from nearkin.engine.local.work_folder import map_file
-from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, sorted_unique
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, isin_sorted, sorted_unique
 
 SCORED_FILES = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
 """The files of scored pairs, in the order of the fields of ScoredPairs. float64 holds the whole

@@ -9,9 +9,9 @@ import numpy as np
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.places import places_of
-from nearkin.measures import Measure, Payload
-from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.stages.measures import Measure, Payload
+from nearkin.stages.measures.compared_sets import payload_builder_for_run
 
 Result = TypeVar("Result")
 BATCH_SIGNATURES = 1 << 16

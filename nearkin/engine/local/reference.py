@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.cluster.id_order import sort_ids
-from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.places import places_of
@@ -45,11 +43,13 @@ from nearkin.engine.options import SMALL_CORPUS, EmptyDocuments
 from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.engine.stats import ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.engine.value_keys import value_columns_of
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures.compared_sets import compares_sets
-from nearkin.packed_pairs import ScoredPairs, unpack_pairs
-from nearkin.pair_scope import NO_BLOCK
 from nearkin.runtime.outputs import MANIFEST
+from nearkin.stages.cluster.id_order import sort_ids
+from nearkin.stages.cluster.keep import DEFAULT_ORDER
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures.compared_sets import compares_sets
+from nearkin.stages.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.stages.pair_scope import NO_BLOCK
 
 AGAINST = "against"
 """The folder of a work folder that holds the sketched documents of references."""

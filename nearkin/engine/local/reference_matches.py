@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.cluster.id_order import sort_ids
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.result_schema import EXACT, SAME
 from nearkin.engine.stats import ReferenceStats
+from nearkin.stages.cluster.id_order import sort_ids
 
 REFERENCE_PREFIX = "against"
 """The beginning of the names of the files of matches, in a work folder."""

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus.columns import carried_column_name
 from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.local.documents import COLUMNS, arrays_of, take_values
@@ -25,8 +24,9 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import CollapseStats, SketchStats, Stage
 from nearkin.engine.token_runs import TokenKind
-from nearkin.lsh.slot_bands import Banding
-from nearkin.spec import HAMMING
+from nearkin.settings.spec import HAMMING
+from nearkin.stages.cluster.keep import DEFAULT_ORDER
+from nearkin.stages.lsh.slot_bands import Banding
 
 SIDE = "side"
 """The name of the option that limits pairs to those of the run and a reference."""

@@ -13,11 +13,11 @@ from nearkin.engine.local.candidates import SignatureComparison
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import hash_copy_keys
 from nearkin.engine.options import RunOptions
-from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
-from nearkin.packed_pairs import isin_sorted
 from nearkin.runtime.threads import ordered_map
+from nearkin.stages.lsh.key_sets import BYTES_PER_KEY, KeySet
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Measure
+from nearkin.stages.packed_pairs import isin_sorted
 
 MEMORY_SHARE = 4
 """Band keys of the run's documents take at most one part in so many of the memory bound."""

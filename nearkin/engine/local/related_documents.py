@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkin.engine.local.clustering import Clustering, LinkedDocuments
 from nearkin.engine.local.run import LocalRun
-from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, sorted_unique, unpack_pairs
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, sorted_unique, unpack_pairs
 
 
 def with_related_documents(run: LocalRun, clustering: Clustering) -> Clustering:

@@ -12,7 +12,7 @@ import pyarrow.ipc
 from nearkin.corpus import make_position_ids
 from nearkin.engine.document_facts import id_hashes
 from nearkin.engine.local.documents import UNIQUE, Documents
-from nearkin.packed_pairs import isin_sorted, sorted_unique
+from nearkin.stages.packed_pairs import isin_sorted, sorted_unique
 
 
 def separate_repeated_ids(documents: Documents, names: Sequence[str]) -> int:

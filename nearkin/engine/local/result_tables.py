@@ -29,8 +29,8 @@ from nearkin.engine.result_schema import (
     RELATED,
     RELATED_AGAINST,
 )
-from nearkin.packed_pairs import unpack_pairs
 from nearkin.runtime.arrow_portions import iterate_portions
+from nearkin.stages.packed_pairs import unpack_pairs
 
 ROWS = 1 << 18
 """Largest number of rows in a batch, and number of rows in a row group."""

@@ -9,13 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nearkin.acceptance import Expression
-from nearkin.cluster.election import NO_PAIRS
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
 from nearkin.corpus.rejects import count_reasons, list_top_reasons
-from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import text_facts_of, token_kinds_of
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
@@ -98,16 +95,19 @@ from nearkin.engine.stats import (
 )
 from nearkin.engine.token_runs import TokenKind
 from nearkin.errors import RunError, UsageError
-from nearkin.lsh.band_keys import key_builder_for
-from nearkin.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
-from nearkin.pair_scope import NO_BLOCK, PairScope
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress, ignore_count
-from nearkin.setting_names import name_setting
-from nearkin.sketch.minhash import fill_shares
-from nearkin.sketch.resources import NO_RESOURCES, SpecResources
-from nearkin.sketch.sketcher import BandKeyBuilder
-from nearkin.spec import HAMMING
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.acceptance import Expression
+from nearkin.settings.decisions import Decisions
+from nearkin.settings.spec import HAMMING
+from nearkin.stages.cluster.election import NO_PAIRS
+from nearkin.stages.lsh.band_keys import key_builder_for
+from nearkin.stages.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
+from nearkin.stages.pair_scope import NO_BLOCK, PairScope
+from nearkin.stages.sketch.minhash import fill_shares
+from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.stages.sketch.sketcher import BandKeyBuilder
 
 BYTES_PER_PAIR = 32
 """Anonymous memory of a candidate pair, in bytes."""

@@ -17,10 +17,10 @@ from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource, wa
 from nearkin.engine.local.work_folder import map_file
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError
-from nearkin.measures import Payload
-from nearkin.measures.compared_sets import compares_sets
 from nearkin.runtime.threads import ordered_map
-from nearkin.verify.kernels import DROPPED_BITS
+from nearkin.stages.measures import Payload
+from nearkin.stages.measures.compared_sets import compares_sets
+from nearkin.stages.verify.kernels import DROPPED_BITS
 
 Result = TypeVar("Result")
 

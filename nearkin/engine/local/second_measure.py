@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster.election import elect_leaders
 from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
 from nearkin.corpus.places import are_among, places_of
 from nearkin.engine.leader_similarity import find_leader_similarities
@@ -26,12 +25,13 @@ from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import ClusterMethod
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, NEAR, SAME, UNIQUE, VECTOR
 from nearkin.engine.stats import SecondMeasureStats
-from nearkin.measures.base import StoredPayloads
-from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
-from nearkin.sketch.hyperplanes import matrix_of
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.cluster.election import elect_leaders
+from nearkin.stages.measures.base import StoredPayloads
+from nearkin.stages.packed_pairs import pack_pairs, unpack_pairs
+from nearkin.stages.sketch.hyperplanes import matrix_of
+from nearkin.stages.sketch.resources import SpecResources
 
 
 class Subset:

@@ -33,12 +33,12 @@ from nearkin.engine.local.documents import (
 from nearkin.engine.local.kept_hashes import HashCollector, HashSlice, KeptHashes
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import latency_percentiles
-from nearkin.measures import Measure
 from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.measures import Measure
+from nearkin.stages.sketch.sketcher import BandKeyBuilder, Sketches
 
 SEGMENT_SECONDS = 5.0
 """Time between checkpoints, in seconds."""

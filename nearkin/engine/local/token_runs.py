@@ -13,8 +13,8 @@ from nearkin.corpus.batches import read_content
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.token_runs import TokenKind, TokenRuns, create_token_reader
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.sketch.resources import SpecResources
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.resources import SpecResources
 
 PLACES = "-places"
 """The end of the name of the file of the place of each document, after the kind of tokens."""

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from nearkin.cluster import kernels
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.value_keys import ValueColumn
 from nearkin.runtime.arrow_portions import iterate_portions
+from nearkin.stages.cluster import kernels
 
 
 def write_value_keys(

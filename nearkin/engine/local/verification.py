@@ -15,15 +15,15 @@ from nearkin.engine.local.pair_files import ScoredWriter
 from nearkin.engine.local.payload_batches import PayloadSource
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions, Verify
-from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BandLayout
-from nearkin.measures import Measure, Payload
-from nearkin.measures.base import StoredPayloads
-from nearkin.packed_pairs import ScoredPairs, isin_sorted, pack_pairs, unpack_pairs
-from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
-from nearkin.verify.prefix_filter import PrefixFilterIndex
+from nearkin.stages.lsh import kernels
+from nearkin.stages.lsh.band_keys import BandLayout
+from nearkin.stages.measures import Measure, Payload
+from nearkin.stages.measures.base import StoredPayloads
+from nearkin.stages.packed_pairs import ScoredPairs, isin_sorted, pack_pairs, unpack_pairs
+from nearkin.stages.pair_scope import PairScope
+from nearkin.stages.verify.prefix_filter import PrefixFilterIndex
 
 ABSENT = np.uint32(0xFFFFFFFF)
 """The place of a document that has no stored payload."""

@@ -28,8 +28,8 @@ from nearkin.runtime.files import (
     write_durably,
 )
 from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
-from nearkin.setting_names import name_flag
-from nearkin.version import VERSION
+from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.version import VERSION
 
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from nearkin.errors import RunError
-from nearkin.measures import Measure, Payload
 from nearkin.runtime.number_format import format_count
+from nearkin.stages.measures import Measure, Payload
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 

@@ -26,12 +26,12 @@ from nearkin.engine.spark.arrow_columns import (
 )
 from nearkin.engine.spark.sketching import ACROSS, TaskRequest
 from nearkin.engine.spark.verification import HistogramFacts
-from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import SourceBuckets
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures.base import band_layout_of
-from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique, unpack_pairs
-from nearkin.pair_scope import EVERY_SOURCE
+from nearkin.stages.lsh import kernels
+from nearkin.stages.lsh.band_keys import SourceBuckets
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures.base import band_layout_of
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, sorted_unique, unpack_pairs
+from nearkin.stages.pair_scope import EVERY_SOURCE
 
 KEYS = "part int,keys binary,docs binary,sources binary"
 """Keys (uint64), documents (int64) and sources (uint64) of one range of a band's keys.

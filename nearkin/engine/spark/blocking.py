@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.blocklist.blocklist import Blocklist
-from nearkin.blocklist.given_documents import GivenDocuments
-from nearkin.blocklist.search import EntrySearch
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.blocklist.given_documents import GivenDocuments
+from nearkin.engine.blocklist.search import EntrySearch
 from nearkin.engine.spark.arrow_columns import to_numbers
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.pair_bins import BIN_BYTES

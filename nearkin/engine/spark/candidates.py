@@ -27,7 +27,7 @@ from nearkin.engine.spark.sketching import FIELD_SIGNATURE, TaskRequest
 from nearkin.engine.spark.task_functions import apply_to_groups, collect_facts
 from nearkin.engine.spark.verification import AGREED, NO_AGREEMENT, HistogramFacts, Scoring
 from nearkin.engine.stats import CandidateStats, ClusteredBucket
-from nearkin.pair_scope import EVERY_BLOCK
+from nearkin.stages.pair_scope import EVERY_BLOCK
 
 
 @dataclass(frozen=True)

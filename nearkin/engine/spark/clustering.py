@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from nearkin.cluster.components import cluster_components
-from nearkin.cluster.decided_pairs import drop_forbidden_links
-from nearkin.cluster.election import elect_leaders
-from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.engine.leader_similarity import compute_leader_similarities, find_leader_similarities
 from nearkin.engine.spark.arrow_columns import make_batch, to_numbers
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
-from nearkin.measures.base import StoredPayloads, as_stored
-from nearkin.packed_pairs import ScoredPairs, sorted_unique
+from nearkin.stages.cluster.components import cluster_components
+from nearkin.stages.cluster.decided_pairs import drop_forbidden_links
+from nearkin.stages.cluster.election import elect_leaders
+from nearkin.stages.cluster.kept_documents import ClusterCriterion, choose_kept_documents
+from nearkin.stages.measures.base import StoredPayloads, as_stored
+from nearkin.stages.packed_pairs import ScoredPairs, sorted_unique
 
 ELECTED = "doc long,leader long,similarity double"
 """The removed documents."""

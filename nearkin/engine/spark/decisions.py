@@ -11,9 +11,9 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.cluster.decided_pairs import DecidedPairs, join_decided_groups
-from nearkin.decisions import Decisions
 from nearkin.engine.local.decisions import number_pairs_of
+from nearkin.settings.decisions import Decisions
+from nearkin.stages.cluster.decided_pairs import DecidedPairs, join_decided_groups
 
 
 def number_decisions(decisions: Decisions, documents: DataFrame) -> DecidedPairs:

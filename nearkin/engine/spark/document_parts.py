@@ -23,9 +23,9 @@ from nearkin.engine.spark.arrow_columns import (
 from nearkin.engine.spark.keep_order import keep_order
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
-from nearkin.measures import Payload
-from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import Spec
+from nearkin.stages.measures import Payload
 
 
 def require_mergeable(spec: Spec, probes: int) -> None:

@@ -8,12 +8,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.cluster.group_split import assign_clusters, expand_smallest_hashes, hash_documents
 from nearkin.engine.document_facts import id_hashes
 from nearkin.engine.spark.arrow_columns import to_numbers, to_unsigned
 from nearkin.engine.spark.exact_groups import find_copies, join_edges
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.split_groups import ClusterFacts, SplitFacts, SplitGroups, describe_split
+from nearkin.stages.cluster.group_split import (
+    assign_clusters,
+    expand_smallest_hashes,
+    hash_documents,
+)
 
 SIGN = np.uint64(1 << 63)
 """The bit that makes signed numbers compare as unsigned ones do."""
@@ -25,7 +29,7 @@ class SparkDocumentSplit:
     """The groups of all documents.
 
     Attributes:
-        groups: (id, group, cluster) of each document, as `nearkin.results.SplitResult.groups`.
+        groups: (id, group, cluster) of each document, as `nearkin.runs.results.SplitResult.groups`.
         facts: The numbers of the split.
     """
 

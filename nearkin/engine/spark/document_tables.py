@@ -24,7 +24,7 @@ from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.engine.stats import SketchStats, latency_percentiles
 from nearkin.errors import UsageError
-from nearkin.setting_names import name_flag, name_setting
+from nearkin.runtime.setting_names import name_flag, name_setting
 
 REPEATED_SHOWN = 3
 """Number of repeated ids that an error message shows."""

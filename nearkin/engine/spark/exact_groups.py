@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.cluster import kernels
-from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.engine.spark.clustering import find_components
 from nearkin.engine.spark.decisions import divide_components, list_same_pairs
 from nearkin.engine.spark.materialized import IntermediateTables
-from nearkin.pair_scope import NO_BLOCK
+from nearkin.stages.cluster import kernels
+from nearkin.stages.cluster.decided_pairs import DecidedPairs
+from nearkin.stages.pair_scope import NO_BLOCK
 
 EDGES_IN_ONE_TASK = 4_000_000
 """Number of edges between documents up to which one task joins all of them."""

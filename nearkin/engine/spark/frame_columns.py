@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from nearkin.corpus.columns import TEXT_SEPARATOR
 from nearkin.corpus.nested_columns import SEPARATOR, split_path
 from nearkin.errors import UsageError
-from nearkin.suggestions import describe_columns, did_you_mean
+from nearkin.runtime.suggestions import describe_columns, did_you_mean
 
 TEXT_TYPES = (StringType, BinaryType)
 

@@ -17,8 +17,8 @@ from nearkin.engine.spark.arrow_columns import (
 )
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.sketching import Read, TaskRequest, read_files, read_rows
-from nearkin.sketch.resources import DocumentFrequencies
-from nearkin.verify.jaccard import SetBuilder
+from nearkin.stages.sketch.resources import DocumentFrequencies
+from nearkin.stages.verify.jaccard import SetBuilder
 
 HASHES = "part int,hashes binary,documents long"
 """The columns of hashed documents: sorted hashes of one part, and the documents that were read."""

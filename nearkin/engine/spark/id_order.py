@@ -3,14 +3,14 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from nearkin.cluster.id_order import LEAD, NO_NUMBER
+from nearkin.stages.cluster.id_order import LEAD, NO_NUMBER
 
 WHOLE_NUMBER = r"^-?[0-9]+(?:#|\z)"
 DIGITS = "^-?0*([0-9]*)"
 
 
 def id_order(id: Column) -> Column:
-    """Returns values that compare as `nearkin.cluster.id_order.sort_ids` compares ids."""
+    """Returns values that compare as `nearkin.stages.cluster.id_order.sort_ids` compares ids."""
     digits = f.regexp_extract(id, DIGITS, 1)
     size = f.length(digits)
     lead = f.when(size == 0, f.lit("0")).otherwise(f.substring(digits, 1, LEAD))

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.cluster.id_order import encode_ids
-from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds_numbers
 from nearkin.runtime.arrow_types import is_text
+from nearkin.stages.cluster.id_order import encode_ids
+from nearkin.stages.cluster.keep import NUMBERS, KeepPolicy, holds_numbers
 
 VALUE, NOT_A_NUMBER, NULL = range(3)
 SIGN = np.uint64(1 << 63)

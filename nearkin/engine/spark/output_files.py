@@ -19,7 +19,7 @@ from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.errors import RunError
 from nearkin.runtime.files import disk_errors
-from nearkin.setting_names import name_flag
+from nearkin.runtime.setting_names import name_flag
 
 
 def copy_files(

@@ -14,7 +14,6 @@ from itertools import zip_longest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.engine.acceptance import accepts_all_copies
 from nearkin.engine.options import EmptyDocuments, RunOptions
@@ -38,6 +37,7 @@ from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, GROUP, TaskReques
 from nearkin.engine.spark.sources import FileSource, FrameSource, unused_name
 from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.runtime.progress import Progress, Silent
+from nearkin.stages.cluster.keep import DEFAULT_ORDER
 
 OURS = "n"
 THEIRS = "r"

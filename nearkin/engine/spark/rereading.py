@@ -35,7 +35,7 @@ from nearkin.engine.spark.sketching import (
     read_rows,
 )
 from nearkin.engine.token_runs import TokenKind, create_token_reader
-from nearkin.measures.compared_sets import payload_builder_for_run
+from nearkin.stages.measures.compared_sets import payload_builder_for_run
 
 EXCERPT = 4001
 """The number of characters of a text that are read for the report: one more than it shows, by which

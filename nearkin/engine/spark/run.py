@@ -12,9 +12,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.corpus.document_count import estimate_documents
-from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import groups_exact_duplicates, token_kinds_of
 from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
 from nearkin.engine.document_facts import NULL_VALUE
@@ -63,10 +61,12 @@ from nearkin.engine.stats import (
 )
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import RunError, UsageError
-from nearkin.lsh.slot_bands import Banding
 from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.decisions import Decisions
+from nearkin.stages.cluster.decided_pairs import DecidedPairs
+from nearkin.stages.lsh.slot_bands import Banding
 
 PART_BYTES = 32 << 20
 """Size of the keys and documents in a part of a band, in bytes. A task holds and sorts one part."""

@@ -28,10 +28,10 @@ from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.materialized import names_in
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import IncompatibleError, UsageError
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures.base import band_layout_of
-from nearkin.setting_names import describe_setting, name_setting
-from nearkin.spec import Spec
+from nearkin.runtime.setting_names import describe_setting, name_setting
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures.base import band_layout_of
 
 ABOUT = "about"
 DOCUMENTS = "documents"

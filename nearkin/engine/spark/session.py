@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from nearkin import errors
 from nearkin.errors import NearkinError, RunError, UsageError
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",

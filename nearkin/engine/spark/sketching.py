@@ -16,10 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.acceptance import Differ, Expression, Same
-from nearkin.acceptance.expression import Predicate, collect_predicates
-from nearkin.cluster.dates import count_unreadable_dates
-from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.arrow_conversion import replace_views
 from nearkin.corpus.columns import ID, carried_column_name
@@ -44,16 +40,20 @@ from nearkin.engine.spark.arrow_columns import make_batch, to_binary_rows, to_si
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import NearkinError, RunError, UsageError
-from nearkin.keys import HashKey
-from nearkin.lsh.band_keys import key_builder_for
-from nearkin.measures import Measure
-from nearkin.measures.base import DocumentSketcher
-from nearkin.pair_scope import NO_BLOCK
 from nearkin.runtime.arrow_types import view_as_binary
-from nearkin.setting_names import SettingForm, current_form, name_setting, settings_named_as
-from nearkin.sketch.minhash import fill_shares
-from nearkin.sketch.resources import SpecResources
-from nearkin.sketch.sketcher import Sketches
+from nearkin.runtime.setting_names import SettingForm, current_form, name_setting, settings_named_as
+from nearkin.settings.acceptance import Differ, Expression, Same
+from nearkin.settings.acceptance.expression import Predicate, collect_predicates
+from nearkin.settings.keys import HashKey
+from nearkin.stages.cluster.dates import count_unreadable_dates
+from nearkin.stages.cluster.keep import DEFAULT_ORDER
+from nearkin.stages.lsh.band_keys import key_builder_for
+from nearkin.stages.measures import Measure
+from nearkin.stages.measures.base import DocumentSketcher
+from nearkin.stages.pair_scope import NO_BLOCK
+from nearkin.stages.sketch.minhash import fill_shares
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.sketch.sketcher import Sketches
 
 FILE_SHIFT = 40
 """A document of a file is identified by file << 40 | row, which ascends in corpus order."""

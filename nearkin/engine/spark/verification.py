@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.acceptance.expression import collect_predicates
 from nearkin.corpus.places import are_among
 from nearkin.engine.acceptance import TEXT_FACTS, token_kinds_of
 from nearkin.engine.options import RunOptions, Verify
@@ -28,13 +27,14 @@ from nearkin.engine.spark.rereading import token_column
 from nearkin.engine.spark.sketching import ACCEPTED_BY, ACROSS, TaskRequest
 from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.errors import RunError
-from nearkin.lsh import kernels
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Payload
-from nearkin.measures.base import StoredPayloads, as_stored, band_layout_of
-from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
-from nearkin.pair_scope import PairScope
 from nearkin.runtime.number_format import format_count
+from nearkin.settings.acceptance.expression import collect_predicates
+from nearkin.stages.lsh import kernels
+from nearkin.stages.lsh.slot_bands import Banding
+from nearkin.stages.measures import Payload
+from nearkin.stages.measures.base import StoredPayloads, as_stored, band_layout_of
+from nearkin.stages.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
+from nearkin.stages.pair_scope import PairScope
 
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the prefilter, with the number of agreeing slots; and facts."""

@@ -18,8 +18,8 @@ from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import document_of_part, is_parts_scope, listed_parts
 from nearkin.index.similarity_bounds import similarity_bound
 from nearkin.index.stores.base import PORTION, Store
-from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import shingle_facts
+from nearkin.runtime.setting_names import name_setting
+from nearkin.stages.sketch.resources import shingle_facts
 
 T = TypeVar("T")
 RESOLVED_AT_ONCE = 200

@@ -37,10 +37,10 @@ from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import recorded_url, with_passwords
-from nearkin.keys import HashKey
-from nearkin.redaction import redact
-from nearkin.setting_names import name_flag, name_setting
-from nearkin.sketch.resources import SpecResources
+from nearkin.runtime.redaction import redact
+from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.keys import HashKey
+from nearkin.stages.sketch.resources import SpecResources
 
 
 class CutoverResult(CopyComparison):

@@ -26,8 +26,8 @@ from nearkin.index.parts import is_part_name
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import recorded_url
-from nearkin.keys import HashKey
-from nearkin.sketch.resources import SpecResources
+from nearkin.settings.keys import HashKey
+from nearkin.stages.sketch.resources import SpecResources
 
 
 class KeyRotationResult(CopyComparison):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from nearkin.errors import UsageError
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean
 
 MEMORY_URL = "memory://"
 """The URL of each store that is in the memory of its process."""

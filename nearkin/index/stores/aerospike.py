@@ -79,7 +79,7 @@ from nearkin.index.stores.aerospike_steps import (
     pause,
 )
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
-from nearkin.setting_names import name_setting
+from nearkin.runtime.setting_names import name_setting
 
 POSTING_SHARE = 52
 """The size of a posting in a record, in bytes: a record of 1 MiB holds 20,000 postings."""

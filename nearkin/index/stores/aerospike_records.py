@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from nearkin.errors import MissingExtraError, StoreError, UsageError
 from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.aerospike_namespace import Namespace
-from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 NOT_FOUND = 2
 GENERATION = 3

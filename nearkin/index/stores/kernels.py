@@ -14,8 +14,8 @@ average. Hashes depend on a random seed, so no documents can be chosen that fill
 
 import numpy as np
 
-from nearkin.hashing.kernels import mix64
 from nearkin.runtime.jit import kernel
+from nearkin.stages.hashing.kernels import mix64
 
 U64, I64 = np.uint64, np.int64
 SEGMENT = 1 << 12

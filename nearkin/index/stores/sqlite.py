@@ -57,7 +57,7 @@ from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, keyed_rows
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.suggestions import did_you_mean
 
 R = TypeVar("R")
 KEY_BYTES = 8

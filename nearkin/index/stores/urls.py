@@ -17,8 +17,8 @@ from nearkin.index.stores.addresses import (
     without_password,
 )
 from nearkin.index.stores.base import Store
-from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 USUAL_BANDS = 20
 """The number of bands that is assumed if the settings do not give it."""

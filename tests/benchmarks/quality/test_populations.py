@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.quality.populations.population import POPULATIONS, make_population
-from nearkin.runs.settings_file import PRESETS
+from nearkin.engine.settings_file import PRESETS
 
 ROWS = 600
 WITH_OTHER_SHARES = {"log lines", "dense people"}

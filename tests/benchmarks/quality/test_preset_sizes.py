@@ -26,8 +26,8 @@ from benchmarks.quality.size_tables import (
     sizes_section,
     summarize_sizes,
 )
-from nearkin.presets import PRESETS, Preset
-from nearkin.runs.settings_file import Settings
+from nearkin.engine.settings_file import Settings
+from nearkin.settings.presets import PRESETS, Preset
 
 LEAST_PRECISION = 0.9
 

@@ -12,7 +12,7 @@ from benchmarks.quality.nearkin_runs import run_dedup
 from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.sets import Places, make_set
 from benchmarks.quality.tables import RECORD, QualityRecord, SetRecord
-from nearkin.runs.settings_file import PRESETS, Settings
+from nearkin.engine.settings_file import PRESETS, Settings
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/choose-a-preset.md"
 FEWEST_LICENCES = 100

@@ -10,7 +10,7 @@ import nearkin as nk
 from benchmarks.quality.labelled_set import split_halves
 from benchmarks.quality.local_files import find_licences, find_revisions, label_licences
 from benchmarks.quality.sets import ROOT, SETS, Places, make_set
-from nearkin.runs.settings_file import PRESETS
+from nearkin.engine.settings_file import PRESETS
 
 MADE = [name for name in SETS if "revisions" not in name and name not in ("FEBRL 1", "FEBRL 3")]
 MIT = "MIT License\n\nCopyright (c) {}\n\n" + " ".join(f"permission{n}" for n in range(120))

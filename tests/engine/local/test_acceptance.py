@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.acceptance import Differ, Expression, NumbersEqual, SaysAll, parse_expression
-from nearkin.acceptance.expression import Number, collect_predicates
 from nearkin.cli.app import run
 from nearkin.engine.document_facts import mix_hashes
 from nearkin.errors import UsageError
-from tests.acceptance.strategies import holds
-from tests.wording import oracle as wording
+from nearkin.settings.acceptance import Differ, Expression, NumbersEqual, SaysAll, parse_expression
+from nearkin.settings.acceptance.expression import Number, collect_predicates
+from tests.settings.acceptance.strategies import holds
+from tests.stages.wording import oracle as wording
 
 WORDS = [f"w{number}x" for number in range(400)]
 

@@ -11,9 +11,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli import app
-from nearkin.decisions import Decision, Decisions, Verdict
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
+from nearkin.settings.decisions import Decision, Decisions, Verdict
 from tests.engine.reference_oracle import make_texts, share_texts
 
 

@@ -10,9 +10,9 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.engine.containment_margins import SMALLEST
 from nearkin.errors import UsageError
-from nearkin.lsh.solve import largest_margin
-from nearkin.sketch.resources import SpecResources
-from nearkin.verify.jaccard import SetBuilder
+from nearkin.stages.lsh.solve import largest_margin
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.verify.jaccard import SetBuilder
 
 
 def shingles(text: str) -> set[tuple[str, ...]]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.decisions import Decision, Decisions, Verdict
 from nearkin.errors import UsageError
+from nearkin.settings.decisions import Decision, Decisions, Verdict
 
 WORDS = [f"word{number}" for number in range(30)]
 

@@ -19,12 +19,12 @@ from nearkin.engine.local.payload_batches import CorpusPayloads, PayloadBatch
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder
 from nearkin.engine.options import RunOptions, Verify
-from nearkin.measures import Payload, measure_of
-from nearkin.measures.compared_sets import COMPARED_BITS, payload_builder_for_run
-from nearkin.measures.jaccard import Jaccard
 from nearkin.runtime.progress import Silent
-from nearkin.shingle import Shingler, Shingles
-from nearkin.verify.jaccard import SetBuilder
+from nearkin.stages.measures import Payload, measure_of
+from nearkin.stages.measures.compared_sets import COMPARED_BITS, payload_builder_for_run
+from nearkin.stages.measures.jaccard import Jaccard
+from nearkin.stages.shingle import Shingler, Shingles
+from nearkin.stages.verify.jaccard import SetBuilder
 
 SPEC = nk.Spec()
 

@@ -19,7 +19,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import Stage
 from nearkin.engine.wilson import total_interval
-from nearkin.packed_pairs import pack_pairs, unpack_pairs
+from nearkin.stages.packed_pairs import pack_pairs, unpack_pairs
 
 CLUSTERS = (260, 170, 60, 20, 8, 3)
 """The numbers of variants of the licence-like texts: few, and some of them huge."""

@@ -15,7 +15,7 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.measures import measure_of
+from nearkin.stages.measures import measure_of
 
 WORDS = {"shingle": "words:1", "threshold": 0.8, "id": "id"}
 FLAGS = ["--id", "id", "--shingle", "words:1", "--threshold", "0.8", "--quiet"]

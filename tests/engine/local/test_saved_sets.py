@@ -20,7 +20,7 @@ from nearkin.engine.local.saved_sets import (
     write_sets,
 )
 from nearkin.errors import RunError
-from nearkin.measures import Payload
+from nearkin.stages.measures import Payload
 
 Result = TypeVar("Result")
 

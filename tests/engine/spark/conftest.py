@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from nearkin.lab.demo_corpus import write_source_corpus
+from nearkin.quality.lab.demo_corpus import write_source_corpus
 from tests.services import program
 
 CONF = {

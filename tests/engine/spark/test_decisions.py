@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
-from nearkin.decisions import Decisions
 from nearkin.errors import UsageError
+from nearkin.settings.decisions import Decisions
 from tests.engine.local.test_decisions import decide, near_texts
 from tests.engine.spark.conftest import rows_of
 

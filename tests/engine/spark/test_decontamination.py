@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.corpus import Columns
-from nearkin.decontamination.suites import spec_of_words
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import Spec
 from nearkin.spark.contamination_search import TextReading
-from nearkin.spec import Spec
+from nearkin.texts.decontamination.suites import spec_of_words
 from tests.cli.conftest import run
 
 SCHEMA = "name long, body string, label string"

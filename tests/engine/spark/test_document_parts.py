@@ -17,9 +17,9 @@ from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.engine.spark.document_parts import unite_parts
 from nearkin.errors import UsageError
-from nearkin.measures import Payload, measure_of
+from nearkin.settings.spec import Spec
 from nearkin.spark.result import SparkResult
-from nearkin.spec import Spec
+from nearkin.stages.measures import Payload, measure_of
 
 
 def in_parts(code: pa.Table, seed: int = 3) -> pa.Table:

@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import nearkin as nk
-from nearkin import presets
 from nearkin import spark as nks
 from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins, pair_scoring
 from nearkin.engine.spark.rereading import to_excerpts
 from nearkin.engine.stats import RunStats
 from nearkin.errors import IncompatibleError
-from nearkin.report.collect import cut_excerpt
-from nearkin.sketch.resources import weighted_by
-from nearkin.spec import Spec
+from nearkin.reports.collect import cut_excerpt
+from nearkin.settings import presets
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.resources import weighted_by
 from tests.engine.spark.conftest import ordered_pairs, rows_of
 from tests.engine.symbol_texts import SAME_SHINGLES, SYMBOL_TEXTS
 from tests.engine.test_value_groups import table_with_values

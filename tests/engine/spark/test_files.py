@@ -33,10 +33,10 @@ from nearkin.engine.spark.session import from_task
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource
 from nearkin.errors import RunError, UsageError
-from nearkin.measures import Measure
 from nearkin.runtime.progress import Silent
-from nearkin.sketch.resources import NO_RESOURCES
-from nearkin.spec import Spec
+from nearkin.settings.spec import Spec
+from nearkin.stages.measures import Measure
+from nearkin.stages.sketch.resources import NO_RESOURCES
 from tests.counted_stages import CountedStages
 from tests.engine.spark.conftest import rows_of
 

@@ -7,9 +7,9 @@ from pyspark.sql import functions as f
 
 import nearkin as nk
 import nearkin.spark as nks
-from nearkin.cluster.id_order import list_in_order
 from nearkin.engine.spark.id_order import id_order
-from tests.cluster.test_id_order import IDS
+from nearkin.stages.cluster.id_order import list_in_order
+from tests.stages.cluster.test_id_order import IDS
 
 
 def test_expression_orders_ids_as_the_local_engine_does(spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
-from nearkin.report.model import ReportData
+from nearkin.reports.model import ReportData
 from tests.engine.local.test_acceptance import make_texts
 
 BANDED = {"bands": 64, "rows": 2}

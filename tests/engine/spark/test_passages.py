@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.errors import UsageError
-from tests.passages.oracle import generate_texts
+from tests.texts.passages.oracle import generate_texts
 
 SCHEMA = "name string, body string"
 

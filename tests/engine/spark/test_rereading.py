@@ -14,7 +14,7 @@ from nearkin.engine.spark.rereading import PayloadRows, Reread, move_copy
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.verification import Members
 from nearkin.errors import RunError
-from nearkin.sketch.resources import NO_RESOURCES
+from nearkin.stages.sketch.resources import NO_RESOURCES
 
 
 def test_documents_of_a_large_batch_become_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:

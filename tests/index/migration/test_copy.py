@@ -8,7 +8,7 @@ import nearkin as nk
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import fill_copy
-from nearkin.loading import migrate
+from nearkin.runs.loading import migrate
 from tests.index.conftest import (
     TEXT,
     Opener,

@@ -1,6 +1,0 @@
-"""People's decisions about pairs of documents: facts that later runs and indexes honour."""
-
-from nearkin.decisions.decision import Decision, Decisions, Verdict
-from nearkin.decisions.files import read_decisions
-
-__all__ = ["Decision", "Decisions", "Verdict", "read_decisions"]

@@ -1,0 +1,510 @@
+"""The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from nearkin.corpus import Columns
+from nearkin.corpus.columns import DEFAULT_BITS
+from nearkin.corpus.dialect import parse_delimiter, parse_encoding
+from nearkin.corpus.fingerprints import parse_ignored
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.fields import (
+    fingerprint_sizes,
+    make_spec_of_fields,
+    name_contents,
+    parse_fields,
+    with_sizes,
+)
+from nearkin.engine.options import MissingBlock, RunOptionKeywords, RunOptions
+from nearkin.engine.spec_of_columns import resolve_spec
+from nearkin.errors import UsageError
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.sizes import AUTOMATIC, parse_memory
+from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.acceptance.parser import SIMILAR
+from nearkin.settings.keys import HashKey
+from nearkin.settings.spec import (
+    FINGERPRINT,
+    IDF_JACCARD,
+    KEYED,
+    Spec,
+    parse_shingle,
+    require_fingerprint_bits,
+)
+from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources
+
+
+class SpecOptionKeywords(TypedDict, total=False):
+    """The options that make a Spec, as the command line has them. A given Spec replaces them all.
+
+    Attributes:
+        shingle: Shingle: `words:N` or `chars:N`. The default is `words:3`.
+        normalise: Normalization steps: a sequence of names, or one text with commas between them.
+            The default is `nfkc,lower`.
+        stem: Snowball language whose stems replace the words.
+        scheme: Scheme of the signatures. The default is that of the measure.
+        k: Number of slots of a signature (bits for simhash and cosine).
+        slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1.
+        seed: Seed of the hash functions.
+        base_hash: Family of the hash of a token: `xxh3`, `murmur3` or `fnv1a`. A key selects the
+            keyed hash.
+        spec_version: Version of the format: 2 by default, or 1 to read texts as older releases did.
+        weights: Weights of the shingles of simhash: `tf` or `tfidf`. The document frequencies of
+            `tfidf` are counted if they are not given.
+        bits: Number of bits of a fingerprint: 64, 128, 192 or 256. The default is 64.
+    """
+
+    shingle: str | None
+    normalise: str | Sequence[str] | None
+    stem: str | None
+    scheme: str | None
+    k: int | None
+    slot_bits: int | None
+    seed: int | None
+    base_hash: str | None
+    spec_version: int | None
+    weights: str | None
+    bits: int | None
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The options that decide how inputs are read.
+
+    Attributes:
+        on_error: `quarantine` rejects rows that are not documents, and files that cannot be read;
+            `fail` raises an error. The default is `quarantine`.
+        hidden: Whether hidden files of folders are read. The default is False.
+        follow_links: Whether links to folders are followed. The default is False.
+        include: Patterns of the names of the files that are read, for example `["*.csv"]`. The
+            default is every file.
+        exclude: Patterns of the names of files that are left out.
+        delimiter: Character between the values of CSV files, or `comma`, `semicolon`, `tab` or
+            `pipe`. By default, it is detected.
+        encoding: Encoding of CSV files, for example `utf-8` or `windows-1252`. By default, it is
+            detected. `utf-8,windows-1252` reads rows that are not UTF-8 as Windows-1252, in JSON
+            and texts too.
+        main_text: Whether HTML pages, in files and in WARC files, are read without navigation,
+            headers and footers. The default is False.
+        lines: Whether each line of a text file is a document, and not the whole file. Blank lines
+            are left out. The default is False, and True with `preset="logs"`.
+    """
+
+    on_error: str
+    hidden: bool
+    follow_links: bool
+    include: Sequence[str]
+    exclude: Sequence[str]
+    delimiter: str | None
+    encoding: str | None
+    main_text: bool
+    lines: bool
+
+
+class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
+    """The keyword parameters of a run in the library.
+
+    At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
+    `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
+    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, missing_block,
+    across, fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget,
+    fanout, memory (a number of bytes, a size such as `4GB`, or `auto`), workers and preset.
+    `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
+    slot_bits, seed, base_hash, spec_version, weights, bits), and `ReadKeywords` those of reading
+    (on_error, hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
+
+    Attributes:
+        text: Column of texts, or several columns, whose texts are joined in this order. The default
+            is `text`.
+        tokens: Column of token lists, instead of texts.
+        vector: Column of vectors, instead of texts.
+        fingerprint: Column of fingerprints, instead of texts: hexadecimal texts, bytes, or integers
+            of 64 bits. They are compared by their Hamming distance.
+        ignore_fingerprint: Fingerprint, or several ones, as hexadecimal digits. Documents with one
+            are compared with no other, for example because it is that of a blank picture.
+        measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, `cosine` for vectors, or
+            `hamming` for fingerprints. The default is the measure of the Spec, or the one for
+            vectors or fingerprints, or `jaccard`.
+        keep: Keep policy, for example `length desc`; or, for `nearkin.dedup` over data in memory, a
+            function of the rows of a cluster that may be kept (dictionaries, in keep order), which
+            returns one of them or its id.
+        threshold: Minimum similarity of two near-duplicates, in (0, 1]. The default is 0.8.
+        distance: Maximum Hamming distance of two near-duplicates in bits (simhash, cosine and
+            hamming only). Replaces `threshold`. Fingerprints require it.
+        spec: The Spec of the signatures. By default, it is made of the options of the Spec.
+        key: The hash key. It is required if the Spec is keyed, and keys a Spec that is made.
+        frequencies: Document frequencies for tf-idf weights and for measure `idf-jaccard`. By
+            default, they are counted.
+        cut: The shingles that are removed, if the Spec has a frequency cut.
+        max_df: Share of the documents, in (0, 1), above which a shingle is removed.
+        memory: Bound on the anonymous memory of the run: a number of bytes, a size such as `4GB`,
+            or `auto` for half of the memory that the process may use.
+        settings: A settings file, or its values. Other parameters that are given replace its
+            values.
+    """
+
+    text: str | Sequence[str] | None
+    tokens: str | None
+    vector: str | None
+    fingerprint: str | None
+    ignore_fingerprint: str | Sequence[str] | None
+    measure: str | None
+    threshold: float
+    distance: int | None
+    spec: Spec | None
+    key: HashKey | None
+    frequencies: DocumentFrequencies | None
+    cut: DocumentFrequencies | None
+    max_df: float | None
+    settings: str | Path | Mapping[str, object] | None
+
+
+OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}
+"""The parameters that are fields of RunOptions."""
+THRESHOLDS = ("threshold", "distance")
+"""The parameters of which an acceptance takes the place."""
+OPTIONS_OF_SPEC = frozenset(SpecOptionKeywords.__annotations__)
+"""The parameters from which a Spec is made, except its measure."""
+
+
+def columns_of(parameters: RunParameters, id: str | None) -> Columns:
+    """Returns the columns that parameters name.
+
+    Args:
+        parameters: The parameters of a run.
+        id: Column of ids, or None.
+
+    Raises:
+        UsageError: If several kinds of content are named.
+    """
+    rules = parse_fields(parameters.get("fields") or ())
+    if rules:
+        require_fields_alone({name: parameters.get(name) for name in OTHER_THAN_FIELDS})
+        return Columns(
+            text=None,
+            fields=tuple(rule.content for rule in rules),
+            ignored_fingerprints=parse_ignored(
+                parameters.get("ignore_fingerprint"), fingerprint_sizes(rules)
+            ),
+            id=id,
+            delimiter=parse_delimiter(parameters.get("delimiter")),
+            encoding=parse_encoding(parameters.get("encoding")),
+            main_text=parameters.get("main_text", False),
+            lines=parameters.get("lines", False),
+        )
+    contents = {name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")}
+    given = {name: value for name, value in contents.items() if value is not None}
+    if len(given) > 1:
+        named = " and ".join(f"{name}={value!r}" for name, value in given.items())
+        raise UsageError(f"{named} exclude each other")
+    texts = text_columns_of(parameters.get("text"))
+    if not given:
+        texts = ("text",)
+    fingerprint = parameters.get("fingerprint")
+    bits = _bits_of(parameters)
+    require_fingerprint_for_bits(bits, fingerprint)
+    return Columns(
+        text=texts[0] if texts else None,
+        joined=texts[1:],
+        tokens=parameters.get("tokens"),
+        vector=parameters.get("vector"),
+        fingerprint=fingerprint,
+        bits=DEFAULT_BITS if bits is None else bits,
+        ignored_fingerprints=parse_ignored(
+            parameters.get("ignore_fingerprint"),
+            () if fingerprint is None else (bits or DEFAULT_BITS,),
+        ),
+        id=id,
+        delimiter=parse_delimiter(parameters.get("delimiter")),
+        encoding=parse_encoding(parameters.get("encoding")),
+        main_text=parameters.get("main_text", False),
+        lines=parameters.get("lines", False),
+    )
+
+
+OTHER_THAN_FIELDS = (
+    *("text", "tokens", "vector", "fingerprint", "bits", "measure", "threshold", "distance"),
+    *("weights", "frequencies", "cut", "max_df"),
+)
+"""The parameters that have no meaning for several fields."""
+
+
+def require_fields_alone(others: Mapping[str, object]) -> None:
+    """Requires that nothing else says what documents and near-duplicates are.
+
+    Args:
+        others: Values of parameters that have no meaning for several fields. None is not given.
+
+    Raises:
+        UsageError: If one is given.
+    """
+    for name, value in others.items():
+        if value is not None:
+            raise UsageError(
+                f"{name_setting('fields')} and {name_setting(name)} exclude each other: each field "
+                "names its column, its measure and its limit; leave out one of them"
+            )
+
+
+def _bits_of(parameters: RunParameters) -> int | None:
+    """Returns the number of bits of a fingerprint, which a given Spec decides too."""
+    spec = parameters.get("spec")
+    if spec is not None and spec.unit == FINGERPRINT and parameters.get("bits") is None:
+        return spec.n
+    return parameters.get("bits")
+
+
+def require_fingerprint_for_bits(bits: int | None, fingerprint: str | None) -> None:
+    """Requires that a number of bits is one of fingerprints, and possible.
+
+    Args:
+        bits: Number of bits of a fingerprint, or None if it is not given.
+        fingerprint: Column of fingerprints, or None.
+
+    Raises:
+        UsageError: If there are no fingerprints, or they cannot have so many bits.
+    """
+    if bits is None:
+        return
+    if fingerprint is None:
+        raise UsageError(
+            f"{name_setting('bits', bits)} is the number of bits of a fingerprint, and no column "
+            f"of fingerprints is named; leave it out, or give {name_setting('fingerprint')}"
+        )
+    require_fingerprint_bits(bits)
+
+
+def text_columns_of(text: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the columns of texts that a parameter names.
+
+    Args:
+        text: A column, several columns, or None.
+
+    Raises:
+        UsageError: If no column is named, or one twice.
+    """
+    if text is None:
+        return ()
+    if isinstance(text, str):
+        return (text,)
+    names = tuple(text)
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"{name_setting('text', list(names))} is not a list of different columns")
+    return names
+
+
+def resources_of(parameters: RunParameters) -> SpecResources:
+    """Returns the hash key and the data that the Spec refers to."""
+    return SpecResources(
+        parameters.get("key"), parameters.get("frequencies"), parameters.get("cut")
+    )
+
+
+def memory_of(parameters: RunParameters) -> int:
+    """Returns the memory bound of a run in bytes."""
+    return parse_memory(parameters.get("memory", AUTOMATIC))
+
+
+def with_contents(parameters: RunParameters, columns: Columns) -> RunParameters:
+    """Returns parameters whose fields name the kinds and the sizes that the inputs have.
+
+    Args:
+        parameters: The parameters of a run.
+        columns: The columns of the inputs.
+    """
+    if not columns.fields:
+        return parameters
+    return {**parameters, "fields": name_contents(parameters["fields"], columns.fields)}
+
+
+def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
+    """Returns the options of a run.
+
+    Args:
+        spec: The Spec of the signatures.
+        parameters: The parameters of a run.
+
+    Raises:
+        UsageError: If both a distance and a threshold are given, or one of them beside an
+            acceptance that replaces it, or an option is not valid.
+    """
+    given_names = {name for name, value in parameters.items() if value is not None}
+    require_one_threshold(given_names, parameters.get("accept") or SIMILAR)
+    distance = parameters.get("distance")
+    if distance is not None and parameters.get("threshold") is not None:
+        raise UsageError(
+            "distance= and threshold= exclude each other: the distance replaces the threshold; "
+            "give one of them"
+        )
+    missing_block = parameters.get("missing_block", MissingBlock.NONE)
+    if missing_block != MissingBlock.NONE and parameters.get("block_by") is None:
+        raise UsageError(
+            f"{name_setting('missing_block', missing_block)} has no effect without "
+            f"{name_setting('block_by')}; leave it out, or name the column of blocks"
+        )
+    given: dict[str, Any] = {
+        name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN
+    }
+    return RunOptions(spec=spec, **{**given, "memory": memory_of(parameters)})
+
+
+def require_one_threshold(given: Collection[str], accept: str) -> None:
+    """Requires that the similarity of duplicates is not given twice.
+
+    Args:
+        given: Names of the parameters that were given.
+        accept: The acceptance.
+
+    Raises:
+        UsageError: If a threshold is given beside an expression, which replaces it.
+    """
+    if accept.strip() == SIMILAR:
+        return
+    for name in THRESHOLDS:
+        if name in given:
+            raise UsageError(
+                f"{name_setting(name)} and {name_setting('accept', accept)} exclude each other: "
+                "the expression decides alone; write the similarity in it, for example jaccard >= "
+                "0.8"
+            )
+
+
+def selection_of(reading: ReadKeywords) -> Selection:
+    """Returns the rules that decide which files of folders are read."""
+    include = reading.get("include", ())
+    exclude = reading.get("exclude", ())
+    return Selection(
+        reading.get("hidden", False),
+        reading.get("follow_links", False),
+        tuple(include),
+        tuple(exclude),
+    )
+
+
+def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
+    """Returns the Spec of a run: the given one, or one that the options of the Spec make.
+
+    Weights `tfidf` are left out if the document frequencies are not given, because they are counted
+    later.
+
+    Args:
+        parameters: The parameters of a run.
+        columns: The columns, with the length of the vectors.
+
+    Raises:
+        UsageError: If options contradict each other or the columns.
+    """
+    measure = parameters.get("measure")
+    spec = parameters.get("spec")
+    given = [
+        name for name in SpecOptionKeywords.__annotations__ if parameters.get(name) is not None
+    ]
+    rules = with_sizes(parse_fields(parameters.get("fields") or ()), columns.fields)
+    if rules and spec is None:
+        accept = parameters.get("accept") or SIMILAR
+        return make_spec_of_fields(rules, accept, _spec_fields(parameters))
+    if rules and spec is not None and not given:
+        return spec
+    if spec is not None:
+        if given:
+            raise UsageError(
+                f"spec= and {given[0]}={parameters.get(given[0])!r} exclude each other; change the "
+                f"Spec, for example with dataclasses.replace"
+            )
+        return resolve_spec(columns, measure, spec)
+    if columns.vector is not None:
+        for name in TEXT_OPTIONS:
+            if name in given:
+                value: Any = parameters.get(name)
+                raise UsageError(
+                    f"{name_setting(name, value)} does not go with "
+                    f"{name_setting('vector', columns.vector)}, "
+                    "because vectors have no shingles; leave it out"
+                )
+    if columns.fingerprint is not None:
+        require_given_fingerprints(given, columns.fingerprint)
+    return resolve_spec(columns, measure, **_spec_fields(parameters))
+
+
+TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "spec_version", "weights")
+"""The options of a Spec that vectors do not have."""
+
+
+def require_given_fingerprints(names: Sequence[str], fingerprint: str) -> None:
+    """Requires that no option would change how fingerprints are made, because they are given.
+
+    Args:
+        names: Names of the given options of a Spec.
+        fingerprint: Column of fingerprints.
+
+    Raises:
+        UsageError: If one is given.
+    """
+    for name in names:
+        if name != "bits":
+            raise UsageError(
+                f"{name_setting(name)} does not go with "
+                f"{name_setting('fingerprint', fingerprint)}, because fingerprints are given and "
+                "not made; leave it out"
+            )
+
+
+def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
+    """Returns the fields of the Spec that parameters decide."""
+    values: dict[str, object] = {
+        name: parameters.get(name) for name in ("stem", "scheme", "k", "slot_bits", "seed")
+    }
+    values["version"] = parameters.get("spec_version")
+    shingle = parameters.get("shingle")
+    if shingle is not None:
+        values["unit"], values["n"] = parse_shingle(shingle)
+    normalise = parameters.get("normalise")
+    if normalise is not None:
+        steps = normalise.split(",") if isinstance(normalise, str) else normalise
+        values["normalise"] = tuple(step.strip() for step in steps if step.strip())
+    base_hash = parameters.get("base_hash")
+    key = parameters.get("key")
+    if key is not None and base_hash not in (None, KEYED):
+        raise UsageError(
+            f"{name_setting('base_hash', base_hash)} and {name_setting('key')} exclude each "
+            f"other: keyed hashing is {KEYED}"
+        )
+    values["base_hash"] = base_hash
+    if key is not None:
+        values["base_hash"] = KEYED
+        values["key_id"] = key.id
+    values.update(_frequency_fields(parameters))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
+    """Returns the fields of the Spec that name data counted before."""
+    weights = parameters.get("weights")
+    frequencies = parameters.get("frequencies")
+    cut = parameters.get("cut")
+    if weights not in (None, "tf", "tfidf"):
+        raise UsageError(
+            f"{name_setting('weights', weights)} is not one of tf, "
+            f"tfidf{did_you_mean(weights, ('tf', 'tfidf'))}"
+        )
+    measure = parameters.get("measure")
+    if weights is not None and measure != "simhash":
+        raise UsageError(
+            f"{name_setting('weights', weights)} requires {name_setting('measure', 'simhash')}, "
+            f"and the measure is "
+            f"{measure or 'jaccard'}"
+        )
+    fields: dict[str, str | None] = {"cut": None if cut is None else cut.fingerprint}
+    if weights == "tf":
+        fields["weights"] = "tf"
+    if weights == "tfidf" and frequencies is not None:
+        fields["weights"] = "tfidf"
+    if frequencies is not None:
+        if weights != "tfidf" and measure != IDF_JACCARD:
+            raise UsageError(
+                f"{name_setting('frequencies')} has no effect with measure {measure or 'jaccard'}; "
+                f"leave it out, or give {name_setting('measure', IDF_JACCARD)} or "
+                f"{name_setting('weights', 'tfidf')}"
+            )
+        fields["frequencies"] = frequencies.fingerprint
+    return fields

@@ -1,0 +1,1 @@
+"""Judgements of results, and the choice of better settings."""

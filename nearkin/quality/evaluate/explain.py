@@ -1,0 +1,316 @@
+"""Explains why two texts, or two documents of a finished run, are a match or not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearkin.corpus import Columns, Corpus, carried_column_name, detect_dimensions
+from nearkin.engine.document_facts import block_hashes
+from nearkin.engine.local.second_measure import vector_columns
+from nearkin.engine.options import RunOptions, SecondMeasure
+from nearkin.engine.result_schema import MATCHED_IN
+from nearkin.engine.value_keys import value_columns_of
+from nearkin.errors import UsageError
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.number_format import format_similarity
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.sign_bands import fixed_sign_banding
+from nearkin.stages.measures import measure_of
+from nearkin.stages.measures.base import as_stored
+from nearkin.stages.measures.explanation import (
+    FIRST_PAIR,
+    MISSED,
+    Explanation,
+    PairVerdict,
+    VectorComparison,
+    VectorRule,
+    explain_pair,
+)
+from nearkin.stages.pair_scope import PairScope
+from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
+
+if TYPE_CHECKING:
+    from nearkin.quality.evaluate.explain_acceptance import PairConditions
+
+
+@check_arguments
+def explain(
+    a: str,
+    b: str,
+    *,
+    settings: RunOptions | None = None,
+    resources: SpecResources = NO_RESOURCES,
+    names: tuple[str, str] = ("a", "b"),
+    documents: int = 1_000_000,
+    vectors: VectorComparison | None = None,
+) -> Explanation:
+    """Explains why two texts are a match or not, as in a run that uses banding if it can.
+
+    Args:
+        a: First text.
+        b: Second text.
+        settings: RunOptions of the run. The default settings are used if it is None.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        names: Names of the two texts.
+        documents: Number of documents for which the bands of sign signatures are solved.
+        vectors: Comparison of the vectors of the same documents, or None.
+
+    Raises:
+        UsageError: If the Spec is of vectors, which have no words.
+
+    Examples:
+        >>> pair = explain("the cat sat on the mat", "the cat sat on the mat today")
+        >>> str(pair.verdict), pair.similarity, pair.shingles.containment
+        ('match', 0.8, (1.0, 0.8))
+    """
+    settings = settings or RunOptions()
+    measure = measure_of(settings.spec, resources, settings.distance)
+    banding = settings.banding_if_possible(measure, documents)
+    compares_all = banding is None
+    if banding is None:
+        # The layout of the signatures is read, and no band.
+        banding = fixed_sign_banding(
+            settings.threshold, settings.recall, settings.spec.k, documents, bands=1, rows=1
+        )
+    pair = explain_pair(
+        a,
+        b,
+        spec=settings.spec,
+        resources=resources,
+        threshold=settings.threshold,
+        banding=banding,
+        distance=settings.distance,
+        names=names,
+        vectors=vectors,
+    )
+    if compares_all:
+        reason = "no bands of signs reach the recall at the threshold, so a run compares every pair"
+        return _as_compared(pair, reason)
+    return pair
+
+
+def _as_compared(pair: Explanation, reason: str) -> Explanation:
+    """Returns the explanation of a pair that was compared although its signatures differ."""
+    if pair.verdict not in MISSED:
+        return pair
+    is_near = pair.similarity >= pair.threshold
+    return replace(
+        pair,
+        verdict=PairVerdict.MATCH if is_near else PairVerdict.BELOW_THRESHOLD,
+        why=f"{reason}: the similarity is {format_similarity(pair.similarity, digits=4)}",
+    )
+
+
+@dataclass(frozen=True)
+class RunDocument:
+    """A document of a finished run.
+
+    Attributes:
+        text: Text of the document. It is empty for documents with several fields.
+        row: Row of the document in the clusters table.
+        carried: Values of the carried columns, by the names that they have in the inputs.
+        place: Number of the file and row in it.
+        content: Value of the column of documents in a batch.
+    """
+
+    text: str
+    row: Mapping[str, Any]
+    carried: Mapping[str, object]
+    place: tuple[int, int]
+    content: object
+
+
+def find_documents(
+    corpus: Corpus, columns: Columns, clusters: Path, ids: tuple[str, str]
+) -> tuple[RunDocument, RunDocument]:
+    """Finds two documents of a finished run by their ids."""
+    table = pq.read_table(clusters)
+    first, second = (_find_document(corpus, columns, table, clusters, name) for name in ids)
+    return first, second
+
+
+def _find_document(
+    corpus: Corpus, columns: Columns, table: Any, clusters: Path, name: str
+) -> RunDocument:
+    ordinal = pc.index(table["id"], name).as_py()
+    if ordinal < 0 and _is_in_reference(table, name):
+        raise UsageError(
+            f"{name!r} is a document of the reference, and a run explains only documents of its "
+            "inputs; compare the two texts with nearkin explain FILE FILE"
+        )
+    if ordinal < 0:
+        raise UsageError(f"the run has no document {name!r}; the ids are listed in {clusters}")
+    document, place = _read_document(corpus, columns, ordinal)
+    content = document[columns.content]
+    text = content
+    if not isinstance(content, str):
+        text = "" if columns.fields else " ".join(map(str, content))
+    return RunDocument(
+        text=text,
+        row=table.slice(ordinal, 1).to_pylist()[0],
+        carried={name: document[carried_column_name(name)] for name in columns.carried_columns},
+        place=place,
+        content=content,
+    )
+
+
+def _is_in_reference(clusters: Any, name: str) -> bool:
+    """Returns whether a document of a run was removed because of a reference's document."""
+    if "matched_in" not in clusters.column_names:
+        return False
+    of_reference = clusters.filter(pc.equal(clusters["matched_in"], MATCHED_IN[0]))
+    return pc.index(of_reference["duplicate_of"], name).as_py() >= 0
+
+
+def _read_document(
+    corpus: Corpus, columns: Columns, ordinal: int
+) -> tuple[dict[str, Any], tuple[int, int]]:
+    """Returns the values of a document, by the names of the columns of a batch, and its place."""
+    for batch in corpus.batches(columns):
+        position = ordinal - batch.first
+        if position < len(batch.rows):
+            values = dict(batch.documents.slice(position, 1).to_pylist()[0])
+            return values, (int(batch.files[position]), int(batch.rows[position]))
+    raise UsageError(
+        f"the corpus ends before document {ordinal}; the inputs have changed since the run, run it "
+        "again"
+    )
+
+
+def compare_vectors(
+    corpus: Corpus,
+    columns: Columns,
+    second_measure: SecondMeasure,
+    documents: tuple[RunDocument, RunDocument],
+) -> VectorComparison:
+    """Compares two documents of a run by its second measure."""
+    of_vectors = detect_dimensions(corpus, vector_columns(columns, second_measure.column))
+    wanted = [document.place for document in documents]
+    vectors: dict[tuple[int, int], pa.Array] = {}
+    for batch in corpus.batches(of_vectors):
+        places = list(zip(batch.files.tolist(), batch.rows.tolist(), strict=True))
+        for place in set(wanted).intersection(places):
+            vectors[place] = batch.documents[of_vectors.content].slice(places.index(place), 1)
+    similarity = None
+    is_near = False
+    if all(place in vectors for place in wanted):
+        measure = measure_of(Spec(measure="cosine", unit="vector", n=of_vectors.dimensions or 1))
+        pair = pa.concat_arrays([vectors[place] for place in wanted])
+        scored = measure.compare(FIRST_PAIR, as_stored(measure.payload_builder().build(pair)))
+        similarity = float(scored.similarity[0])
+        is_near = bool(scored.meets_threshold(second_measure.threshold)[0])
+    return VectorComparison(similarity, is_near, second_measure.threshold, VectorRule.AFTER)
+
+
+def add_run_outcome(
+    pair: Explanation,
+    documents: tuple[RunDocument, RunDocument],
+    settings: RunOptions,
+    *,
+    compared_all: bool,
+    conditions: "PairConditions | None" = None,
+) -> Explanation:
+    """Adds to an explanation what a run did with the two documents."""
+    rows = (documents[0].row, documents[1].row)
+    reason = find_shared_value(documents, settings)
+    reason = reason or find_reason_not_to_compare(documents, settings)
+    if reason is not None:
+        pair = replace(pair, verdict=PairVerdict.NOT_COMPARED, why=reason)
+    if compared_all:
+        pair = _as_compared(pair, "the run compared every pair exactly")
+    if conditions is not None:
+        pair = _judge_conditions(pair, conditions)
+    is_match = pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT)
+    outcome = format_outcome(rows, is_match=is_match)
+    if conditions is not None and not all(conditions.hold) and rows[0]["kept"] and rows[1]["kept"]:
+        outcome = "; both are kept"
+        if any(conditions.hold):
+            outcome += ": of two documents, the later one in keep order is the one to be removed"
+    return replace(pair, why=pair.why + outcome, run=rows)
+
+
+def _judge_conditions(pair: Explanation, conditions: "PairConditions") -> Explanation:
+    """Returns the explanation of a pair of a run that removes documents under a condition."""
+    pair = replace(pair, condition=conditions.condition)
+    if pair.verdict in (PairVerdict.EMPTY, PairVerdict.NOT_COMPARED):
+        return pair
+    why = conditions.describe()
+    if not any(conditions.hold):
+        return replace(pair, verdict=PairVerdict.NOT_ACCEPTED, why=why)
+    if pair.verdict == PairVerdict.EXACT or (pair.verdict in MISSED and not conditions.is_indexed):
+        return replace(pair, why=f"{pair.why}; {why}")
+    return replace(pair, verdict=PairVerdict.MATCH, why=why)
+
+
+def format_outcome(rows: tuple[Mapping[str, Any], Mapping[str, Any]], *, is_match: bool) -> str:
+    """Returns what a run did with two documents, as the end of a sentence."""
+    first, second = rows
+    if first["cluster"] == second["cluster"]:
+        return f"; both are in the cluster of {first['cluster']}"
+    if not is_match:
+        return ""
+    outcome = ""
+    removed = [row for row in rows if not row["kept"]]
+    for row in removed:
+        match = "because of an equal value"
+        if row["similarity"] is not None:
+            match = f"at {format_similarity(row['similarity'], digits=4)}"
+        outcome += f"; {row['id']} joined the cluster of {row['cluster']}, {match}"
+    if not removed:
+        outcome = "; both are kept, because each was first compared with other kept documents"
+    return outcome
+
+
+def find_shared_value(
+    documents: tuple[RunDocument, RunDocument], settings: RunOptions
+) -> str | None:
+    """Returns why a run joins two documents without comparing them: an equal value, or None."""
+    first, second = documents
+    if not _share_block(documents, settings):
+        return None
+    for column in value_columns_of(settings):
+        values = [str(document.carried[column.name] or "") for document in documents]
+        keys = column.build_keys(pa.array(values, pa.large_string()))
+        if keys[0].any() and np.array_equal(keys[0], keys[1]):
+            kind = "URL" if column.holds_urls else "value"
+            return (
+                f"the run joined them because they have the same {kind} in column "
+                f"{column.name!r}: {first.carried[column.name]!r} and "
+                f"{second.carried[column.name]!r}"
+            )
+    return None
+
+
+def _share_block(documents: tuple[RunDocument, RunDocument], settings: RunOptions) -> bool:
+    """Returns whether documents of the blocks of two documents are compared."""
+    if settings.block_by is None:
+        return True
+    values = pa.array([document.carried[settings.block_by] for document in documents])
+    scope = PairScope(block_hashes(values, settings.block_of_missing))
+    return bool(scope.allows(np.array([0]), np.array([1]))[0])
+
+
+def find_reason_not_to_compare(
+    documents: tuple[RunDocument, RunDocument], settings: RunOptions
+) -> str | None:
+    """Returns why a run does not compare two documents: their block or their source, or None."""
+    first, second = documents
+    block_by = settings.block_by
+    if block_by is not None and not _share_block(documents, settings):
+        return (
+            f"the run compared only documents with the same value in column {block_by!r}; they "
+            f"have {first.carried[block_by]!r} and {second.carried[block_by]!r}"
+        )
+    across = settings.across
+    if across is not None and first.carried[across] == second.carried[across]:
+        return (
+            "the run compared only documents of different sources; both have the value "
+            f"{first.carried[across]!r} in column {across!r}"
+        )
+    return None

@@ -1,0 +1,241 @@
+"""Plans the disk, the memory and the time of a run, on one machine or over Spark."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.engine.local.kept_hashes import BYTES_PER_HASH, KeptHashes
+from nearkin.engine.local.kept_hashes import MEMORY_SHARE as KEPT_HASHES_SHARE
+from nearkin.quality.plan.candidates import ExpectedCandidates
+from nearkin.quality.plan.plan_lines import PlanLines
+from nearkin.quality.plan.rates import Rates
+from nearkin.quality.plan.workload import Workload
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import Spec
+from nearkin.stages.lsh.slot_bands import Banding
+
+DOCUMENT_FACTS_BYTES = 40
+"""The size of what a run stores of a document: lengths, counts, fingerprints and positions."""
+DOCUMENT_RESULT_BYTES = 29
+"""The size of the results of a document: orders, groups, blocks and clusters."""
+ID_BYTES = 20
+PROCESS_BYTES = 200e6
+"""The anonymous memory of Python, Numba and Arrow in a local run."""
+TEXT_BUFFER_FACTOR = 2.2
+"""The memory for texts that are being read, relative to the size of the corpus."""
+MAX_TEXT_BUFFER_BYTES = 250e6
+"""The largest memory for texts that are being read."""
+MEMORY_PER_DOCUMENT = 30
+"""The anonymous memory of a local run for each document, in bytes."""
+PARTITION_BYTES = 128e6
+"""The size of a Spark partition."""
+SHUFFLED_KEY_BYTES = 19
+"""The size of a shuffled band key: key and document, which are sent as arrays (measured with
+benchmarks/spark.json)."""
+SHUFFLED_PAIR_BYTES = 32
+"""The size of a candidate pair that is sent twice: to be counted once, and to be compared."""
+SPARK_SECONDS_PER_DOCUMENT = 80e-6
+"""The time of a core for moving a document between Java and Python and through intermediate tables,
+in seconds (measured with benchmarks/spark.json: 98 µs for documents of 500 bytes, between 10^5 and
+10^6 of them, minus the time of the stages themselves)."""
+SPARK_SECONDS_PER_PAIR = 10e-6
+"""The time of a core for moving the two signatures of a candidate pair, in seconds (assumed: two
+rows, an eighth of the way of a document. Between 10^6 and 4·10^6 documents, each document had half
+a pair more, and took no longer)."""
+REFERENCE_BANDS = 13
+"""The number of bands with which the rates were calibrated."""
+REFERENCE_VERIFIED_PAIRS = 0.1
+"""The number of verified pairs for each document in the runs with which the rates were calibrated.
+"""
+SECONDS_PER_ESTIMATE = 100e-9
+"""The time of a core for a candidate pair: grouping, and comparing two signatures of 128 slots
+(measured: 50 to 75 ns with 40,000 documents, whose signatures fit into the caches)."""
+
+
+class RunRequest(NamedTuple):
+    """A run that is planned: its requirements, bands and expected candidates."""
+
+    workload: Workload
+    spec: Spec
+    banding: Banding
+    candidates: ExpectedCandidates
+    rates: Rates
+
+    @property
+    def text(self) -> float:
+        """The size of all texts in bytes."""
+        return self.workload.documents * self.workload.document_bytes
+
+    @property
+    def keys(self) -> int:
+        """The number of band keys of a document."""
+        return self.banding.bands * (1 + self.banding.probes)
+
+    @property
+    def signature_bytes(self) -> int:
+        """The size of a signature in bytes."""
+        return int(self.spec.signature_width * np.dtype(self.spec.signature_type).itemsize)
+
+    @property
+    def verified_documents(self) -> float:
+        """The number of documents that are in a verified pair."""
+        return self.candidates.verified_share * self.workload.documents
+
+    def stage_seconds(self, cores: int) -> dict[str, float]:
+        """Returns the time of each stage in seconds."""
+        documents = self.workload.documents
+        durations = self.rates.seconds(
+            documents,
+            self.text,
+            cores,
+            keys=self.keys / REFERENCE_BANDS,
+            verified=self.candidates.verified.total / 2 / REFERENCE_VERIFIED_PAIRS,
+        )
+        estimates = self.candidates.candidates.of_documents(documents)
+        durations["candidates"] += estimates * SECONDS_PER_ESTIMATE / cores
+        return durations
+
+
+class _HashSizes(NamedTuple):
+    """The sizes of the shingle hashes that a local run keeps, in bytes."""
+
+    in_memory: float
+    on_disk: float
+
+
+def add_local(lines: PlanLines, run: RunRequest) -> None:
+    """Adds disk, memory and time of a run of the local engine."""
+    work = run.workload
+    n = work.documents
+    # keys that do not follow from the stored signature are also written while sketching
+    key_copies = 2 if run.spec.truncated or run.banding.probes else 1
+    per_document = (
+        run.signature_bytes
+        + DOCUMENT_FACTS_BYTES
+        + DOCUMENT_RESULT_BYTES
+        + ID_BYTES
+        + 8 * run.keys * key_copies
+    )
+    formula = (
+        f"documents · {per_document} + verified documents · 8·shingles = {n:,} · {per_document} + "
+        f"{run.verified_documents:,.0f} · {8 * work.shingles}"
+    )
+    scratch = n * per_document + run.verified_documents * 8 * work.shingles
+    lines.add("local", "work disk", scratch, "B", formula)
+    hashes = _add_kept_hashes(lines, run)
+    source = work.input_bytes or run.text
+    kept_share = 1 - work.duplicate_share
+    formula = f"inputs · kept share = {format_megabytes(source)} · {kept_share:.3g}"
+    kept = lines.add("local", "output", source * kept_share, "B", formula)
+    # The hashes are deleted after the verification, before the output is written.
+    formula = "work disk + max(hashes on disk, output)"
+    peak = scratch + max(hashes.on_disk, kept)
+    lines.add("local", "disk at the peak", peak, "B", formula)
+    buffers = min(TEXT_BUFFER_FACTOR * run.text, MAX_TEXT_BUFFER_BYTES)
+    formula = (
+        f"process + text in flight + documents · {MEMORY_PER_DOCUMENT} + hashes in memory = "
+        f"{format_megabytes(PROCESS_BYTES)} + {format_megabytes(buffers)} + {n:,} · "
+        f"{MEMORY_PER_DOCUMENT} + {format_megabytes(hashes.in_memory)}"
+    )
+    memory = PROCESS_BYTES + buffers + MEMORY_PER_DOCUMENT * n + hashes.in_memory
+    lines.add("local", "memory", memory, "B", formula)
+    seconds = _add_stages(lines, run)
+    more_memory = name_setting("memory", f"{math.ceil(memory / 1e9)}GB")
+    lines.add_limit("memory", work.memory, memory, "B", more_memory, "engine spark")
+    lines.add_limit(
+        "disk",
+        work.disk,
+        peak,
+        "B",
+        f"{peak / 1e9:,.0f} GB of disk",
+        "fewer slots or bands",
+        "shards deduplicated one after the other, or engine spark",
+    )
+    more_cores = ""
+    if work.seconds:
+        more_cores = f"{math.ceil(work.cores * seconds / work.seconds)} cores"
+    lines.add_limit("time", work.seconds, seconds, "s", more_cores, "engine spark")
+
+
+def _add_kept_hashes(lines: PlanLines, run: RunRequest) -> _HashSizes:
+    """Adds the sizes of the shingle hashes that a run keeps for the verification."""
+    if not KeptHashes.serves(run.spec):
+        return _HashSizes(0.0, 0.0)
+    work = run.workload
+    size = work.documents * work.shingles * BYTES_PER_HASH
+    limit = work.memory / KEPT_HASHES_SHARE
+    hashes = _HashSizes(min(size, limit), max(size - limit, 0.0))
+    formula = (
+        f"min(documents · {BYTES_PER_HASH}·shingles, bound / {KEPT_HASHES_SHARE}) = "
+        f"min({format_megabytes(size)}, {format_megabytes(limit)})"
+    )
+    lines.add("local", "hashes in memory", hashes.in_memory, "B", formula)
+    formula = f"the rest of {format_megabytes(size)}"
+    lines.add("local", "hashes on disk", hashes.on_disk, "B", formula)
+    return hashes
+
+
+def _add_stages(lines: PlanLines, run: RunRequest) -> float:
+    """Adds the time of each stage. Returns the sum."""
+    durations = run.stage_seconds(run.workload.cores)
+    for name, duration in durations.items():
+        rate = run.rates.stages[name]
+        formula = (
+            f"{rate.fixed:.2f} + {rate.document * 1e6:.2f} µs per document + "
+            f"{rate.byte * 1e9:.2f} ns per byte, measured with {run.rates.workers} threads"
+        )
+        if name == "candidates":
+            formula += f", + {SECONDS_PER_ESTIMATE * 1e9:.0f} ns of a core per candidate pair"
+        if name == "verify":
+            formula += f", for {REFERENCE_VERIFIED_PAIRS:g} verified pairs per document"
+        lines.add("local", f"seconds: {name}", duration, "s", formula)
+    return lines.add("local", "seconds", sum(durations.values()), "s", "Σ stages")
+
+
+def add_spark(lines: PlanLines, run: RunRequest) -> None:
+    """Adds shuffles, memory and time of a run over Spark."""
+    work = run.workload
+    n = work.documents
+    formula = f"documents · keys · {SHUFFLED_KEY_BYTES} = {n:,} · {run.keys} · {SHUFFLED_KEY_BYTES}"
+    key_bytes = float(n * run.keys * SHUFFLED_KEY_BYTES)
+    keys = lines.add("spark", "shuffled band keys", key_bytes, "B", formula)
+    pairs = run.candidates.candidates.of_documents(n)
+    per_pair = SHUFFLED_PAIR_BYTES + 2 * run.signature_bytes
+    formula = (
+        f"candidate pairs · ({SHUFFLED_PAIR_BYTES} + 2 signatures), at most = {pairs:,.0f} · "
+        f"{per_pair}"
+    )
+    compared = lines.add("spark", "shuffled candidate pairs", pairs * per_pair, "B", formula)
+    formula = (
+        f"verified documents · 8·shingles = {run.verified_documents:,.0f} · {8 * work.shingles}"
+    )
+    payload_bytes = run.verified_documents * 8 * work.shingles
+    payload = lines.add("spark", "shuffled payloads", payload_bytes, "B", formula)
+    formula = "band keys + candidate pairs + payloads"
+    shuffle = lines.add("spark", "shuffle", keys + compared + payload, "B", formula)
+    formula = f"shuffle / {PARTITION_BYTES / 1e6:.0f} MB"
+    lines.add("spark", "partitions", math.ceil(shuffle / PARTITION_BYTES), "", formula)
+    formula = "4 partitions, and Python beside the JVM"
+    memory = 4 * PARTITION_BYTES + PROCESS_BYTES
+    lines.add("spark", "memory of a core", memory, "B", formula)
+    durations = run.stage_seconds(cores=1)
+    cpu = sum(seconds for name, seconds in durations.items() if name != "start")
+    cpu += SPARK_SECONDS_PER_DOCUMENT * n + SPARK_SECONDS_PER_PAIR * pairs
+    formula = (
+        "the stages of the local engine on one core, and "
+        f"{SPARK_SECONDS_PER_DOCUMENT * 1e6:.0f} µs per document and "
+        f"{SPARK_SECONDS_PER_PAIR * 1e6:.0f} µs per candidate pair between Java and Python"
+    )
+    hours = lines.add("spark", "core-hours", cpu / 3600, "h", formula)
+    formula = f"core-hours / {work.cores} cores"
+    seconds = lines.add("spark", "seconds", hours * 3600 / work.cores, "s", formula)
+    more_cores = f"{math.ceil(hours * 3600 / work.seconds)} cores" if work.seconds else ""
+    lines.add_limit("time", work.seconds, seconds, "s", more_cores)
+    space = f"{shuffle / 1e9:,.0f} GB for the shuffle files of all executors"
+    lines.add_limit("disk", work.disk, shuffle, "B", space)
+
+
+def format_megabytes(size: float) -> str:
+    """Formats a size in bytes as megabytes."""
+    return f"{size / 1e6:,.0f} MB"

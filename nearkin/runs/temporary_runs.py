@@ -1,0 +1,307 @@
+"""The data and the parameters of a function of the library, as a run in a temporary folder."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
+from nearkin.corpus.arrow_conversion import (
+    is_in_memory,
+    is_stream,
+    refuse_distributed,
+    to_table,
+    type_name,
+)
+from nearkin.corpus.integers import concat_tables
+from nearkin.corpus.nested_columns import list_roots
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
+from nearkin.engine.local.decisions import require_decidable
+from nearkin.engine.local.document_frequencies import count_frequencies
+from nearkin.engine.local.keep_function import KeepFunction, require_choosable
+from nearkin.engine.local.reference import Reference, ReferenceMatcher
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import RunOptions
+from nearkin.engine.parameters import (
+    ReadKeywords,
+    RunParameters,
+    columns_of,
+    make_run_options,
+    memory_of,
+    resources_of,
+    selection_of,
+    spec_of,
+    with_contents,
+)
+from nearkin.errors import UsageError
+from nearkin.runs.check import FilesOfInputs, RowsOfInputs, TwoInputs
+from nearkin.runs.reference import (
+    ReferenceRequest,
+    check_reference,
+    columns_of_reference,
+    open_references,
+    require_comparable,
+)
+from nearkin.runs.results import TemporaryRun
+from nearkin.runs.spec_request import count_frequency_cut
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.temporary_folder import TemporaryFolder
+from nearkin.settings.decisions import Decisions
+from nearkin.settings.spec import IDF_JACCARD
+from nearkin.stages.sketch.resources import SpecResources, weighted_by
+
+
+class ReferenceData(NamedTuple):
+    """The reference and the blocklist of a run, as `nearkin.dedup` takes them."""
+
+    data: Any = None
+    """The documents, the path of a finished run, or None without a reference."""
+    only: bool = False
+    """True if the documents of the run are not compared with each other."""
+    blocklist: Blocklist | None = None
+    """The blocklist, or None."""
+    scope: str | None = None
+    """The scope of an index, or None for the default one."""
+
+
+NO_REFERENCE = ReferenceData()
+
+
+class _Request(NamedTuple):
+    """The inputs of a run, opened and checked."""
+
+    corpus: Corpus
+    columns: Columns
+    options: RunOptions
+    resources: SpecResources
+
+
+def prepare_run(
+    data: Any,
+    id: str | None,
+    work: str | Path | None,
+    progress: Progress,
+    parameters: RunParameters,
+    reference: ReferenceData = NO_REFERENCE,
+    decisions: Decisions | None = None,
+    keep_function: KeepFunction | None = None,
+    require_options: Callable[[RunOptions], object] | None = None,
+) -> TemporaryRun:
+    """Returns a run in a temporary work folder, whose stages are executed on demand."""
+    corpus = open_corpus(data, parameters)
+    return prepare_corpus_run(
+        corpus,
+        id,
+        work,
+        progress,
+        parameters,
+        reference,
+        decisions,
+        keep_function,
+        require_options,
+    )
+
+
+def prepare_corpus_run(
+    corpus: Corpus,
+    id: str | None,
+    work: str | Path | None,
+    progress: Progress,
+    parameters: RunParameters,
+    reference: ReferenceData = NO_REFERENCE,
+    decisions: Decisions | None = None,
+    keep_function: KeepFunction | None = None,
+    require_options: Callable[[RunOptions], object] | None = None,
+) -> TemporaryRun:
+    """Returns a run over a corpus, as `prepare_run` does over data."""
+    columns = columns_of(parameters, id).with_memory(memory_of(parameters))
+    columns = detect_dimensions(corpus, columns)
+    parameters = with_contents(parameters, columns)
+    spec = spec_of(parameters, columns)
+    options = make_run_options(spec, parameters)
+    if require_options is not None:
+        require_options(options)
+    if reference.data is not None:
+        require_comparable(options)
+    if decisions is not None:
+        require_decidable(options, has_reference=reference.data is not None)
+    if keep_function is not None:
+        require_choosable(options, corpus)
+    folder = TemporaryFolder.open(work)
+    request = _Request(corpus, columns, options, resources_of(parameters))
+    request = _count_shingles(request, parameters, folder.path, progress)
+    columns = replace(columns, carried_columns=request.options.carried_columns)
+    blocker = None
+    if reference.blocklist is not None:
+        require_blockable(request.options, reference.blocklist)
+        blocker = BlocklistMatcher(reference.blocklist)
+    matcher = _open_matcher(reference, request._replace(columns=columns), parameters)
+    work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
+    run = LocalRun(
+        corpus,
+        columns,
+        request.options,
+        work_folder,
+        progress,
+        request.resources,
+        matcher=matcher,
+        decisions=decisions,
+        blocker=blocker,
+        keep_function=keep_function,
+    )
+    return TemporaryRun(run, folder)
+
+
+def _open_matcher(
+    reference: ReferenceData, request: _Request, parameters: RunParameters
+) -> ReferenceMatcher | None:
+    """Returns the comparison with the reference, or None for a run without one."""
+    corpus, columns, options, resources = request
+    paths: tuple[str, ...] = ()
+    data = _list_paths(reference.data)
+    if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):
+        if reference.scope is not None:
+            raise UsageError(
+                f"{name_setting('scope', reference.scope)} is the scope of an index, and "
+                f"{name_setting('against')} is {type_name(data)}; leave it out"
+            )
+        table = open_corpus(data, parameters)
+        columns = columns_of_reference(columns, options)
+        check_reference(table, columns)
+        return ReferenceMatcher([Reference(table, columns)], reference.only)
+    if data is not None:
+        entries = [data] if isinstance(data, str | Path) else data
+        paths = tuple(_path_of(entry) for entry in entries)
+    opened = open_references(
+        ReferenceRequest(
+            paths,
+            columns,
+            options,
+            on_error=parameters.get("on_error", "quarantine"),
+            selection=selection_of(parameters),
+            only=reference.only,
+            scope=reference.scope,
+            resources=resources,
+        )
+    )
+    if opened is None:
+        return None
+    if isinstance(corpus, FileCorpus):
+        opened.require_other_files(corpus)
+    return opened.matcher
+
+
+def _count_shingles(
+    request: _Request, parameters: RunParameters, folder: Path, progress: Progress
+) -> _Request:
+    """Counts the document frequencies that the parameters ask for, and names them in the Spec."""
+    corpus, columns, options, resources = request
+    max_df = parameters.get("max_df")
+    if max_df is not None:
+        counting = FrequencyRequest(
+            corpus, columns, options.spec, resources, options.workers, folder, progress
+        )
+        cut = count_frequency_cut(max_df, counting)
+        resources = replace(resources, cut=cut)
+        options = options.with_spec(replace(options.spec, cut=cut.fingerprint))
+    is_weighted = options.spec.measure == IDF_JACCARD or parameters.get("weights") == "tfidf"
+    if is_weighted and resources.frequencies is None and options.spec.frequencies is None:
+        counting = FrequencyRequest(
+            corpus, columns, options.spec, resources, options.workers, folder, progress
+        )
+        counted = count_frequencies(counting)
+        resources = replace(resources, frequencies=counted)
+        options = options.with_spec(weighted_by(counted, options.spec))
+    return request._replace(options=options, resources=resources)
+
+
+class TwoCorpora(NamedTuple):
+    """Two corpora as one."""
+
+    corpus: Corpus
+    inputs: TwoInputs
+
+
+def open_two_corpora(
+    first: Any, second: Any, parameters: RunParameters, id: str | None
+) -> TwoCorpora:
+    """Opens two corpora as one: two paths, or two tables."""
+    on_error = parameters.get("on_error", "quarantine")
+    if isinstance(first, str | Path) and isinstance(second, str | Path):
+        selection = selection_of(parameters)
+        paths = (str(first), str(second))
+        files = FileCorpus.open(paths, on_error, selection=selection)
+        return TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
+    tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
+    try:
+        rows = concat_tables(tables)
+    except pa.ArrowException as error:
+        raise UsageError(
+            f"the two corpora do not fit into one table: {error}; give columns of the same types"
+        ) from error
+    return TwoCorpora(TableCorpus(rows, on_error), RowsOfInputs(tables[0].num_rows))
+
+
+def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table:
+    """Returns the columns of one of two tables that a check reads."""
+    if isinstance(data, str | Path):
+        raise UsageError(
+            f"{str(data)!r} is a path, and the other corpus is not one; give two paths or two "
+            "tables"
+        )
+    data = _list_paths(data)
+    if _are_paths(data):
+        raise UsageError(
+            "each corpus is one path or one table, and one of them is a list of paths; give a "
+            "folder or a pattern that names these files"
+        )
+    columns = columns_of(parameters, id)
+    block_by = parameters.get("block_by")
+    columns = replace(columns, carried_columns=() if block_by is None else (block_by,))
+    table = to_table(data)
+    TableCorpus(table).check(columns)
+    return table.select(list_roots(columns, table.schema.names))
+
+
+def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
+    """Returns a corpus of files if the data is a path or a list of paths, otherwise of a table."""
+    refuse_distributed(data)
+    given = data
+    data = _list_paths(data)
+    on_error = reading.get("on_error", "quarantine")
+    if isinstance(data, str | Path):
+        return FileCorpus.open([str(data)], on_error, selection=selection_of(reading))
+    if _are_paths(data):
+        return FileCorpus.open(
+            [_path_of(item) for item in data], on_error, selection=selection_of(reading)
+        )
+    return TableCorpus(to_table(data), on_error, None if is_in_memory(given) else given)
+
+
+def _list_paths(data: Any) -> Any:
+    """Returns an iterator of paths, such as that of `Path.glob`, as a list; other data as it is."""
+    # A reader of Arrow is an iterator, too, whose values are batches.
+    if not isinstance(data, Iterator) or is_stream(data):
+        return data
+    first = list(islice(data, 1))
+    values = chain(first, data)
+    return list(values) if _are_paths(first) else values
+
+
+def _are_paths(data: object) -> bool:
+    """Returns whether data is a list that holds a `Path`."""
+    return isinstance(data, list | tuple) and any(isinstance(item, Path) for item in data)
+
+
+def _path_of(item: object) -> str:
+    """Returns the path of an entry of a list that holds paths."""
+    if not isinstance(item, str | Path):
+        raise UsageError(f"{type_name(item)} is not a path, and other entries of the list are")
+    return str(item)

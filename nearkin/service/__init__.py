@@ -1,0 +1,1 @@
+"""The server, its clients, consumers of streams, and the tools of agents."""

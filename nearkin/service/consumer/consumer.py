@@ -1,0 +1,243 @@
+"""A consumer of an event stream: every event is processed at least once, without a second effect.
+
+An event is acknowledged after its document was written. If a consumer dies before that, the event
+is delivered again. The same document under the same id, or under an id made from its content, does
+not change an index. Events without a valid document become dead letters, so that they neither block
+the stream nor disappear.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event as Flag
+from typing import ParamSpec, TypeVar
+
+from nearkin.errors import MissingExtraError, NearkinError, ServiceError, StoreError, UsageError
+from nearkin.index.entry import Outcome
+from nearkin.service.consumer.events import (
+    SEPARATE_DELIVERIES,
+    DocumentSink,
+    EventDocument,
+    EventSource,
+    StreamEvent,
+    StreamSettings,
+    parse_event,
+)
+
+try:
+    import tenacity
+except ImportError as error:
+    raise MissingExtraError.for_extra(f"streams require {error.name}", "stream") from error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("nearkin.stream")
+
+LONGEST_WAIT = 30.0
+"""The maximum time between two attempts while a store or a server does not respond, in seconds."""
+INTERNAL_ERROR_RETRIES = 3
+"""The number of retries after an internal error of a server. Then the event is a dead letter."""
+
+
+@dataclass
+class ConsumerCounts:
+    """The counts of a consumer.
+
+    Attributes:
+        kinds: The number of documents by `Outcome.kind`.
+        dead: The number of events that became dead letters.
+        dropped: The number of events that their source deleted before they were processed, for
+            example because the stream was trimmed.
+    """
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    dead: int = 0
+    dropped: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """Returns the counts as a mapping that can be written as JSON."""
+        return {
+            "documents": self.kinds.total(),
+            **self.kinds,
+            "dead": self.dead,
+            "dropped": self.dropped,
+        }
+
+
+class Consumer:
+    """A consumer, which writes the documents of a source to a sink."""
+
+    def __init__(
+        self,
+        source: EventSource,
+        sink: DocumentSink,
+        settings: StreamSettings,
+        stop: Flag | None = None,
+    ) -> None:
+        self.source = source
+        self.sink = sink
+        self.settings = settings
+        self.stop = stop or Flag()
+        self.counts = ConsumerCounts()
+
+    def run(self, *, until_empty: bool = False) -> ConsumerCounts:
+        """Processes events until the consumer is stopped.
+
+        While a store or a server does not respond, the consumer waits and retries. Events that
+        were not acknowledged are delivered again.
+        """
+        next_reclaim = time.monotonic()
+        try:
+            while not self.stop.is_set():
+                if time.monotonic() >= next_reclaim:
+                    self._process_unacknowledged()
+                    next_reclaim = time.monotonic() + self.settings.idle / 2
+                events = self._retry(self.source.read, self.settings.batch, self.settings.wait)
+                self._process(events)
+                if until_empty and not events:
+                    # a lost answer may have delivered events that were not received
+                    self._process_unacknowledged()
+                    break
+        except (StoreError, ServiceError) as error:
+            if not (self.stop.is_set() and _is_transient(error)):
+                raise
+            log.warning("stopped while waiting for a retry: %s", error)
+        return self.counts
+
+    def _process_unacknowledged(self) -> None:
+        """Processes events that a consumer received and did not acknowledge."""
+        while not self.stop.is_set():
+            events = self._retry(self.source.reclaim, self.settings.batch)
+            if not events:
+                return
+            self._process(events)
+
+    def _process(self, events: list[StreamEvent]) -> None:
+        """Processes events in one batch, or one by one after several deliveries."""
+        if not any(event.deliveries > SEPARATE_DELIVERIES for event in events):
+            if events:
+                self._process_batch(events)
+            return
+        first = events[0]
+        if first.deliveries > self.settings.deliveries:
+            # The events behind it were delivered as often, because processing ended at this one.
+            reason = f"the event was delivered {first.deliveries - 1} times and never acknowledged"
+            self._move_to_dead_letters([(first, reason)])
+            events = events[1:]
+        for event in events:
+            self._process_batch([event])
+
+    def _process_batch(self, events: list[StreamEvent]) -> None:
+        """Writes the documents of events, then acknowledges the events."""
+        documents, refused = self._parse_events(events)
+        for scope in dict.fromkeys(document.scope for document in documents):
+            scope_documents = [document for document in documents if document.scope == scope]
+            answers = self._upsert_documents(scope, scope_documents)
+            for document, answer in zip(scope_documents, answers, strict=True):
+                if isinstance(answer, Outcome):
+                    self.counts.kinds[answer.kind] += 1
+                else:
+                    refused[document.event.key] = str(answer)
+        self._move_to_dead_letters(
+            [(event, refused[event.key]) for event in events if event.key in refused]
+        )
+        processed = [event for event in events if event.key not in refused]
+        self._retry(self.source.acknowledge, processed)
+
+    def _move_to_dead_letters(self, reasons: list[tuple[StreamEvent, str]]) -> None:
+        for event, reason in reasons:
+            self._retry(self.source.move_to_dead_letters, event, reason)
+            self.counts.dead += 1
+
+    def _parse_events(
+        self, events: list[StreamEvent]
+    ) -> tuple[list[EventDocument], dict[str, str]]:
+        """Returns the documents of events, and the reasons why other events have none, by key."""
+        documents: list[EventDocument] = []
+        refused: dict[str, str] = {}
+        for event in events:
+            if event.fields is None:
+                self.counts.dropped += 1
+                continue
+            try:
+                documents.append(parse_event(event, self.settings))
+            except UsageError as error:
+                refused[event.key] = str(error)
+        return documents, refused
+
+    def _upsert_documents(
+        self, scope: str, documents: list[EventDocument]
+    ) -> list[Outcome | NearkinError]:
+        """Upserts documents of one scope. If some are refused, the others are still processed."""
+        try:
+            return self._retry(self._upsert, scope, documents)
+        except ServiceError as error:
+            refused = error
+        if _is_transient(refused) or not self._is_about_events(refused, scope):
+            raise refused
+        if refused.status in (403, 404):
+            return [refused] * len(documents)
+        if len(documents) > 1:
+            half = len(documents) // 2
+            return [
+                *self._upsert_documents(scope, documents[:half]),
+                *self._upsert_documents(scope, documents[half:]),
+            ]
+        if refused.code == "internal":
+            return [self._retry_internal_error(scope, documents, refused)]
+        return [refused]
+
+    def _is_about_events(self, error: ServiceError, scope: str) -> bool:
+        """Returns whether a server refused the content of events.
+
+        Otherwise it refused the consumer: its token, its address or its scope.
+        """
+        if error.code in ("unauthenticated", "unexpected-answer") or error.status is None:
+            return False
+        if error.status in (403, 404):
+            # If a token lacks a right, the scope of the events is not the reason.
+            return scope != self.settings.scope and (error.status == 404 or error.field == "/scope")
+        return error.status < 500 or error.code == "internal"
+
+    def _retry_internal_error(
+        self, scope: str, documents: list[EventDocument], refused: ServiceError
+    ) -> Outcome | NearkinError:
+        """Retries one event to which a server responded with an internal error."""
+        for attempt in range(INTERNAL_ERROR_RETRIES):
+            if self.stop.wait(min(LONGEST_WAIT, 2.0**attempt)):
+                raise refused
+            try:
+                return self._retry(self._upsert, scope, documents)[0]
+            except ServiceError as error:
+                if error.code != "internal":
+                    raise
+                refused = error
+        return refused
+
+    def _upsert(self, scope: str, documents: list[EventDocument]) -> list[Outcome | NearkinError]:
+        contents = [document.document for document in documents]
+        ids = [document.id for document in documents]
+        results = self.sink.upsert(scope, contents, ids)
+        for result in results:
+            if isinstance(result, NearkinError) and _is_transient(result):
+                raise result
+        return results
+
+    def _retry(self, work: Callable[P, R], *arguments: P.args, **fields: P.kwargs) -> R:
+        """Calls a function, and calls it again after transient errors."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_transient),
+            wait=tenacity.wait_random_exponential(0.5, LONGEST_WAIT),
+            stop=tenacity.stop_when_event_set(self.stop),
+            sleep=tenacity.sleep_using_event(self.stop),
+            before_sleep=tenacity.before_sleep_log(log, logging.WARNING),
+            reraise=True,
+        )
+        return retrying(work, *arguments, **fields)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, StoreError) or (isinstance(error, ServiceError) and error.transient)

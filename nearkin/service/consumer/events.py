@@ -1,0 +1,198 @@
+"""Events, the documents that they contain, and the interfaces of sources and sinks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import orjson
+
+from nearkin.errors import NearkinError, UsageError
+from nearkin.index.documents import TextAndVector
+from nearkin.index.entry import Outcome, require_public_name
+from nearkin.runtime.setting_names import name_setting
+
+if TYPE_CHECKING:
+    from nearkin.index.documents import Document
+
+SEPARATE_DELIVERIES = 2
+"""The number of deliveries after which an event is processed separately.
+
+If it kills its consumer, no other event is blamed.
+"""
+
+
+class StreamEvent(NamedTuple):
+    """An event of a stream.
+
+    Attributes:
+        key: The key of the event in its source.
+        fields: The fields of the event, or None if the source has deleted it.
+        deliveries: The number of its deliveries, including this one.
+    """
+
+    key: str
+    fields: Mapping[str, bytes] | None
+    deliveries: int = 1
+
+
+class EventSource(Protocol):
+    """A source of events. A method that raises StoreError can be called again."""
+
+    def read(self, most: int, seconds: float) -> list[StreamEvent]:
+        """Returns events that no consumer has received.
+
+        Args:
+            seconds: Maximum time to wait for an event.
+        """
+
+    def reclaim(self, most: int) -> list[StreamEvent]:
+        """Returns events that a consumer received and did not acknowledge.
+
+        The consumer is dead, or is this one before its restart. The list is empty at the end.
+        """
+
+    def acknowledge(self, events: Sequence[StreamEvent]) -> None:
+        """Acknowledges events, so that they are not delivered again."""
+
+    def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
+        """Moves an event to the dead-letter stream and acknowledges it atomically."""
+
+
+class DocumentSink(ABC):
+    """A destination of documents."""
+
+    def upsert(
+        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
+    ) -> "list[Outcome | NearkinError]":
+        """Upserts documents."""
+        return [*self._upsert_batch(scope, documents, ids)]
+
+    @abstractmethod
+    def _upsert_batch(
+        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
+    ) -> "Sequence[Outcome | NearkinError]":
+        """Upserts documents in as few calls of the index or of the server as possible."""
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """Settings of a consumer: how events are read, and which fields contain documents.
+
+    Attributes:
+        scope: Scope of documents whose events do not name one.
+        text: Field that holds the text, UTF-8.
+        vector: Field that holds the vector, a JSON array.
+        id: Field that holds the id. Without it the id is made from the content.
+        scope_field: Field that holds the scope.
+        batch: Maximum number of events in a batch.
+        wait: Maximum time that a read waits for events, in seconds. A stop takes as long.
+        idle: Time after which events that a consumer did not acknowledge are taken over, in
+            seconds.
+        deliveries: Maximum number of deliveries of an event. An event that killed its consumer
+            each time becomes a dead letter.
+        max_event: Maximum size of an event in bytes: the names and values of all its fields.
+            Larger events become dead letters.
+    """
+
+    scope: str = "default"
+    text: str = "text"
+    vector: str = "vector"
+    id: str = "id"
+    scope_field: str = "scope"
+    batch: int = 500
+    wait: float = 1.0
+    idle: float = 60.0
+    deliveries: int = 10
+    max_event: int = 16_000_000
+
+    def __post_init__(self) -> None:
+        require_public_name(self.scope, "scope")
+        minimums = {
+            "batch": 1,
+            "wait": 0.001,
+            "idle": 0.001,
+            "deliveries": SEPARATE_DELIVERIES + 1,
+            "max_event": 1,
+        }
+        for name, minimum in minimums.items():
+            value = getattr(self, name)
+            if value < minimum:
+                raise UsageError(f"{name_setting(name, value)} is less than {minimum}")
+
+
+class EventDocument(NamedTuple):
+    """A document, with the event that contains it.
+
+    Attributes:
+        event: The event.
+        scope: The scope of the document.
+        document: The text, the vector, or both.
+        id: The id, or None for an id that is made from the content.
+    """
+
+    event: StreamEvent
+    scope: str
+    document: "Document"
+    id: str | None
+
+
+def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
+    """Returns the document of an event.
+
+    Examples:
+        >>> event = StreamEvent("1-0", {"text": b"the cat", "id": b"cat"})
+        >>> parse_event(event, StreamSettings())[1:]
+        ('default', 'the cat', 'cat')
+    """
+    fields = event.fields or {}
+    size = event_size(fields)
+    if size > settings.max_event:
+        raise UsageError(
+            f"an event of {size:,} bytes is larger than "
+            f"{name_setting('max_event', settings.max_event)}"
+        )
+    if settings.text not in fields and settings.vector not in fields:
+        raise UsageError(
+            f"an event must have one of the fields {settings.text} and {settings.vector}"
+        )
+    scope = require_public_name(
+        _decode(fields, settings.scope_field) or settings.scope, settings.scope_field
+    )
+    id = _decode(fields, settings.id)
+    if id is not None:
+        require_public_name(id, settings.id)
+    return EventDocument(event, scope, _parse_document(fields, settings), id)
+
+
+def _parse_document(fields: Mapping[str, bytes], settings: StreamSettings) -> "Document":
+    """Returns the document of an event, which has a field of texts, of vectors, or both."""
+    text = _decode(fields, settings.text)
+    if text is None:
+        return _parse_vector(fields, settings.vector)
+    if settings.vector not in fields:
+        return text
+    return TextAndVector(text, _parse_vector(fields, settings.vector))
+
+
+def event_size(fields: Mapping[str, bytes]) -> int:
+    """Returns the size of the names and the values of an event in bytes."""
+    return sum(len(name) + len(value) for name, value in fields.items())
+
+
+def _decode(fields: Mapping[str, bytes], name: str) -> str | None:
+    try:
+        if name not in fields:
+            return None
+        return fields[name].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8") from error
+
+
+def _parse_vector(fields: Mapping[str, bytes], name: str) -> list[float]:
+    with suppress(orjson.JSONDecodeError):
+        vector = orjson.loads(fields[name])
+        if isinstance(vector, list) and all(type(value) in (int, float) for value in vector):
+            return vector
+    raise UsageError(f"{name} is not a JSON array of numbers")

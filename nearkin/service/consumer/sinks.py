@@ -1,0 +1,52 @@
+"""Destinations of documents: an index in this process, or a server."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nearkin.errors import IncompatibleError, KeyRequiredError, NearkinError, UsageError
+from nearkin.index.entry import Outcome
+from nearkin.service.consumer.events import DocumentSink
+
+if TYPE_CHECKING:
+    from nearkin.index.documents import Document
+    from nearkin.index.index import Index
+    from nearkin.service.client.clients import Client
+
+
+class IndexSink(DocumentSink):
+    """An index in this process, as a destination of documents.
+
+    If a document of a batch is refused, the documents are upserted one by one.
+    """
+
+    def __init__(self, index: "Index") -> None:
+        self.index = index
+
+    def _upsert_batch(
+        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
+    ) -> "Sequence[Outcome | NearkinError]":
+        try:
+            return self.index.upsert_many(scope, documents, ids)
+        except (IncompatibleError, KeyRequiredError):
+            raise
+        except UsageError as error:
+            if len(documents) == 1:
+                return [error]
+            return [
+                self._upsert_batch(scope, [document], [id])[0]
+                for document, id in zip(documents, ids, strict=True)
+            ]
+
+
+class ServerSink(DocumentSink):
+    """A server, as a destination of documents."""
+
+    def __init__(self, client: "Client") -> None:
+        self.client = client
+
+    def _upsert_batch(
+        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
+    ) -> "Sequence[Outcome | NearkinError]":
+        from nearkin.service.client.models import NewDocument
+
+        return [*self.client.upsert_many(scope, map(NewDocument, documents, ids))]

@@ -1,0 +1,33 @@
+"""The text that a server prints on a terminal: where it is, and who may enter."""
+
+from nearkin.index.stores.urls import recorded_url
+from nearkin.service.server.http.tokens import TokenFile
+from nearkin.service.server.settings import ServerSettings
+
+
+def format_banner(
+    settings: ServerSettings, port: int, tokens: TokenFile, *, is_open: bool, has_console: bool
+) -> str:
+    """Returns the addresses, the store, the retention and the access rules of a server."""
+    scheme = "http" if settings.tls_cert is None else "https"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"{scheme}://{host}:{port}"
+    stores = ", ".join(recorded_url(url) for url in settings.urls)
+    if is_open and settings.is_local:
+        access = "everybody on this machine; create a token with nearkin token create NAME"
+    elif is_open:
+        access = "everybody who reaches the address, because of --allow-anonymous"
+    else:
+        access = f"holders of one of {len(tokens)} tokens in {tokens.path}"
+    if settings.is_in_memory:
+        stores += " (documents are lost when the server stops)"
+    rows = [
+        ("address", address),
+        ("console", f"{address}/console/" if has_console else "not served"),
+        ("API docs", f"{address}/docs"),
+        ("store", stores),
+        ("retention", settings.index_settings().retention),
+        ("access", access),
+    ]
+    lines = [f"  {name:<9} {value}" for name, value in rows]
+    return "\n".join(["nearkin serves until Ctrl+C", *lines])

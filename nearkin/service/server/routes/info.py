@@ -1,0 +1,198 @@
+"""Routes about the index and the server, including the shadow index and health."""
+
+from bisect import bisect_right
+from dataclasses import replace
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from nearkin.errors import UsageError
+from nearkin.index.description import IndexStats
+from nearkin.index.index import Index
+from nearkin.quality.plan.tune import TuningRecord
+from nearkin.quality.plan.tune import tune as find_operating_points
+from nearkin.runtime.version import VERSION
+from nearkin.service.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
+from nearkin.service.server.http.auth import Admin, Reader, Scraper, require_scope
+from nearkin.service.server.http.parsing import body_schema, parse_body
+from nearkin.service.server.http.problems import ProblemError
+from nearkin.service.server.routes import models as m
+from nearkin.service.server.routes.documents import PAGE_SIZE, counted_response, ready_service
+from nearkin.service.server.service import Service
+from nearkin.service.server.shadow import ShadowIndex, ShadowStatus
+from nearkin.service.server.telemetry import Exposition
+
+router = APIRouter(tags=["index"])
+
+
+@router.post(
+    "/v1/explain",
+    response_model=dict[str, object],
+    openapi_extra=body_schema(m.ExplainRequest),
+    summary="Explain why two documents match or do not match",
+)
+async def explain(request: Request, who: Reader) -> Response:
+    """Returns similarity, estimate, shared bands and shingles of two stored documents."""
+    service = ready_service(request)
+    body = await parse_body(request, m.ExplainRequest)
+    require_scope(who, body.scope)
+    explanation = await service.run_overview(_explanation_json, service.index, body)
+    return counted_response(request, service, explanation)
+
+
+def _explanation_json(index: Index, body: m.ExplainRequest) -> bytes:
+    """Returns an explanation as JSON.
+
+    It contains the texts, so that serializing it can take long.
+    """
+    return orjson.dumps(index.explain(body.scope, body.a, body.b).to_dict())
+
+
+@router.post(
+    "/v1/tune",
+    response_model=dict[str, object],
+    openapi_extra=body_schema(m.TuneRequest),
+    summary="Find bands and rows for a threshold and a recall",
+)
+async def tune(request: Request, who: Reader) -> TuningRecord:
+    """Returns operating points for the signatures of this index, cheapest first."""
+    service = ready_service(request)
+    body = await parse_body(request, m.TuneRequest)
+    spec = service.index.spec if body.k is None else replace(service.index.spec, k=body.k)
+    tuning = await service.run_overview(
+        find_operating_points, body.threshold, body.recall, spec=spec, documents=body.documents
+    )
+    record = tuning.to_dict()
+    record["points"] = record["points"][: body.points]
+    return record
+
+
+@router.get("/v1/scopes", summary="List the scopes that the token may read")
+async def list_scopes(
+    request: Request,
+    who: Reader,
+    limit: Annotated[
+        int, Query(ge=1, le=1000, description="Maximum number of scopes.")
+    ] = PAGE_SIZE,
+    cursor: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_CURSOR_LENGTH,
+            description="`next` of the previous page.",
+        ),
+    ] = None,
+) -> m.ScopesAnswer:
+    """Returns the scopes that have documents, with the numbers of their documents and clusters.
+
+    Scopes that the token has no access to are not listed. Counts may be some minutes old.
+    """
+    service = ready_service(request)
+    listing_id = ("scopes",)
+    position = None if cursor is None else decode_cursor(cursor, listing_id, (str,))
+    listings = service.cluster_listings
+    listing = await service.run_overview(listings.scope_names)
+    names = [name for name in listing.names if who.can_access(name)]
+    start = 0 if position is None else bisect_right(names, position[0])
+    page = names[start : start + limit]
+    counts = await service.run_overview(listings.scope_counts, page)
+    return m.ScopesAnswer(
+        scopes=[m.ListedScope.from_counts(name, counts.get(name)) for name in page],
+        next=encode_cursor(listing_id, [page[-1]]) if start + limit < len(names) else None,
+        complete=listing.complete,
+    )
+
+
+@router.get(
+    "/v1/spec",
+    summary="Get the Spec and the banding of the index",
+    response_model_exclude_unset=True,
+)
+async def spec(request: Request, who: Reader) -> m.IndexInfo:
+    """Returns the Spec of the signatures, the threshold and the banding."""
+    index = ready_service(request).index
+    return m.IndexInfo.from_index(index)
+
+
+@router.get("/v1/stats", response_model=dict[str, object], summary="Get the counts of the index")
+async def stats(request: Request, who: Admin) -> IndexStats:
+    """Returns the numbers of documents, clusters, postings, bytes and evicted postings."""
+    service = ready_service(request)
+    return await service.run_in_thread(service.index.stats)
+
+
+@router.get(
+    "/v1/shadow",
+    response_model=dict[str, object],
+    tags=["admin"],
+    summary="Compare the live index with the shadow index",
+)
+async def shadow(request: Request, who: Admin) -> ShadowStatus:
+    """Returns agreement, candidates, durations and golden recall of both indexes."""
+    return require_shadow(request).status()
+
+
+@router.post(
+    "/v1/shadow",
+    response_model=dict[str, object],
+    tags=["admin"],
+    openapi_extra=body_schema(m.ShadowSwitch),
+    summary="Switch to the shadow index, or back",
+)
+async def switch(request: Request, who: Admin) -> ShadowStatus:
+    """Migrates the index to the other store. All workers follow, and a restart uses the new store.
+
+    Answers 409 as long as the other index does not have all documents.
+    """
+    shadow_index = require_shadow(request)
+    body = await parse_body(request, m.ShadowSwitch)
+    try:
+        await ready_service(request).run_in_thread(shadow_index.switch, body.live)
+    except UsageError as error:
+        raise ProblemError("conflict", str(error), retry_after=5.0) from error
+    return shadow_index.status()
+
+
+def require_shadow(request: Request) -> ShadowIndex:
+    """Returns the shadow index of the server."""
+    shadow_index = ready_service(request).shadow
+    if shadow_index is None:
+        raise ProblemError(
+            "not-found",
+            (
+                "this server has no shadow index; start it with shadow_store, shadow_bands and "
+                "shadow_rows"
+            ),
+        )
+    return shadow_index
+
+
+@router.get("/healthz", tags=["health"], summary="Check that the process is alive")
+async def healthz() -> dict[str, str]:
+    """Returns the version of the server."""
+    return {"status": "ok", "version": VERSION}
+
+
+@router.get("/readyz", tags=["health"], summary="Check that requests can be answered")
+async def readyz(request: Request) -> dict[str, str]:
+    """Answers 200 if the server and its store are ready, otherwise 503."""
+    ready_service(request)
+    await request.app.state.readiness.require()
+    return {"status": "ready"}
+
+
+@router.get(
+    "/metrics", tags=["health"], summary="Get metrics for Prometheus", response_class=Response
+)
+async def metrics(request: Request, who: Scraper) -> Response:
+    """Returns metrics in the text format of Prometheus.
+
+    They contain scope names, and therefore need the right `metrics`.
+    """
+    exposition: Exposition | None = request.app.state.exposition
+    if exposition is None:
+        raise ProblemError("not-found", "metrics are turned off; start the server with --metrics")
+    service: Service = request.app.state.service
+    text = await service.run_in_thread(exposition.render)
+    return Response(text, media_type=exposition.content_type)

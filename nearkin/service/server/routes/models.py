@@ -1,0 +1,650 @@
+"""The JSON bodies of requests and responses."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+from nearkin.index.documents import TextAndVector
+from nearkin.index.entry import ClusterPart, Entry, Match
+from nearkin.index.index import Index
+from nearkin.runtime.version import VERSION
+from nearkin.service.server.cluster_listings import ScopeCounts
+from nearkin.service.server.http.tokens import Principal
+from nearkin.settings.decisions import Decision, Verdict
+
+Id = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=1024,
+        description="Id of the document. By default, it is derived from the content.",
+    ),
+]
+Scope = Annotated[
+    str, Field(min_length=1, max_length=1024, description="Scope: the name of a tenant or group.")
+]
+
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""A time in the form of RFC 3339, in UTC."""
+
+
+def format_time(seconds: float) -> str:
+    """Returns a time in the form of RFC 3339, with microseconds.
+
+    Args:
+        seconds: Time in seconds since 1970.
+
+    Examples:
+        >>> format_time(1_800_000_000.25)
+        '2027-01-15T08:00:00.250000Z'
+    """
+    time = datetime.fromtimestamp(seconds, UTC)
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+MAX_JSON_MEMBERS = 64
+"""Maximum number of object members in most bodies. They have at most five, and each unknown member
+costs an error message."""
+
+
+class Model(BaseModel):
+    """A JSON object.
+
+    Unknown members are an error, so that misspelt ones do not silently have no effect.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_json_values: ClassVar[int] = 70_000
+    """Maximum number of JSON values in a body: enough for the longest vector."""
+    max_json_members: ClassVar[int] = MAX_JSON_MEMBERS
+    """Maximum number of object members in a body."""
+
+
+class TextOrVector(Model):
+    """A document: a text, a vector, or both in an index of texts and vectors."""
+
+    text: str | None = Field(None, description="Text of the document.")
+    vector: list[float] | None = Field(
+        None,
+        min_length=1,
+        max_length=65_536,
+        fail_fast=True,
+        description="Vector of the document. Only an index of texts and vectors takes both.",
+        examples=[[0.5, 1.0, -2.25]],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.text is None and self.vector is None:
+            raise ValueError("give text or vector, or both if the index has texts and vectors")
+        return self
+
+    @property
+    def document(self) -> "str | list[float] | TextAndVector":
+        """The text, the vector, or both, whatever was given."""
+        if self.text is None:
+            return self.vector or []
+        return self.text if self.vector is None else TextAndVector(self.text, self.vector)
+
+
+class UpsertRequest(TextOrVector):
+    """A document to upsert."""
+
+    id: Id | None = None
+
+
+class NearMissRequest(TextOrVector):
+    """A document for which near misses are searched."""
+
+    top: int = Field(10, ge=1, description="Maximum number of documents that are returned.")
+
+
+class QueryRequest(TextOrVector):
+    """A document to search for."""
+
+    top: int = Field(10, ge=1, description="Maximum number of matches.")
+    members: bool = Field(
+        False,
+        description="True to compare the stored members of matching representatives, too.",
+    )
+    related: bool = Field(
+        False,
+        description="True to return the related representatives, too. The index must have the "
+        "setting `related`.",
+    )
+
+
+class PassagesRequest(Model):
+    """A text whose passages are searched for."""
+
+    text: str = Field(description="The text.")
+    top: int = Field(10, ge=1, description="Maximum number of documents that are returned.")
+
+
+class DocumentPart(Model):
+    """A part of an unfinished document: either text or tokens."""
+
+    max_json_values: ClassVar[int] = 1_100_000
+
+    text: str | None = Field(
+        None, description="Text of the part. It is split into shingles on its own."
+    )
+    tokens: list[str] | None = Field(
+        None, max_length=1_000_000, fail_fast=True, description="Tokens of the part, in order."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.text is None) == (self.tokens is None):
+            raise ValueError("give either text or tokens")
+        return self
+
+
+class PartAnswer(Model):
+    """The state of an unfinished document."""
+
+    id: str
+    shingles: int = Field(
+        description="Number of shingles so far. Those of several parts may count more than once."
+    )
+
+
+class EvidenceAnswer(Model):
+    """The similarities of two documents of an index of texts and vectors."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"text": 0.84, "vector": None, "text_reached": True, "vector_reached": False}
+            ]
+        }
+    )
+
+    text: float | None = Field(
+        description="Exact similarity of the texts, or null if a document has no text."
+    )
+    vector: float | None = Field(
+        description="Exact cosine of the vectors, or null if a document has no vector."
+    )
+    text_reached: bool = Field(description="True if the texts reach their threshold.")
+    vector_reached: bool = Field(description="True if the vectors reach their threshold.")
+
+
+OptionalEvidence = Annotated[
+    EvidenceAnswer | None,
+    Field(
+        description="Both similarities. Only an index of texts and vectors has this member, for "
+        "documents that were compared."
+    ),
+]
+
+
+class RelatedAnswer(Model):
+    """A representative that is related to a document."""
+
+    id: str = Field(description="Id of the representative.")
+    cluster: str = Field(description="Id of its cluster.")
+    similarity: float = Field(description="Exact similarity to the document.")
+
+
+class UpsertResult(Model):
+    """The outcome of an upsert."""
+
+    kind: Literal["new", "exact", "resolved", "match", "updated", "related", "blocked"] = Field(
+        description="Kind of the outcome."
+    )
+    layer: Literal["record", "memory", "store", "search", "blocklist"] = Field(
+        description="Layer that determined the outcome."
+    )
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of the cluster. Empty if the document is blocked.")
+    representative: str = Field(
+        description="Id of the representative. Empty if the document is blocked."
+    )
+    similarity: float = Field(
+        description="Exact similarity to the representative, or to the blocked document."
+    )
+    duplicate: bool = Field(
+        description="True if another document is the representative, or the document is blocked."
+    )
+    candidates: int = Field(
+        description="Number of stored documents that the document was compared with."
+    )
+    seconds: dict[str, float] = Field(
+        description="Duration of each phase in seconds. Durations of a batch are divided by its "
+        "number of documents."
+    )
+    evidence: OptionalEvidence = None
+    related: list[RelatedAnswer] | None = Field(
+        None,
+        description="Other representatives whose similarity reaches the setting `related` of the "
+        "index, the most similar ones first, at most 10. Empty if the document was known. Only an "
+        "index with the setting has this member.",
+    )
+    blocked_by: str | None = Field(
+        None,
+        description="Name of the entry of the blocklist that the document is like. Only blocked "
+        "documents, which are not stored, have this member.",
+    )
+
+
+class StreamLine(Model):
+    """The answer to a line of a stream.
+
+    It also has the members of UpsertResult, unless there is a problem.
+    """
+
+    line: int = Field(description="Number of the line, counted from 1.")
+    problem: dict[str, object] | None = Field(None, description="Problem with the line.")
+
+
+class DocumentAnswer(Model):
+    """A stored document."""
+
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    similarity: float = Field(description="Exact similarity to the representative.")
+    shingles: int = Field(description="Number of distinct shingles; 0 for vectors.")
+    created: Time = Field(description="Time at which the document was stored.")
+    seen: Time = Field(description="Time of the last match, if documents have a time to live.")
+    text: str | None = Field(description="Text of the document, if texts are stored.")
+    signature: str | None = Field(
+        None,
+        description="Signature in hexadecimal. Only administrators can request it, with "
+        "?include=signature.",
+    )
+
+    @classmethod
+    def from_entry(cls, entry: Entry, *, include_signature: bool = False) -> Self:
+        """Converts an entry of the index."""
+        return cls(
+            id=entry.id,
+            cluster=entry.cluster,
+            representative=entry.leader,
+            similarity=entry.similarity,
+            shingles=entry.size,
+            created=format_time(entry.created),
+            seen=format_time(entry.seen),
+            text=entry.text,
+            signature=entry.signature.hex() if include_signature else None,
+        )
+
+
+class QueryMatch(Model):
+    """A stored document that resembles a query."""
+
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of the cluster.")
+    similarity: float = Field(description="Exact similarity to the query.")
+    shared_bands: int | None = Field(
+        description="Number of bands that the document shares with the query. It is 0 for a "
+        "member that was found through its representative, and null without the right admin: it "
+        "tells how to change a text so that it is not found."
+    )
+    representative: str = Field(
+        description="Id of the representative of the cluster, which can be the document itself."
+    )
+    evidence: OptionalEvidence = None
+
+    @classmethod
+    def from_match(cls, match: Match, who: Principal) -> Self:
+        """Converts a match of the index to what a token may see of it."""
+        answer = cls(
+            id=match.id,
+            cluster=match.cluster,
+            similarity=match.similarity,
+            shared_bands=match.shared if who.has_right("admin") else None,
+            representative=match.representative,
+        )
+        if match.evidence is None:
+            # a member that is not set is left out of the answer
+            return answer
+        return answer.model_copy(update={"evidence": EvidenceAnswer(**asdict(match.evidence))})
+
+
+class Matches(Model):
+    """The matches of a query."""
+
+    matches: list[QueryMatch] = Field(description="Matches, most similar first.")
+    related: list[QueryMatch] | None = Field(
+        default=None,
+        description="The related representatives that an upsert would name, if they were "
+        "requested, most similar first.",
+    )
+
+
+class NearMisses(Model):
+    """The stored documents that are almost similar enough to a document."""
+
+    near_misses: list[QueryMatch] = Field(
+        description="Documents that share a bucket with the document but are below the threshold, "
+        "most similar first."
+    )
+
+
+class PassageAnswer(Model):
+    """A run of words that a text and a stored document share. Bytes count in UTF-8."""
+
+    start: int = Field(description="First byte in the text.")
+    end: int = Field(description="Byte after the last one in the text.")
+    stored_start: int = Field(description="First byte in the stored document.")
+    stored_end: int = Field(description="Byte after the last one in the stored document.")
+    tokens: int = Field(description="Number of words.")
+
+
+class PassageMatchAnswer(Model):
+    """A stored document that shares passages with a text."""
+
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of its cluster.")
+    tokens: int = Field(description="Number of words of the text that are in at least one passage.")
+    passages: list[PassageAnswer] = Field(
+        description="The passages, in the order of the text. Of more than 100, they are the "
+        "longest."
+    )
+    found: int = Field(description="Number of all passages.")
+
+
+class PassagesAnswer(Model):
+    """The stored documents that share passages with a text."""
+
+    documents: list[PassageMatchAnswer] = Field(
+        description="The documents, those that share most words first."
+    )
+    candidates: int = Field(
+        description="Number of stored documents that share a fingerprint with the text."
+    )
+    compared: int = Field(description="Number of candidates that were compared with the text.")
+    complete: bool = Field(
+        description="True if no document with a passage can be missing, except beyond `top`."
+    )
+
+
+MAX_DECISIONS = 200
+"""Maximum number of decisions of a request, and of a page of them."""
+EARLIEST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+CLOCK_TOLERANCE = timedelta(days=1)
+"""The largest time by which a decision may be later than the clock of the server."""
+
+
+class NewDecision(Model):
+    """A decision of a person about two documents."""
+
+    id_a: Id = Field(description="Id of a document. It need not be stored yet.")
+    id_b: Id = Field(description="Id of another document.")
+    decision: Verdict = Field(description="Whether the two documents are the same.")
+    by: str | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Name of who decided. The name of the token is added to it, and stands for "
+        "it by default.",
+    )
+    at: AwareDatetime | None = Field(
+        None,
+        description="Time of the decision, with its zone. The current time by default. Of two "
+        "decisions about a pair, the later one counts.",
+    )
+
+    @field_validator("at")
+    @classmethod
+    def _check_time(cls, at: datetime | None) -> datetime | None:
+        if at is None:
+            return None
+        if not EARLIEST_TIME <= at <= datetime.now(UTC) + CLOCK_TOLERANCE:
+            raise ValueError("give a time from 1970 to now")
+        return at.astimezone(UTC)
+
+
+class DecisionsRequest(Model):
+    """Decisions about documents of a scope."""
+
+    max_json_members: ClassVar[int] = 5 * MAX_DECISIONS + 1
+
+    decisions: list[NewDecision] = Field(
+        min_length=1, max_length=MAX_DECISIONS, fail_fast=True, description="The decisions."
+    )
+
+
+class DecisionsStored(Model):
+    """The result of a request that stores decisions."""
+
+    stored: int = Field(
+        description="Number of decisions that were not stored before. A repeated request with "
+        "the same times stores none."
+    )
+
+
+class StoredDecision(Model):
+    """A decision that the index stores."""
+
+    id_a: str = Field(description="Id of the document whose id is smaller.")
+    id_b: str = Field(description="Id of the other document.")
+    decision: Verdict = Field(description="Whether the two documents are the same.")
+    by: str | None = Field(description="Name of who decided, or null if it is not known.")
+    at: Time = Field(description="Time of the decision.")
+
+    @classmethod
+    def from_decision(cls, decision: Decision) -> Self:
+        """Converts a decision that an index stores."""
+        assert decision.at is not None
+        first, second = decision.pair
+        at = decision.at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return cls(id_a=first, id_b=second, decision=decision.verdict, by=decision.by, at=at)
+
+
+class DecisionsAnswer(Model):
+    """A page of the decisions about documents of a scope."""
+
+    decisions: list[StoredDecision] = Field(description="Decisions in the order of their ids.")
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
+
+
+class Member(Model):
+    """A document of a cluster."""
+
+    id: str = Field(description="Id of the document.")
+    similarity: float = Field(description="Exact similarity to the representative.")
+
+
+class ClusterAnswer(Model):
+    """A cluster and a page of its members."""
+
+    id: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    size: int = Field(description="Number of documents.")
+    members: list[Member] = Field(
+        description="A page of the members. The representative is the first member."
+    )
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
+
+    @classmethod
+    def from_part(cls, part: ClusterPart, cursor: str | None) -> Self:
+        """Converts a part of a cluster."""
+        members = [Member(id=id, similarity=similarity) for id, similarity in part.members]
+        return cls(
+            id=part.id,
+            representative=part.representative,
+            size=part.size,
+            members=members,
+            next=cursor,
+        )
+
+
+class ListedCluster(Model):
+    """A cluster in a listing."""
+
+    id: str = Field(description="Id of the cluster.")
+    representative: str = Field(description="Id of the representative.")
+    size: int = Field(description="Number of documents.")
+    created: Time = Field(description="Time at which the representative was stored.")
+
+
+class ClustersAnswer(Model):
+    """A page of the clusters of a scope."""
+
+    clusters: list[ListedCluster] = Field(description="Clusters in the requested order.")
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
+    as_of: Time = Field(description="Time at which the clusters were counted.")
+
+
+class ListedScope(Model):
+    """A scope that has documents."""
+
+    name: str = Field(description="Name of the scope.")
+    documents: int | None = Field(
+        description="Number of documents, or null if they were not counted in time. The next "
+        "request continues to count."
+    )
+    clusters: int | None = Field(description="Number of clusters, or null like `documents`.")
+    as_of: Time | None = Field(description="Time of the counts, or null without counts.")
+
+    @classmethod
+    def from_counts(cls, name: str, counts: ScopeCounts | None) -> Self:
+        """Converts the counts of a scope."""
+        if counts is None:
+            return cls(name=name, documents=None, clusters=None, as_of=None)
+        return cls(
+            name=name,
+            documents=counts.documents,
+            clusters=counts.clusters,
+            as_of=format_time(counts.as_of),
+        )
+
+
+class ScopesAnswer(Model):
+    """A page of the scopes that a token may read."""
+
+    scopes: list[ListedScope] = Field(description="Scopes in the order of their names.")
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
+    complete: bool = Field(
+        description="False if the store has so many scopes that not all were found in time."
+    )
+
+
+class ExplainRequest(Model):
+    """Two stored documents of a scope."""
+
+    scope: Scope
+    a: Id
+    b: Id
+
+
+class TuneRequest(Model):
+    """Requirements for bands and rows."""
+
+    threshold: float = Field(
+        0.8, gt=0, le=1, description="Similarity at which the recall is required."
+    )
+    recall: float = Field(0.95, gt=0, lt=1, description="Required recall at the threshold.")
+    k: int | None = Field(
+        None,
+        ge=8,
+        le=1024,
+        multiple_of=8,
+        description="Length of the signatures. By default, that of the index.",
+    )
+    documents: int = Field(
+        1_000_000, ge=1, le=10**12, description="Number of documents for which costs are computed."
+    )
+    points: int = Field(10, ge=1, le=50, description="Maximum number of operating points.")
+
+
+class VectorInfo(Model):
+    """The vectors of an index of texts and vectors."""
+
+    spec: dict[str, object] = Field(description="Spec of the signatures.")
+    fingerprint: str = Field(description="Fingerprint of the Spec.")
+    threshold: float = Field(description="Smallest cosine of near-duplicates.")
+    recall: float = Field(description="Required recall at the threshold.")
+    bands: int = Field(description="Number of bands.")
+    rows: int = Field(description="Number of rows per band.")
+
+
+class IndexInfo(Model):
+    """The Spec and the banding of the index."""
+
+    spec: dict[str, object] = Field(description="Spec of the signatures.")
+    fingerprint: str = Field(description="Fingerprint of the Spec.")
+    threshold: float = Field(description="Smallest similarity of near-duplicates.")
+    recall: float = Field(description="Required recall at the threshold.")
+    bands: int = Field(description="Number of bands.")
+    rows: int = Field(description="Number of rows per band.")
+    probes: int = Field(description="Number of probes.")
+    postings: str = Field(description="Documents that searches find: representatives or all.")
+    version: str = Field(description="Version of nearkin.")
+    related: float | None = Field(
+        default=None,
+        description="Minimum similarity of related documents. Indexes without the setting do not "
+        "have this member.",
+    )
+    passages: int | None = Field(
+        default=None,
+        description="Smallest number of words of a passage. Indexes without the setting do not "
+        "have this member.",
+    )
+    vector: VectorInfo | None = Field(
+        default=None,
+        description="The vectors of an index of texts and vectors. Other indexes do not have this "
+        "member.",
+    )
+    combine: Literal["either", "both"] | None = Field(
+        default=None,
+        description="The kinds of evidence that two similar documents need, in an index of texts "
+        "and vectors.",
+    )
+
+    @classmethod
+    def from_index(cls, index: Index) -> Self:
+        """Describes an index."""
+        answer = cls(
+            spec=json.loads(index.spec.to_json()),
+            fingerprint=index.spec.fingerprint,
+            threshold=index.threshold,
+            recall=index.settings.recall,
+            bands=index.banding.bands,
+            rows=index.banding.rows,
+            probes=index.banding.probes,
+            postings=index.settings.postings,
+            version=VERSION,
+        )
+        if index.settings.related is not None:
+            answer = answer.model_copy(update={"related": index.settings.related})
+        if index.settings.passages is not None:
+            answer = answer.model_copy(update={"passages": index.settings.passages})
+        vector = index.settings.vector
+        banding = index.vector_banding
+        if vector is None or banding is None:
+            # members that are not set are left out of the answer
+            return answer
+        assert vector.threshold is not None
+        described = VectorInfo(
+            spec=json.loads(vector.spec.to_json()),
+            fingerprint=vector.spec.fingerprint,
+            threshold=vector.threshold,
+            recall=vector.recall,
+            bands=banding.bands,
+            rows=banding.rows,
+        )
+        return answer.model_copy(update={"vector": described, "combine": index.settings.combine})
+
+
+class ShadowSwitch(Model):
+    """A choice of the index that answers requests."""
+
+    live: Literal["primary", "shadow"] = Field(
+        description="The index that answers: the primary or the shadow index."
+    )

@@ -1,0 +1,1 @@
+"""Every setting: Specs, keys, presets, acceptance expressions and decisions."""

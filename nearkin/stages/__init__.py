@@ -1,0 +1,1 @@
+"""The stages over arrays: shingles, sketches, bands, verification and clusters."""

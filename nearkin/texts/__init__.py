@@ -1,0 +1,1 @@
+"""Shared runs of words: passages, lines, and the items of benchmark suites."""

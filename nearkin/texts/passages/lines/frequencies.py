@@ -1,0 +1,147 @@
+"""The document frequencies of lines, in files that are divided by hash.
+
+Every line with content is written once for each place. A partition is counted alone, in several
+rounds by further bits of the hashes if it is large.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.texts.passages.lines.request import Counted
+from nearkin.texts.passages.windows import map_array
+
+PARTITIONS = 256
+PARTITION_SHIFT = np.uint64(64 - 8)
+"""Lines are divided by the first 8 bits of their hashes."""
+PENDING_BYTES = 32 << 20
+"""The number of bytes of places that wait until they are written to their partitions."""
+COLUMNS = 4
+"""The hash of a line, its second hash, its document and first byte, and the byte after it."""
+WORKING_SPACE = 16
+"""A round of a partition needs less than so many times the bytes of its places."""
+HALF = np.uint64(32)
+
+
+class LineWriter:
+    """A writer of the places of lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pending: list[np.ndarray] = []
+        self._pending_bytes = 0
+        self.written = 0
+
+    def add(self, places: np.ndarray) -> None:
+        """Adds the places of the lines of some documents.
+
+        Args:
+            places: Rows of the hash, the second hash, the document in the upper half and the first
+                byte in the lower half, and the byte after the last one, uint64 (m, 4).
+        """
+        self._pending.append(places)
+        self._pending_bytes += places.nbytes
+        self.written += len(places)
+        if self._pending_bytes > PENDING_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes the places that wait to their partitions."""
+        if not self._pending:
+            return
+        places = np.concatenate(self._pending)
+        self._pending = []
+        self._pending_bytes = 0
+        partitions = (places[:, 0] >> PARTITION_SHIFT).astype(np.uint8)
+        places = places[np.argsort(partitions, kind="stable")]
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(partitions, minlength=PARTITIONS))])
+        with ExitStack() as files:
+            for number in np.flatnonzero(np.diff(bounds)).tolist():
+                file = files.enter_context(_partition_path(self._folder, number).open("ab"))
+                file.write(places[bounds[number] : bounds[number + 1]].data)
+
+
+def _partition_path(folder: Path, number: int) -> Path:
+    return folder / f"lines-{number:03d}"
+
+
+class RepeatedLines(NamedTuple):
+    """The places of lines that occur often enough. The places of a line are neighbours."""
+
+    lines: np.ndarray
+    """int64 (m,): The number of the line in this part, from 0, ascending."""
+    documents: np.ndarray
+    """int64 (m,): The document. The first place of a line is the one that is kept, and the others
+    follow in keep order and by their first byte."""
+    starts: np.ndarray
+    """int64 (m,): The first byte."""
+    ends: np.ndarray
+    """int64 (m,): The byte after the last one."""
+    frequencies: np.ndarray
+    """int64 (k,): The number of documents of each line."""
+
+
+def find_repeated_lines(
+    folder: Path,
+    ranks: np.ndarray,
+    least: int,
+    memory: int,
+    counted: Counted = Counted.DOCUMENTS,
+) -> Iterator[RepeatedLines]:
+    """Yields the lines that occur often enough, each in one part with all its places.
+
+    Args:
+        ranks: Rank of each document in keep order, uint32 (n,).
+        memory: Bound on the memory of the run, in bytes. One line alone may need more.
+    """
+    for number in range(PARTITIONS):
+        path = _partition_path(folder, number)
+        if not path.exists():
+            continue
+        rows = path.stat().st_size // (8 * COLUMNS)
+        places = map_array(path, np.uint64, (rows, COLUMNS))
+        rounds = max(1, -(-places.nbytes * WORKING_SPACE // memory))
+        for part in range(rounds):
+            yield _count_lines(_select_round(places, rounds, part), ranks, least, counted)
+
+
+def _select_round(places: np.ndarray, rounds: int, part: int) -> np.ndarray:
+    if rounds == 1:
+        return np.asarray(places)
+    rows = max(1, PENDING_BYTES // (8 * COLUMNS))
+    chosen = []
+    for first in range(0, len(places), rows):
+        some = places[first : first + rows]
+        chosen.append(some[some[:, 1] % np.uint64(rounds) == part])
+    return np.concatenate(chosen)
+
+
+def _count_lines(
+    places: np.ndarray, ranks: np.ndarray, least: int, counted: Counted
+) -> RepeatedLines:
+    """Returns the lines of places that occur often enough."""
+    documents = (places[:, 2] >> HALF).astype(np.int64)
+    starts = (places[:, 2] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    order = np.lexsort((starts, ranks[documents], places[:, 1], places[:, 0]))
+    hashes = places[order, :2]
+    ordered_documents = documents[order]
+    begins_line = np.ones(len(order), bool)
+    begins_line[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
+    begins_document = begins_line.copy()
+    begins_document[1:] |= ordered_documents[1:] != ordered_documents[:-1]
+    numbers = np.cumsum(begins_line) - 1
+    frequencies = np.bincount(numbers[begins_document])
+    counts = frequencies if counted == Counted.DOCUMENTS else np.bincount(numbers)
+    is_repeated = counts >= least
+    wanted = is_repeated[numbers]
+    new_numbers = np.cumsum(is_repeated) - 1
+    return RepeatedLines(
+        lines=new_numbers[numbers[wanted]],
+        documents=ordered_documents[wanted],
+        starts=starts[order][wanted],
+        ends=places[order[wanted], 3].astype(np.int64),
+        frequencies=frequencies[is_repeated],
+    )

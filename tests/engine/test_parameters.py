@@ -1,0 +1,151 @@
+import inspect
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.cli.options import (
+    ClusterOptions,
+    ColumnOptions,
+    MatchOptions,
+    ReadOptions,
+    SpecOptions,
+)
+from nearkin.engine.parameters import RunParameters
+
+TEXTS = ["the cats sat on the mats", "the cat sat on the mat", "a dog lay on a rug", ""]
+IN_OTHER_FORM = {"id_column": "id", "key_file": "key", "cut_list": "cut"}
+"""Options of the command line whose keyword has another name."""
+
+
+def spec_of(**parameters: Any) -> nk.Spec:
+    result = nk.dedup(TEXTS, **parameters)
+    return result._open[0].run.options.spec
+
+
+def test_every_option_of_the_command_is_a_keyword() -> None:
+    keywords = set(get_type_hints(RunParameters)) | {"id"}
+    for options in (ColumnOptions, ReadOptions, SpecOptions, MatchOptions, ClusterOptions):
+        names = {IN_OTHER_FORM.get(name, name) for name in options.__dataclass_fields__}
+        assert names <= keywords, options
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fields"),
+    [
+        ({"shingle": "words:2"}, {"unit": "words", "n": 2}),
+        ({"shingle": "chars:5", "k": 64}, {"unit": "chars", "n": 5, "k": 64}),
+        ({"stem": "english"}, {"stem": "english"}),
+        ({"normalise": "nfkc,lower,digits"}, {"normalise": ("nfkc", "lower", "digits")}),
+        ({"normalise": ["lower"]}, {"normalise": ("lower",)}),
+        ({"scheme": "classic", "seed": 7}, {"scheme": "classic", "seed": 7}),
+        ({"slot_bits": 8}, {"slot_bits": 8}),
+        ({"base_hash": "murmur3"}, {"base_hash": "murmur3"}),
+        ({"spec_version": 1}, {"version": 1}),
+        ({"measure": "simhash", "weights": "tf", "k": 128}, {"measure": "simhash", "k": 128}),
+    ],
+)
+def test_options_of_the_spec_are_keywords(
+    parameters: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    assert spec_of(**parameters) == nk.Spec(**fields)
+
+
+def test_a_key_makes_a_keyed_spec() -> None:
+    key, _ = nk.HashKey.generate()
+    assert spec_of(key=key).key_id == key.id
+    with pytest.raises(nk.UsageError, match="base_hash='xxh3' and `key` exclude each other"):
+        nk.dedup(TEXTS, key=key, base_hash="xxh3")
+
+
+def test_weights_by_document_frequencies_are_counted() -> None:
+    counted = nk.frequencies(TEXTS, spec=nk.Spec(measure="simhash"))
+    assert spec_of(measure="simhash", weights="tfidf").frequencies == counted.fingerprint
+    given = spec_of(measure="simhash", weights="tfidf", frequencies=counted)
+    assert given.frequencies == counted.fingerprint
+    with pytest.raises(nk.UsageError, match="weights='tf' requires measure='simhash'"):
+        nk.dedup(TEXTS, weights="tf")
+
+
+def test_stems_make_forms_of_a_word_equal() -> None:
+    assert nk.dedup(TEXTS, stem="english").kept.tolist() == [True, False, True, True]
+    assert nk.dedup(TEXTS).kept.all()
+
+
+@pytest.mark.parametrize(("memory", "size"), [("1GB", 10**9), ("1GiB", 1 << 30), (10**9, 10**9)])
+def test_memory_is_a_size_or_a_number(memory: Any, size: int) -> None:
+    assert nk.dedup(TEXTS, memory=memory)._open[0].run.options.memory == size
+
+
+def test_contradictory_keywords_are_refused() -> None:
+    with pytest.raises(nk.UsageError, match="spec= and k=64 exclude each other"):
+        nk.dedup(TEXTS, spec=nk.Spec(), k=64)
+    with pytest.raises(nk.UsageError, match="invalid shingle 'word:3'"):
+        nk.dedup(TEXTS, shingle="word:3")
+    with pytest.raises(nk.UsageError, match="memory '4 gigs' is not a size"):
+        nk.dedup(TEXTS, memory="4 gigs")
+    vectors = {"vector": np.eye(4)}
+    with pytest.raises(nk.UsageError, match=r"shingle='words:2' does not go with vector='vector'"):
+        nk.dedup(vectors, vector="vector", shingle="words:2")
+    assert nk.dedup(vectors, vector="vector", k=256).kept.all()
+
+
+def test_reading_options_are_keywords(tmp_path: Path) -> None:
+    (tmp_path / ".hidden.txt").write_text("one two three")
+    (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n{"text": 5}\n')
+    assert len(nk.dedup(tmp_path)) == 1
+    assert len(nk.dedup(tmp_path, hidden=True)) == 2
+    with pytest.raises(nk.RunError, match=r"a\.jsonl, line \d"):
+        nk.dedup(tmp_path, on_error="fail")
+    with pytest.raises(nk.UsageError, match="on-error 'stop' is not one of quarantine, fail"):
+        nk.dedup(pa.table({"text": TEXTS}), on_error="stop")
+
+
+@pytest.mark.parametrize("function", [nk.dedup, nk.pairs])
+def test_every_keyword_is_in_the_signature_and_in_the_help(function: Any) -> None:
+    signature = inspect.signature(function)
+    text = inspect.getdoc(function)
+    for name in RunParameters.__annotations__:
+        assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert f"\n    {name}: " in text, name
+    assert "**parameters" not in text
+    assert signature.parameters["threshold"].default == 0.8
+    assert signature.parameters["cluster"].default == "leaders"
+
+
+def test_defaults_of_the_signature_are_those_of_a_run() -> None:
+    named = {
+        name: parameter.default
+        for name, parameter in inspect.signature(nk.dedup).parameters.items()
+        if name in RunParameters.__annotations__
+    }
+    assert nk.dedup(TEXTS, **named).clusters == nk.dedup(TEXTS).clusters
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"text": 0}, "text=0 is of type int; give a text, a list of texts"),
+        ({"text": [1]}, r"text=\[1\] is of type list; give a text, a list of texts"),
+        ({"shingle": 3}, "shingle=3 is of type int; give a text or None"),
+        ({"key": b"0123456789abcdef"}, "key= is of type bytes; give a HashKey or None"),
+        ({"distance": 3, "threshold": 0.8, "measure": "simhash"}, "exclude each other"),
+        (
+            {"distance": 1.5, "measure": "simhash"},
+            "distance=1.5 is of type float",
+        ),
+        ({"memory": float("nan")}, "memory=nan is not a number; give a whole number or a text"),
+        ({"memory": float("inf")}, "memory=inf is of type float; give a whole number or a text"),
+    ],
+)
+def test_keywords_of_another_type_are_usage_errors(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.dedup({"text": ["a text"]}, **wrong)
+
+
+def test_split_and_check_show_their_default_recall() -> None:
+    for function, recall in ((nk.split, 0.99), (nk.check, 0.99), (nk.dedup, 0.95)):
+        assert inspect.signature(function).parameters["recall"].default == recall

@@ -1,0 +1,44 @@
+"""Tests of events and of the documents that they contain."""
+
+import pytest
+
+import nearkin as nk
+from nearkin.index.entry import require_public_name
+from nearkin.service.consumer.events import StreamEvent, StreamSettings, parse_event
+from nearkin.service.server.http.auth import validate_name
+from nearkin.service.server.http.problems import ProblemError
+
+WRONG = [
+    ({}, "an event must have one of the fields text and vector"),
+    ({"text": b"\xff\xfe"}, "text is not UTF-8"),
+    ({"text": b"a", "id": b"\xff"}, "id is not UTF-8"),
+    ({"vector": b"[1, 2"}, "vector is not a JSON array of numbers"),
+    ({"vector": b'["a"]'}, "vector is not a JSON array of numbers"),
+    ({"vector": b"[true]"}, "vector is not a JSON array of numbers"),
+    ({"vector": b"3"}, "vector is not a JSON array of numbers"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None
+)
+def test_event_without_valid_document_is_rejected(fields: dict[str, bytes], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        parse_event(StreamEvent("1-0", fields), StreamSettings())
+
+
+def test_events_and_requests_accept_the_same_names() -> None:
+    for name in ("a", "a b", "é", "", "\x1fopen:x", "\0", "\x7f", "x" * 1024, "x" * 1025):
+        try:
+            validate_name(name, "scope")
+        except ProblemError:
+            with pytest.raises(nk.UsageError, match="control characters"):
+                require_public_name(name, "scope")
+        else:
+            assert require_public_name(name, "scope") == name
+
+
+def test_settings_out_of_range_are_rejected() -> None:
+    for fields in ({"batch": 0}, {"wait": 0}, {"idle": 0}, {"deliveries": 1}):
+        with pytest.raises(nk.UsageError, match="is less than"):
+            StreamSettings(**fields)

@@ -1,0 +1,26 @@
+"""The code points by which Python can serve as an oracle: those that it and the contract know."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+TABLE = Path(__file__).parents[3] / "conformance" / "unicode-15.1.0.json"
+"""The ranges `frozen` of this table are unassigned, private, surrogates or controls."""
+
+
+def list_known_points() -> list[str]:
+    """Returns the code points that are assigned in the contract's Unicode and in that of Python."""
+    frozen = {
+        point
+        for first, last in json.loads(TABLE.read_text("utf-8"))["frozen"]
+        for point in range(first, last + 1)
+    }
+    return [
+        char
+        for char in map(chr, range(0x110000))
+        if unicodedata.category(char) not in ("Cn", "Cs", "Co")
+        and (ord(char) not in frozen or unicodedata.category(char) == "Cc")
+    ]
+
+
+KNOWN_POINTS = list_known_points()
