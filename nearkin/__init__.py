@@ -356,5 +356,27 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if "pandas" in sys.modules or "polars" in sys.modules:
-    import_module("nearkin.integrations.frame_accessors").register_loaded_libraries()
+def _pandas_methods(frame: Any) -> Any:
+    return import_module("nearkin.pandas").PandasMethods(frame)
+
+
+def _polars_methods(frame: Any) -> Any:
+    return import_module("nearkin.polars").PolarsMethods(frame)
+
+
+def _register_loaded_libraries() -> None:
+    """Adds `frame.nearkin` to the libraries of data frames that the process has imported.
+
+    It costs nothing: the methods are imported at their first use.
+    """
+    # A library that is being imported has no frames yet.
+    loaded = [name for name in ("pandas", "polars") if hasattr(sys.modules.get(name), "DataFrame")]
+    if loaded:
+        accessors = import_module("nearkin.integrations.frame_accessors")
+        if "pandas" in loaded:
+            accessors.register_pandas(sys.modules["pandas"], _pandas_methods)
+        if "polars" in loaded:
+            accessors.register_polars(sys.modules["polars"], _polars_methods)
+
+
+_register_loaded_libraries()

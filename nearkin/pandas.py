@@ -37,4 +37,4 @@ class PandasMethods(FrameMethods[Any, Any]):
         return pandas.Series(column.to_pandas().to_numpy(), self._frame.index, name="cluster")
 
 
-register_pandas(pandas)
+register_pandas(pandas, PandasMethods)

@@ -46,7 +46,7 @@ class PolarsMethods(FrameMethods[Any, Any]):
         return polars.Series("cluster", column)
 
 
-register_polars(polars)
+register_polars(polars, PolarsMethods)
 
 
 @check_arguments

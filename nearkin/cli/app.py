@@ -19,15 +19,9 @@ from typer.main import get_command
 
 from nearkin.cli.command_line import ARGUMENTS, OWNS_PROCESS
 from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
-from nearkin.cli.commands import (
-    HELP_NAMES,
-    MARKUP,
-    NO_CONFIG,
-    Command,
-    CommandGroup,
-    run_typer,
-)
+from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, run_typer
 from nearkin.cli.compilation import CompilationLines
+from nearkin.cli.given_options import NO_CONFIG
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams, print_line
 from nearkin.errors import NearkinError, RunError, UsageError

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import RUN, VERIFICATION
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import RUN, VERIFICATION, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
 Run = Annotated[Path, typer.Argument(help="Output folder of a finished run.", metavar="DIR")]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
+from nearkin.cli.given_options import INPUT, OUTPUT
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.commands import make_group
+from nearkin.cli.given_options import INPUT, OUTPUT
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from nearkin.cli.given_options import OUTPUT
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import OUTPUT, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 
 
 @with_option_groups

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import COMMON, OUTPUT, GivenOptions
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.split import LeakOptions
 from nearkin.cli.standard_streams import print_line

@@ -14,7 +14,7 @@ import typer
 from typer.core import MarkupMode, TyperCommand, TyperGroup
 
 from nearkin.cli.command_line import decode_text
-from nearkin.cli.option_groups import COMMON, HELP, SHOWS_ALL
+from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL
 
 MARKUP: MarkupMode = "markdown"
 """The markup of docstrings and help texts."""
@@ -39,8 +39,6 @@ WIDTH = 79
 """The maximum width of a line of an example, in characters."""
 
 
-NO_CONFIG = "nearkin.no_config"
-"""The key of a context under which `--no-config` is recorded."""
 PATH_NAMES = ("key_file", "new_key_file")
 """The parameters that are paths, although their type is text."""
 TEXT_NAMES = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nearkin.cli.commands import NO_CONFIG
+from nearkin.cli.given_options import NO_CONFIG
 from nearkin.errors import UsageError
 
 FILE_NAME = "nearkin.toml"

@@ -7,7 +7,7 @@ whose effect depends on the inputs, for example on a saved run, are checked by t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nearkin.cli.option_groups import GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions, flag_of
 
 
 @dataclass(frozen=True)

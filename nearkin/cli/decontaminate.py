@@ -9,16 +9,8 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.engine_options import EngineOptions
-from nearkin.cli.option_groups import (
-    COMMON,
-    INPUT,
-    OUTPUT,
-    RUN,
-    SIMILARITY,
-    GivenOptions,
-    flag_of,
-    with_option_groups,
-)
+from nearkin.cli.given_options import COMMON, INPUT, OUTPUT, RUN, SIMILARITY, GivenOptions, flag_of
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count

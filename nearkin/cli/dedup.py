@@ -11,8 +11,9 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.engine_options import SPARK, EngineOptions
+from nearkin.cli.given_options import OUTPUT, RUN, GivenOptions
 from nearkin.cli.jobs import make_job
-from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.plan_file import apply_plan
 from nearkin.cli.printing import (
     print_brief,

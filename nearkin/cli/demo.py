@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import INPUT, OUTPUT
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.runtime.temporary_folder import TemporaryFolder
 
 QUOTED_CLUSTERS = 400

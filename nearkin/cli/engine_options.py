@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from nearkin.cli.given_options import RUN
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import RUN
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.setting_names import name_setting
 

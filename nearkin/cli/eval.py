@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import RUN, VERIFICATION, GivenOptions
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import (
-    RUN,
-    VERIFICATION,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:

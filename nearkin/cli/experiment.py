@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import (
-    CANDIDATES,
-    INPUT,
-    RUN,
-    VERIFICATION,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.given_options import CANDIDATES, INPUT, RUN, VERIFICATION, GivenOptions
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count, format_percent
 

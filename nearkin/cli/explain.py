@@ -7,8 +7,9 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.command_line import decode_text
+from nearkin.cli.given_options import INPUT, OUTPUT, GivenOptions
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import INPUT, OUTPUT, GivenOptions, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:

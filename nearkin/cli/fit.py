@@ -11,15 +11,9 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
+from nearkin.cli.given_options import OUTPUT, RUN, VERIFICATION, GivenOptions, flag_of
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import (
-    OUTPUT,
-    RUN,
-    VERIFICATION,
-    GivenOptions,
-    flag_of,
-    with_option_groups,
-)
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearkin.cli.option_groups import GivenOptions
+from nearkin.cli.given_options import GivenOptions
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns, Corpus

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import RUN, with_option_groups
+from nearkin.cli.given_options import RUN
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
 

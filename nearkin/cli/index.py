@@ -10,16 +10,9 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.backup import backup, restore
 from nearkin.cli.commands import make_group
+from nearkin.cli.given_options import ADVANCED, INPUT, OUTPUT, RUN, SIMILARITY, GivenOptions
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import (
-    ADVANCED,
-    INPUT,
-    OUTPUT,
-    RUN,
-    SIMILARITY,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import INPUT, RUN
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import INPUT, RUN, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The addresses at which the MCP SDK compares the headers Host and Origin of each request."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nearkin.cli.option_groups import GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions, flag_of
 
 
 @dataclass(frozen=True)

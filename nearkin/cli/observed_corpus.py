@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import INPUT
+from nearkin.cli.given_options import INPUT
 from nearkin.cli.printing import print_warnings
 
 if TYPE_CHECKING:

@@ -8,85 +8,15 @@ import inspect
 from collections.abc import Callable
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
 from nearkin.cli.completion import completion_of
+from nearkin.cli.given_options import COMMON, HELP, PANELS, SHOWS_ALL, GivenOptions
 from nearkin.runtime.docstrings import remove_sections
-from nearkin.runtime.setting_names import OPTIONS
-
-COMMON = "Common options"
-INPUT = "Input"
-SIMILARITY = "Similarity"
-CANDIDATES = "Candidates"
-VERIFICATION = "Verification"
-CLUSTERING = "Clustering"
-OUTPUT = "Output"
-RUN = "Run"
-ADVANCED = "Advanced"
-HELP = "Help"
-PANELS = (
-    COMMON,
-    INPUT,
-    SIMILARITY,
-    CANDIDATES,
-    VERIFICATION,
-    CLUSTERING,
-    OUTPUT,
-    RUN,
-    ADVANCED,
-    HELP,
-)
-"""The panels of the help page, in the order in which they are shown."""
-SHOWS_ALL = "nearkin.shows_all_options"
-"""The key of a context under which `--help-all` is recorded."""
-
-
-@dataclass(frozen=True)
-class GivenOptions:
-    """The names of the parameters that were given on the command line, not by default.
-
-    Attributes:
-        names: The names of the parameters of the command.
-    """
-
-    names: frozenset[str]
-
-    @classmethod
-    def read(cls, context: typer.Context, origin: str = "COMMANDLINE") -> "GivenOptions":
-        """Reads the names from the context of a command."""
-        sources = {name: context.get_parameter_source(name) for name in context.params}
-        return cls(
-            frozenset(
-                name
-                for name, source in sources.items()
-                if source is not None and source.name == origin
-            )
-        )
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.names
-
-    def require_unused(self, names: tuple[str, ...], reason: str) -> None:
-        """Requires that options which would be ignored were not given."""
-        from nearkin.errors import UsageError
-
-        for name in names:
-            if name in self.names:
-                raise UsageError(f"{flag_of(name)} has no effect {reason}; leave it out")
-
-
-def flag_of(name: str) -> str:
-    """Returns the option of a parameter.
-
-    Examples:
-        >>> flag_of("id_column"), flag_of("block_by"), flag_of("min_tokens")
-        ('--id', '--block-by', '--min')
-    """
-    return OPTIONS.get(name) or f"--{name.removesuffix('_column').replace('_', '-')}"
 
 
 def show_all_options(context: typer.Context, *, requested: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nearkin.cli.option_groups import (
+from nearkin.cli.given_options import (
     ADVANCED,
     CANDIDATES,
     CLUSTERING,

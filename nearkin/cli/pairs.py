@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import OUTPUT, VERIFICATION, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
-from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import OUTPUT, SIMILARITY
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import OUTPUT, SIMILARITY, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 
 COMMON_OPTIONS = (

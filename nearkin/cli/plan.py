@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import INPUT, OUTPUT, RUN, SIMILARITY, VERIFICATION, GivenOptions
 from nearkin.cli.number_ranges import MOST_DOCUMENTS
 from nearkin.cli.observed_corpus import SampleOptions, observe_inputs
-from nearkin.cli.option_groups import (
-    INPUT,
-    OUTPUT,
-    RUN,
-    SIMILARITY,
-    VERIFICATION,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from nearkin.cli.option_groups import GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions, flag_of
 from nearkin.cli.options import MatchOptions, SpecOptions
 
 PARTS = ("workload", "settings", "lines", "verdicts")

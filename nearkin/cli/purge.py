@@ -8,9 +8,10 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.command_line import ARGUMENTS, describe_command_line
+from nearkin.cli.given_options import INPUT, OUTPUT, RUN, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.index import open_existing_index
-from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, GivenOptions, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from nearkin.cli.option_groups import GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions, flag_of
 from nearkin.cli.options import ColumnOptions, SpecOptions
 
 if TYPE_CHECKING:

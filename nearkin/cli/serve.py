@@ -8,7 +8,8 @@ from typing import Annotated, Any, get_args
 import typer
 
 from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, run_typer
-from nearkin.cli.option_groups import COMMON, HelpAll
+from nearkin.cli.given_options import COMMON
+from nearkin.cli.option_groups import HelpAll
 from nearkin.runtime.docstrings import remove_sections
 
 ACCESS = "Access"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from nearkin.cli.option_groups import GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.audit import GoldenFile, Run
+from nearkin.cli.given_options import OUTPUT, RUN
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import OUTPUT, RUN, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
 

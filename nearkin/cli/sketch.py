@@ -4,8 +4,9 @@ from functools import partial
 from pathlib import Path
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import GivenOptions, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.standard_files import StandardFiles, with_standard_files
 from nearkin.cli.standard_streams import print_line, write_to_stdout

@@ -16,7 +16,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearkin.cli.option_groups import GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.standard_streams import (
     ClosedInput,
     require_open_stdout,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import INPUT, OUTPUT, RUN
 from nearkin.cli.index import open_index
-from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, with_option_groups
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:

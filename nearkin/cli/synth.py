@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import ADVANCED, INPUT, OUTPUT, GivenOptions
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import (
-    ADVANCED,
-    INPUT,
-    OUTPUT,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.setting_names import name_setting

@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.given_options import CANDIDATES, INPUT, OUTPUT, SIMILARITY, GivenOptions
 from nearkin.cli.observed_corpus import SampleOptions, observe_inputs
-from nearkin.cli.option_groups import (
-    CANDIDATES,
-    INPUT,
-    OUTPUT,
-    SIMILARITY,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.runtime.setting_names import name_setting

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nearkin.corpus.remote import open_filesystem, translate_listing_errors
+from nearkin.corpus.remote import open_filesystem
+from nearkin.corpus.remote_errors import translate_listing_errors
 from nearkin.runtime.temporary_folder import TemporaryFolder
 
 LOG = "_delta_log"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from nearkin.corpus.file_names import COMPRESSION_SUFFIXES
 from nearkin.corpus.foreign_errors import describe_error, translate_foreign_errors
 from nearkin.corpus.library_files import describe_library_file
-from nearkin.corpus.remote import HUB, translate_listing_errors
+from nearkin.corpus.remote_errors import HUB, translate_listing_errors
 from nearkin.corpus.table_folders import TableFolder, TableFormat, find_remote_tables
 from nearkin.errors import MissingExtraError, UsageError
 

@@ -10,12 +10,8 @@ import pyarrow as pa
 
 from nearkin.corpus.decompression import DecompressedStream
 from nearkin.corpus.file_names import format_path, list_partition_folders
-from nearkin.corpus.remote import (
-    RemoteStream,
-    open_filesystem,
-    read_file_info,
-    translate_driver_errors,
-)
+from nearkin.corpus.remote import RemoteStream, open_filesystem, read_file_info
+from nearkin.corpus.remote_errors import translate_driver_errors
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 """The codecs of Arrow, by suffix."""

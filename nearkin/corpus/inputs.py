@@ -28,14 +28,8 @@ from nearkin.corpus.library_files import (
     describe_library_path,
     find_saved_dataset,
 )
-from nearkin.corpus.remote import (
-    EXTRAS,
-    HUB,
-    make_url,
-    open_filesystem,
-    parse_protocol,
-    translate_listing_errors,
-)
+from nearkin.corpus.remote import EXTRAS, make_url, open_filesystem
+from nearkin.corpus.remote_errors import HUB, parse_protocol, translate_listing_errors
 from nearkin.corpus.remote_tables import RemoteTables, find_enclosing_table
 from nearkin.corpus.table_folders import (
     TableFolder,

@@ -5,13 +5,8 @@ from typing import Any
 
 from nearkin.corpus.delta_logs import LOG
 from nearkin.corpus.foreign_errors import translate_foreign_errors
-from nearkin.corpus.remote import (
-    EXTRAS,
-    HUB,
-    is_denied,
-    make_url,
-    parse_protocol,
-)
+from nearkin.corpus.remote import EXTRAS, make_url
+from nearkin.corpus.remote_errors import HUB, is_denied, parse_protocol
 from nearkin.corpus.table_folders import TableFolder, TableFormat
 from nearkin.corpus.table_versions import TableVersion, make_missing_file_error
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nearkin.corpus.input_manifest import InputRecord
-from nearkin.corpus.remote import HUB
+from nearkin.corpus.remote_errors import HUB
 from nearkin.errors import UsageError
 from nearkin.reports.card import insert_section, render_metadata, render_section
 from nearkin.reports.files import read_report

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from nearkin.corpus.foreign_errors import translate_foreign_errors
-from nearkin.corpus.remote import CREDENTIALS, HUB
+from nearkin.corpus.remote_errors import CREDENTIALS, HUB
 from nearkin.errors import RunError, UsageError
 from nearkin.reports.card import find_section
 from nearkin.runs.card import DatasetCard

@@ -15,9 +15,9 @@ from nearkin.quality.evaluate.explain import (
     add_run_outcome,
     compare_vectors,
     explain,
+    explain_acceptance,
     find_documents,
 )
-from nearkin.quality.evaluate.explain_acceptance import explain_acceptance
 from nearkin.quality.evaluate.explain_fields import FieldsExplanation, explain_fields
 from nearkin.quality.evaluate.golden import read_clusters, read_golden_set, score_clusters
 from nearkin.quality.evaluate.scan import ReopenedRun

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from nearkin.cli import app
 from nearkin.cli.contradictions import CONTRADICTIONS, DEPENDENCIES, Dependency
-from nearkin.cli.option_groups import flag_of
+from nearkin.cli.given_options import flag_of
 from scripts.reference_pages import leaf_commands
 from tests.cli.conftest import run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearkin.cli.app import run
-from nearkin.cli.option_groups import GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.options import MatchOptions, SpecOptions
 from nearkin.cli.plan_file import apply_plan, is_plan
 from nearkin.errors import UsageError

@@ -12,7 +12,8 @@ import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection, find_inputs
-from nearkin.corpus.remote import PINNED, make_listing_error
+from nearkin.corpus.remote import PINNED
+from nearkin.corpus.remote_errors import make_listing_error
 from nearkin.errors import MissingExtraError, UsageError
 from tests.corpus.samples import SAMPLE_TEXTS, read_corpus, to_json_lines
 from tests.hub_server import TOKEN, Hub, point_to, serve_hub
