@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.quality.plan import background
 from nearkin.settings.spec import Spec
 from nearkin.stages.measures import measure_of

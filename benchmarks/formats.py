@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
 from benchmarks.tables import Table
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 
 HERE = Path(__file__).parent
 RECORD = HERE / "formats.json"

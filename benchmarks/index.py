@@ -24,7 +24,7 @@ import nearkin as nk
 from benchmarks.pages import describe, write_pages
 from benchmarks.tables import Table, main
 from nearkin.index.maintenance import merge_clusters
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.quality.lab.synth import SynthSettings, synth
 from tests.services import postgres_server, redis_server
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.tables import Table, main
-from nearkin.quality.lab.bench import time_runs
+from nearkin.quality.lab.measurements import time_runs
 from nearkin.settings.spec import SLOT_BITS, Spec
 from nearkin.stages.lsh import kernels as lsh
 from nearkin.stages.lsh.band_keys import probing_band_keys

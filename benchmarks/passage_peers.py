@@ -31,7 +31,7 @@ from benchmarks.peers import (
 from benchmarks.rust_tools import LEAST, LEAST_BYTES, RUST_PEERS, build_tool, run_rust_peer
 from benchmarks.tables import Table, main
 from nearkin.errors import RunError
-from nearkin.quality.lab.bench import ProcessUsage, run_nearkin
+from nearkin.quality.lab.measurements import ProcessUsage, run_nearkin
 from nearkin.quality.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tables import Table, main
-from nearkin.quality.lab.bench import run_nearkin
+from nearkin.quality.lab.measurements import run_nearkin
 from nearkin.quality.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
 from benchmarks.peer_runners.shared import CANDIDATES, SLOTS, THRESHOLD, shingles
+from benchmarks.whole_runs import count_candidates
 from nearkin.errors import RunError
-from nearkin.quality.lab.bench import (
+from nearkin.quality.lab.measurements import (
     ProcessUsage,
-    count_candidates,
     describe_machine,
     run_nearkin,
     run_process,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from benchmarks.pages import READINGS, write_pages
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.quality.lab.synth import SynthSettings, synth
 
 ROUNDS = 3

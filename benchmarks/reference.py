@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import REFERENCE, write_pages
-from nearkin.quality.lab.bench import describe_machine, run_nearkin
+from nearkin.quality.lab.measurements import describe_machine, run_nearkin
 
 RUNS = 3
 FEW = 100

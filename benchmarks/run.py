@@ -23,11 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from nearkin.quality.lab.bench import (
+from benchmarks.whole_runs import measure_commands, measure_low_similarities
+from nearkin.quality.lab.measurements import (
     BenchResult,
     describe_machine,
-    measure_commands,
-    measure_low_similarities,
     measure_sketching,
     run_nearkin,
     run_process,

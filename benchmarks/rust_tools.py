@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.peer_runners.shared import read, write_spans
 from benchmarks.peers import WORK, run_apart
 from nearkin.errors import RunError
-from nearkin.quality.lab.bench import ProcessUsage, run_process
+from nearkin.quality.lab.measurements import ProcessUsage, run_process
 
 SEPARATOR = b"\xff\xff"
 """The bytes before the number of a document, between two documents. They do not occur in UTF-8."""

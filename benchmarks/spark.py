@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.pages import describe
 from benchmarks.tables import Table, write_page
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.quality.lab.synth import SynthSettings, synth
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ import pyarrow as pa
 from benchmarks.languages import load_samples, make_texts
 from benchmarks.pages import write_pages
 from benchmarks.tables import Table
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.settings.spec import Spec
 from nearkin.stages.lsh.band_keys import slot_layout, write_band_keys
 from nearkin.stages.lsh.buckets import find_buckets

@@ -35,7 +35,7 @@ from benchmarks.quality.sets import SETS, Places, make_set
 from benchmarks.quality.tables import RECORD, QualityRecord, SearchRecord, SetRecord
 from benchmarks.quality.tools import FOLDER, find_febrl, run_tool, tools_for
 from nearkin.errors import RunError
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 
 METHODS = {
     "default": measure_default,

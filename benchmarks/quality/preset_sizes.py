@@ -28,7 +28,7 @@ from benchmarks.quality.populations.population import POPULATIONS, make_populati
 from benchmarks.quality.scores import score_clusters, score_removals
 from benchmarks.quality.size_tables import SIZES_RECORD, SizeRecord, SizesRecord
 from nearkin.engine.settings_file import Settings, format_value
-from nearkin.quality.lab.bench import describe_machine
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.settings.presets import PRESETS
 
 FOLDER = Path(nearkin.__file__).parent / "runs" / "presets"

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from benchmarks.quality.populations.planting import CHANGES, COPIED_SHARE
 from benchmarks.quality.populations.population import POPULATIONS
-from nearkin.quality.lab.bench import MachineFacts
+from nearkin.quality.lab.measurements import MachineFacts
 from nearkin.settings.presets import Preset
 
 SIZES_RECORD = Path(__file__).parents[1] / "preset_sizes.json"

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypedDict
 
-from nearkin.quality.lab.bench import MachineFacts
+from nearkin.quality.lab.measurements import MachineFacts
 
 RECORD = Path(__file__).parents[1] / "quality.json"
 OWN_METHODS = ("default", "preset", "asked", "fitted")

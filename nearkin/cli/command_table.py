@@ -166,20 +166,9 @@ COMMANDS = (
         "Write a generated corpus, with the exact similarity of every planted pair.",
     ),
     CommandEntry(
-        "bench",
-        LABORATORY,
-        "Measure this machine: sketching in MB/s with one thread, and whole runs of pairs and "
-        "dedup.",
-    ),
-    CommandEntry(
-        "experiment",
+        "lab",
         LABORATORY,
         "Compare bands and rows with brute force on a small corpus.",
-    ),
-    CommandEntry(
-        "hashlab",
-        LABORATORY,
-        "Compare hash families and MinHash schemes: throughput, bias, variance and avalanche.",
     ),
 )
 """The commands in the order of the help page. A test compares them with their own help pages."""

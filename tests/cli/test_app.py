@@ -14,7 +14,7 @@ from nearkin.errors import RunError
 from tests.cli.conftest import nearkin, run
 from tests.services import free_port
 
-COMMANDS = ("dedup", "pairs", "sketch", "merge", "info", "synth", "demo", "bench")
+COMMANDS = ("dedup", "pairs", "sketch", "merge", "info", "synth", "demo")
 LAZY_MODULES = ("numpy", "pyarrow", "numba", "concurrent.futures", "socket", "tempfile", "json")
 LOADED_BY_NEARKIN = f"""
 import sys
@@ -86,7 +86,7 @@ FAULTS = [
     (["info", "nowhere"], "no such file"),
     (["audit", "nowhere"], "no such folder: nowhere"),
     (["explain", "a", "b", "--run", "nowhere"], "no such folder: nowhere"),
-    (["experiment", "band"], "unknown experiment 'band'; the only experiment is bands"),
+    (["lab", "band"], "unknown experiment 'band'; the only experiment is bands"),
     (
         ["index", "query", "nowhere", "--store", "sqlite:///no.db"],
         "cannot read nowhere as text: No such file or directory; give a text file",

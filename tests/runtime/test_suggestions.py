@@ -121,7 +121,7 @@ COMMANDS = [
     (["plan", "--docs", "1M", "--engine", "indx"], "index"),
     (["synth", "--out", "out", "--format", "parket"], "parquet"),
     (["synth", "--out", "out", "--edits", "subsitute=1"], "substitute"),
-    (["experiment", "band"], "bands"),
+    (["lab", "band"], "bands"),
 ]
 
 

@@ -8,7 +8,12 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from nearkin.quality.lab.bench import describe_machine, measure_sketching, run_nearkin, time_runs
+from nearkin.quality.lab.measurements import (
+    describe_machine,
+    measure_sketching,
+    run_nearkin,
+    time_runs,
+)
 from nearkin.quality.lab.synth import SynthSettings, synth
 from nearkin.quality.plan.rates import STAGES, Rates, StageRate
 from nearkin.quality.plan.throughput import binned_updates

@@ -45,7 +45,7 @@ class Rates:
     """The speed of a machine.
 
     Attributes:
-        machine: Description of the machine, in the form of `nearkin bench`.
+        machine: Description of the machine, in the form of `describe_machine`.
         workers: Number of threads with which the stages were measured.
         stages: Rate of each stage by name.
         text: Bytes of text that a core shingles per second.

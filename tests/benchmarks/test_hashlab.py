@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.cli.app import run
-from nearkin.quality.lab import kernels
-from nearkin.quality.lab.hashlab import (
+from benchmarks import hash_kernels as kernels
+from benchmarks.hashlab import (
     AFFINE,
     KINDS,
     PRIME,
     SHA,
     draw_trial_sets,
+    main,
     measure_accuracy,
     measure_avalanche,
     measure_throughput,
@@ -79,10 +79,11 @@ def test_throughput_is_measured_for_every_family() -> None:
     assert all(row.words > 0 for row in rates.values())
 
 
-def test_hashlab_command_prints_results(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2", "--json"]) == 0
-    output = json.loads(capfd.readouterr().out)
-    assert set(output) == {"throughput", "accuracy", "avalanche"}
-    assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2"]) == 0
-    assert "Avalanche" in capfd.readouterr().out
-    assert run(["hashlab", "--trials", "1"]) == 2
+def test_comparison_is_printed_as_tables_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--trials", "3", "--samples", "20", "--runs", "2"]
+    main([*few, "--json"])
+    assert set(json.loads(capsys.readouterr().out)) == {"throughput", "accuracy", "avalanche"}
+    main(few)
+    assert "Avalanche" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["--trials", "1"])

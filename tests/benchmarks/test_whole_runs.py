@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.whole_runs import count_candidates, measure_commands, measure_low_similarities
 from nearkin.errors import RunError
-from nearkin.quality.lab.bench import count_candidates, measure_commands, measure_low_similarities
 from nearkin.quality.lab.synth import SynthSettings, synth
 
 

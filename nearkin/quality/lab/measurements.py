@@ -1,6 +1,5 @@
-"""The benchmark of `nearkin bench`: medians of the speeds of sketching and of whole runs."""
+"""Measurements of a machine: the speed of sketching, and the resources of processes."""
 
-import json
 import os
 import platform
 import statistics
@@ -8,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, TypedDict
@@ -170,78 +169,3 @@ def run_nearkin(*arguments: object, environment: Mapping[str, str] | None = None
     The file with the defaults of options that holds in the current folder is ignored.
     """
     return run_process([*NEARKIN, *map(str, arguments)], environment)
-
-
-def measure_whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[BenchResult]:
-    """Yields the time and memory of `nearkin pairs` and `nearkin dedup` on a synthetic corpus."""
-    with TemporaryFolder() as folder:
-        corpus = folder / "synth"
-        synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
-        yield from measure_commands(corpus / "documents", folder, documents, runs)
-        yield from measure_low_similarities(folder, documents, runs)
-
-
-LOW_BANDING = ("--threshold", "0.5", "--bands", "42", "--rows", "3")
-"""Options of a run with bands that also find pairs far below the threshold."""
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "nearkin pairs": ("pairs",),
-    f"nearkin pairs {' '.join(LOW_BANDING)}": ("pairs", *LOW_BANDING),
-    "nearkin dedup": ("dedup",),
-}
-
-OUTPUTS = {"pairs": "pairs.parquet", "dedup": "dedup"}
-"""Names of the outputs of the commands: a file and a folder."""
-
-
-def measure_commands(
-    inputs: Path, folder: Path, documents: int, runs: int
-) -> Iterator[BenchResult]:
-    """Yields the time and memory of each command, after one run to warm up."""
-    for name, (command, *options) in COMMANDS.items():
-        line = (command, inputs, *options, "--out", folder / OUTPUTS[command], "--overwrite")
-        run_nearkin(*line)
-        usages = [run_nearkin(*line) for _ in range(runs)]
-        title = f"{name}, {documents:,} documents of 1.5 kB"
-        yield BenchResult.from_runs(title, "s", [usage.seconds for usage in usages])
-        yield BenchResult.from_runs(
-            f"{title}: memory", "GB", [usage.memory / 1e9 for usage in usages]
-        )
-
-
-def measure_low_similarities(folder: Path, documents: int, runs: int) -> Iterator[BenchResult]:
-    """Yields the cost of 42 bands of 3 rows on texts that share boilerplate, and the candidates.
-
-    Each document ends in one of twenty standard paragraphs, so that a twentieth of all pairs have
-    low similarities. Without them, unrelated texts share nothing, and such bands cost little.
-    """
-    for share, description in ((0.0, "nothing in common"), (1.0, "shared paragraphs")):
-        corpus = folder / f"boilerplate-{share:g}"
-        settings = SynthSettings(
-            documents=documents, length="lognormal:1500:0.3", boilerplate=share
-        )
-        synth(corpus, settings)
-        inputs = corpus / "documents"
-        line = ("pairs", inputs, *LOW_BANDING, "--out", folder / "low.parquet", "--overwrite")
-        run_nearkin(*line)
-        seconds = [run_nearkin(*line).seconds for _ in range(runs)]
-        title = f"42 × 3 over {documents:,} documents with {description}"
-        yield BenchResult.from_runs(title, "s", seconds)
-        candidates = count_candidates(inputs, *LOW_BANDING)
-        yield BenchResult.from_runs(f"{title}: candidates", "", [float(candidates)])
-
-
-def count_candidates(inputs: Path, *options: str) -> int:
-    """Returns the number of candidate pairs that `nearkin pairs` compares."""
-    with TemporaryFolder() as folder:
-        out = str(folder / "pairs.parquet")
-        line = [*NEARKIN, "pairs", str(inputs), *options, "--out", out]
-        process = subprocess.run([*line, "--json"], capture_output=True, text=True)
-        if process.returncode:
-            raise RunError(f"{' '.join(line)} failed: {process.stderr[-2000:]}")
-        stages = json.loads(process.stdout)["stages"]
-        return int(stages["candidates"]["candidates"])
-
-
-def results_to_dict(results: list[BenchResult]) -> dict[str, object]:
-    """Returns results as a JSON object, with a description of the machine."""
-    return {"machine": describe_machine(), "figures": [asdict(figure) for figure in results]}

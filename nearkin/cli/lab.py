@@ -1,4 +1,4 @@
-"""`nearkin experiment`."""
+"""`nearkin lab`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +21,7 @@ NAMES = ("bands",)
 
 
 @with_option_groups
-def experiment(
+def lab(
     *,
     given: GivenOptions,
     columns: o.ColumnOptions,
@@ -88,13 +88,13 @@ def experiment(
     second table shows how candidates and time grow with the corpus.
 
     Examples:
-        nearkin experiment bands
+        nearkin lab bands
 
-        nearkin experiment bands --bands-rows 8x16,16x8 --documents 200 --words 50 --threshold 0.6
+        nearkin lab bands --bands-rows 8x16,16x8 --documents 200 --words 50 --threshold 0.6
 
-        nearkin experiment bands docs.jsonl --id id --golden labels.csv --shingle words:3
+        nearkin lab bands docs.jsonl --id id --golden labels.csv --shingle words:3
 
-        nearkin experiment bands --largest 1000 --json
+        nearkin lab bands --largest 1000 --json
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.quality.lab.experiment import (

@@ -15,17 +15,21 @@ Estébanez et al., *Performance of the most common non-cryptographic hash functi
 Practice and Experience, 2014): avalanche.
 """
 
+import argparse
 import hashlib
+import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.console import Console
 
-from nearkin.quality.lab import kernels
-from nearkin.quality.lab.bench import time_runs
+from benchmarks import hash_kernels as kernels
 from nearkin.quality.lab.demo_corpus import installation_folders, list_source_files
+from nearkin.quality.lab.measurements import time_runs
+from nearkin.reports.terminal.tables import text_table
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import FAMILIES, KEYED, SEED_BITS
 from nearkin.stages.hashing.families import hash_values, key_of
@@ -291,3 +295,46 @@ def compare_hashes(trials: int = 200, samples: int = 2000, runs: int = 5) -> Has
         accuracy=list(measure_accuracy(trials)),
         avalanche=list(measure_avalanche(samples)),
     )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prints the comparison as three tables, or as JSON."""
+    parser = argparse.ArgumentParser(description="Compare hash families and MinHash schemes.")
+    parser.add_argument("--trials", type=int, default=200, help="pairs of sets for each estimate")
+    parser.add_argument("--samples", type=int, default=2000, help="inputs whose bits are flipped")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each rate; the median counts")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    if min(given.trials, given.samples, given.runs) < 2:
+        parser.error("--trials, --samples and --runs must be at least 2")
+    comparison = compare_hashes(given.trials, given.samples, given.runs)
+    if given.json:
+        print(json.dumps(comparison.to_dict(), indent=2))
+        return
+    console = Console()
+    rates = [
+        (row.family, f"{row.words:,.0f}", "" if row.blocks is None else f"{row.blocks:,.0f}")
+        for row in comparison.throughput
+    ]
+    names = ("family", "words MB/s", "1 KiB blocks MB/s")
+    console.print(text_table("Throughput, one thread", names, rates))
+    estimates = [
+        (
+            row.family,
+            row.scheme,
+            row.sets,
+            f"{row.bias:+.4f} ± {row.bias_error:.4f}",
+            f"{row.variance:.2f}",
+        )
+        for row in comparison.accuracy
+    ]
+    title = "Estimate of Jaccard similarity 1/2, k = 128"
+    columns = ("family", "scheme", "sets", "bias", "variance / theory")
+    console.print(text_table(title, columns, estimates))
+    flips = [(row.family, f"{row.mean:.4f}", f"{row.worst:.3f}") for row in comparison.avalanche]
+    title = "Avalanche, 8-byte inputs (0.5 is ideal)"
+    console.print(text_table(title, ("family", "mean flip rate", "worst bias"), flips))
+
+
+if __name__ == "__main__":
+    main()
