@@ -19,7 +19,7 @@ from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.stores.sqlite import SqliteStore
 from nearkin.runs.loading import migrate
 from nearkin.settings.keys import HashKey
-from tests.index.conftest import Opener, store_of
+from tests.index.conftest import Opener, empty_store, postgres_transaction, store_of
 from tests.index.fake_aerospike import Cluster
 
 
@@ -196,6 +196,33 @@ def test_a_store_is_closed_if_the_index_cannot_be_opened(
         nk.Index.open(store=store, clock=fail)
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         store._db.execute("SELECT 1")
+
+
+def write_schema(store: Any, url: str, number: int) -> None:
+    """Changes the number of the schema, or of the layout, of an open store."""
+    options = parse_qs(urlsplit(url).query)
+    if url.startswith("sqlite"):
+        store._db.execute(f"PRAGMA user_version = {number}")
+    elif url.startswith("redis"):
+        store._client.set(f"{options['prefix'][0]}:layout", number)
+    else:
+        with postgres_transaction(store) as run:
+            run.execute(f"UPDATE {store._s}.meta SET value = '{number}' WHERE name = 'schema'")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(1, "with the version of nearkin that made it, and build it again"), (99, "upgrade nearkin")],
+)
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+def test_a_store_of_another_schema_is_refused_and_the_error_says_what_to_do(
+    kind: str, number: int, remedy: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = str(empty_store(kind, request, tmp_path))
+    with nk.Index.open(url) as index:
+        write_schema(store_of(index), url, number)
+    with pytest.raises(IncompatibleError, match=f" {number}, and .*{remedy}"):
+        nk.Index.open(url)
 
 
 def test_a_file_that_cannot_be_opened_is_closed(

@@ -30,11 +30,6 @@ FILLING = Phase.FILLING
 COPYING = Phase.COPYING
 CLOSING = Phase.CLOSING
 MOVED = Phase.MOVED
-STOPPED = 2**31 - 1
-"""The epoch that processes of older versions find, so that their steps are refused.
-
-The first version reads a number of 32 bits from PostgreSQL.
-"""
 
 
 class MigrationState(NamedTuple):

@@ -31,8 +31,6 @@ from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, cont
 from nearkin.index.migration.state import (
     CLOSING,
     COPYING,
-    MOVED,
-    STOPPED,
     MigrationState,
     StoreState,
 )
@@ -75,21 +73,34 @@ TYPES = (
 CREATE = """
 CREATE SCHEMA IF NOT EXISTS {s};
 CREATE TABLE {s}.meta (name text PRIMARY KEY, value jsonb NOT NULL);
-CREATE TABLE {s}.entries (
+CREATE TABLE {s}.documents (
   ref bigint PRIMARY KEY, scope text NOT NULL, id text NOT NULL, digest bytea NOT NULL,
   leader text NOT NULL, cluster text NOT NULL, similarity float8 NOT NULL, size integer NOT NULL,
   created float8 NOT NULL, seen float8 NOT NULL,
   posted boolean NOT NULL,  signature bytea NOT NULL, text text, payload bytea NOT NULL);
-CREATE UNIQUE INDEX entries_by_id ON {s}.entries (scope, id);
-CREATE INDEX entries_by_leader ON {s}.entries (scope, leader) WHERE leader <> id;
-CREATE INDEX entries_by_seen ON {s}.entries (seen);
-CREATE TABLE {s}.postings (key bigint NOT NULL, word bigint NOT NULL, PRIMARY KEY (key, word));
+CREATE UNIQUE INDEX entries_by_id ON {s}.documents (scope, id);
+CREATE INDEX entries_by_scope ON {s}.documents (scope, ref);
+CREATE INDEX entries_members ON {s}.documents (scope, leader, ref) WHERE leader <> id;
+CREATE INDEX entries_in_order ON {s}.documents (seen, ref);
+CREATE INDEX entries_posted ON {s}.documents (seen, ref) WHERE posted;
+CREATE TABLE {s}.buckets (key bigint NOT NULL, word bigint NOT NULL, PRIMARY KEY (key, word));
+CREATE TABLE {s}.overflowed (key bigint PRIMARY KEY);
 CREATE TABLE {s}.events (
   number bigserial PRIMARY KEY, kind text NOT NULL, scope text NOT NULL, id text NOT NULL,
-  into_id text NOT NULL, at float8 NOT NULL);
+  into_id text NOT NULL, at float8 NOT NULL,
+  step bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint);
+CREATE INDEX events_by_step ON {s}.events (step, number);
+CREATE TABLE {s}.tallies (
+  records bigint NOT NULL, leaders bigint NOT NULL, postings bigint NOT NULL);
+INSERT INTO {s}.tallies VALUES (0, 0, 0);
 CREATE SEQUENCE {s}.refs;
 CREATE SEQUENCE {s}.evicted MINVALUE 0 START 0;
-INSERT INTO {s}.meta VALUES ('schema', '1');
+INSERT INTO {s}.meta VALUES ('schema', '4');
+"""
+"""The statements that create the tables.
+
+Each step adds a row of tallies, so that steps do not wait for each other. The rows are added up
+from time to time. Buckets that have lost postings are in `overflowed`.
 """
 FEW_POSTINGS = 4
 """The number of postings of most buckets, at most."""
@@ -99,50 +110,6 @@ STATUS_SECONDS = 10.0
 """The maximum time to wait for the end of a transaction whose answer was lost, in seconds."""
 STATUS_PAUSE = 0.05
 """The interval between two checks of such a transaction, in seconds."""
-TO_SECOND = """
-CREATE INDEX entries_by_scope ON {s}.entries (scope, ref);
-CREATE INDEX entries_members ON {s}.entries (scope, leader, ref) WHERE leader <> id;
-DROP INDEX {s}.entries_by_leader;
-CREATE INDEX entries_in_order ON {s}.entries (seen, ref);
-DROP INDEX {s}.entries_by_seen;
-CREATE INDEX entries_posted ON {s}.entries (seen, ref) WHERE posted;
-ALTER TABLE {s}.events ADD COLUMN step bigint NOT NULL DEFAULT 0;
-ALTER TABLE {s}.events ALTER COLUMN step SET DEFAULT pg_current_xact_id()::text::bigint;
-CREATE INDEX events_by_step ON {s}.events (step, number);
-CREATE TABLE {s}.tallies (
-  records bigint NOT NULL, leaders bigint NOT NULL, postings bigint NOT NULL);
-INSERT INTO {s}.tallies
-  SELECT count(*), count(*) FILTER (WHERE leader = id), (SELECT count(*) FROM {s}.postings)
-  FROM {s}.entries;
-UPDATE {s}.meta SET value = '2' WHERE name = 'schema';
-"""
-"""The statements that convert schema 1.
-
-They add indexes for listings and sweeps, the transaction of each log line, and counts. Each step
-adds a row of tallies, so that steps do not wait for each other. The rows are added up from time to
-time.
-"""
-TO_THIRD = """
-ALTER TABLE {s}.entries RENAME TO documents;
-ALTER TABLE {s}.postings RENAME TO buckets;
-UPDATE {s}.meta SET name = 'place' WHERE name = 'move';
-UPDATE {s}.meta SET value = '3' WHERE name = 'schema';
-"""
-"""The statements that convert schema 2.
-
-They rename the tables that each step uses. This stops processes of older versions, whose steps
-would leave out what later schemas record.
-"""
-TO_FOURTH = """
-CREATE TABLE {s}.overflowed (key bigint PRIMARY KEY);
-INSERT INTO {s}.meta SELECT 'unmarked', 'true' FROM {s}.evicted WHERE is_called;
-UPDATE {s}.meta SET value = '4' WHERE name = 'schema';
-"""
-"""The statements that convert schema 3.
-
-They add the keys of buckets that have lost postings. If some have lost postings already, it is not
-known which ones, and any bucket may have.
-"""
 log = logging.getLogger("nearkin.postgres")
 MERGED_AFTER = 1000
 """The number of steps of this process after which the tallies are added up."""
@@ -338,16 +305,18 @@ class PostgresStore:
             version = run.execute(
                 f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
             ).fetchone()[0]
-            if version > SCHEMA:
+            if version != SCHEMA:
+                remedy = (
+                    "upgrade nearkin"
+                    if version > SCHEMA
+                    else "export it with the version of nearkin that made it, and build it again"
+                )
                 raise IncompatibleError(
                     f"{self._url} has schema {version}, and this version of nearkin supports "
-                    f"{SCHEMA}; upgrade nearkin"
+                    f"{SCHEMA}; {remedy}"
                 )
         else:
-            version = 1
             self._run_all(run, CREATE)
-        for script in (TO_SECOND, TO_THIRD, TO_FOURTH)[version - 1 :]:
-            self._run_all(run, script)
         self._write_state_rows(run)
 
     def _run_all(self, run: Any, script: str) -> None:
@@ -356,18 +325,12 @@ class PostgresStore:
                 run.execute(statement)
 
     def _write_state_rows(self, run: Any) -> None:
-        """Writes the rows that steps read or count up.
-
-        Processes of older versions read the row `move` instead. They follow its address, and cannot
-        open the index there.
-        """
-        stopped = MigrationState(STOPPED, MOVED, (self._recorded_url,))
+        """Writes the rows that steps read or count up."""
         query = (
-            f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('move', %s::jsonb), "
-            f"('generation', '0') "
+            f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('generation', '0') "
             "ON CONFLICT DO NOTHING"
         )
-        run.execute(query, (json.dumps(MigrationState()), json.dumps(stopped)))
+        run.execute(query, (json.dumps(MigrationState()),))
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
         def claim(run: Any) -> dict[str, object]:
@@ -451,14 +414,9 @@ class PostgresStore:
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
         signed = keys.view(np.int64)
-        query = (
-            f"SELECT key FROM {self._s}.overflowed WHERE key = ANY(%s::bigint[]) "
-            f"UNION ALL SELECT NULL FROM {self._s}.meta WHERE name = 'unmarked'"
-        )
+        query = f"SELECT key FROM {self._s}.overflowed WHERE key = ANY(%s::bigint[])"
         rows = self._read_rows(query, (_array_literal(signed.tolist()),))
         marked = [key for (key,) in rows]
-        if None in marked:
-            return np.ones(len(keys), bool)
         return np.isin(signed, np.array(marked, np.int64))
 
     def reserve(self, count: int) -> list[int]:

@@ -9,7 +9,6 @@ import json
 import re
 import secrets
 import struct
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,9 +29,9 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
-from nearkin.index.migration.state import STOPPED, MigrationState, StoreState
+from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
-from nearkin.index.stores.addresses import require_known_options, without_password
+from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, SCAN_ROUNDS, Portions
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
@@ -52,22 +51,9 @@ NOTE_SECONDS = 3600
 A step that is sent twice is executed once.
 """
 LAYOUT = 3
-"""The version of the layout of the keys. Older layouts are converted.
-
-Layout 2 added sorted sets of members, and of documents by scope and time. Layout 3 keeps the header
-and the migration state under other names than layout 1, so that processes of the first version
-stop.
-"""
-SORTED_SETS = 2
-"""The first layout with sorted sets."""
-FIRST_HEADER = "header"
-"""The name of the header in the first layout."""
-CONVERTING = 60
-"""The time after which another process continues a conversion that has stopped, in seconds."""
+"""The version of the layout of the keys."""
 FIND_ATTEMPTS = 10
 """The number of times that a document is looked up that others replace at the same time."""
-WAIT = 0.05
-"""The interval between two checks of a conversion by another process, in seconds."""
 
 
 class RedisStore:
@@ -86,7 +72,6 @@ class RedisStore:
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
         self._url = _shown_url(url)
         self._most = most
-        self._stopped_url = without_password(url, prefix=self._key("stopped").decode())
         self._errors = redis.exceptions.RedisError
         self._lost = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
         self._writers: deque[bytes] = deque()
@@ -111,7 +96,7 @@ class RedisStore:
             raise
 
     def _prepare(self, expected: int, *, must_exist: bool) -> None:
-        """Reads what steps need to know of the server, and converts an older layout."""
+        """Reads what steps need to know of the server."""
         if must_exist:
             self._require_index()
         require_no_eviction(self._client, self._url)
@@ -127,7 +112,7 @@ class RedisStore:
         self._due_script = self._client.register_script(scripts.READ_DUE)
         self._turn_script = self._client.register_script(scripts.TAKE_TURN)
         self._lines_script = self._client.register_script(scripts.READ_LOG)
-        self._convert()
+        self._require_layout()
 
     @property
     def url(self) -> str:
@@ -157,56 +142,30 @@ class RedisStore:
             raise
 
     def _require_index(self) -> None:
-        """Verifies that there is an index, of this layout or an older one."""
-        if not self._client.exists(self._key("made"), self._key(FIRST_HEADER)):
+        """Verifies that there is an index, of this layout or another one."""
+        if not self._client.exists(self._key("made"), self._key("header")):
             raise MissingIndexError(
                 f"there is no index at {self._url}: no keys with the prefix "
                 f"{self._prefix.decode()!r}"
             )
 
-    def _convert(self) -> None:
-        """Converts an index of an older layout, in portions. Other processes that open it wait."""
-        layout = self._key("layout")
-        while (stored_layout := int(self._client.get(layout) or 0)) < LAYOUT:
-            if self._client.set(self._key("converting"), b"1", nx=True, ex=CONVERTING):
-                # before the conversion, so that old processes change nothing after it
-                self._stop_first_version()
-                if stored_layout < SORTED_SETS and self._client.exists(self._key("made")):
-                    self._convert_all()
-                self._client.set(layout, LAYOUT)
-                self._client.delete(self._key("converting"))
-            else:
-                time.sleep(WAIT)
-        if stored_layout > LAYOUT:
-            raise IncompatibleError(
-                f"{self._url} has layout {stored_layout}, and this version of nearkin supports "
-                f"{LAYOUT}; upgrade nearkin"
+    def _require_layout(self) -> None:
+        """Records the layout of a new index, and refuses any other layout."""
+        stored = self._client.get(self._key("layout"))
+        if stored is None and not self._client.exists(self._key("header")):
+            self._client.set(self._key("layout"), LAYOUT, nx=True)
+            return
+        layout = int(stored or 1)
+        if layout != LAYOUT:
+            remedy = (
+                "upgrade nearkin"
+                if layout > LAYOUT
+                else "export it with the version of nearkin that made it, and build it again"
             )
-
-    def _stop_first_version(self) -> None:
-        stop = self._client.register_script(scripts.STOP_FIRST_VERSION)
-        stop(
-            args=[
-                self._prefix,
-                json.dumps([self._stopped_url]),
-                json.dumps({"format": f"of Redis layout {LAYOUT}"}),
-                STOPPED,
-            ]
-        )
-
-    def _convert_all(self) -> None:
-        convert = self._client.register_script(scripts.CONVERT_GROUP)
-        for group in self._groups():
-            self._client.expire(self._key("converting"), CONVERTING)
-            fields = sorted(map(int, self._client.hkeys(self._key("e:") + b"%d" % group)))
-            refs = [group * ENTRIES + field for field in fields]
-            pairs: list[bytes] = []
-            for entry in self._heads(refs):
-                leader = b"" if entry.is_leader else id_key(entry.scope, entry.leader)
-                pairs += [_place(entry.ref)[1], leader]
-            convert(args=[self._prefix, self._mask, b"%d" % group, *pairs])
-        for key in self._client.scan_iter(_escape_pattern(self._key("m:")) + b"*", count=1_000):
-            self._client.unlink(key)
+            raise IncompatibleError(
+                f"{self._url} has layout {layout}, and this version of nearkin supports {LAYOUT}; "
+                f"{remedy}"
+            )
 
     def _groups(self) -> list[int]:
         start = len(self._key("e:"))

@@ -77,43 +77,6 @@ return redis.call('ZRANGE', key, rank, rank + most - 1, 'WITHSCORES')
 A temporary member of the sorted set finds the place.
 """
 
-STOP_FIRST_VERSION = """
-local P, urls, header, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-if redis.call('HGET', P .. 'move', 'epoch') == epoch then return end
-local move = redis.call('HGETALL', P .. 'move')
-for at = 1, #move, 2 do redis.call('HSET', P .. 'place', move[at], move[at + 1]) end
-redis.call('DEL', P .. 'move')
-redis.call('HSET', P .. 'move', 'epoch', epoch, 'phase', 'moved', 'urls', urls)
-if redis.call('EXISTS', P .. 'header') == 1 then
-  redis.call('RENAME', P .. 'header', P .. 'made')
-end
-redis.call('SET', P .. 'header', header)
-redis.call('SET', P .. 'stopped:header', header)
-"""
-"""Stops processes of the first version, whose steps would leave out what this layout records.
-
-They find that the index has moved to the prefix `…:stopped`, and that it has a format there which
-they do not know.
-"""
-
-CONVERT_GROUP = (
-    COMMON
-    + DOCUMENT_SETS
-    + """
-local group = ARGV[3]
-for at = 4, #ARGV, 2 do
-  local held = redis.call('HGET', P .. 'e:' .. group, ARGV[at])
-  if held then
-    local ref = tonumber(group) * 64 + tonumber(ARGV[at])
-    enter(ref, held)
-    if ARGV[at + 1] ~= '' then
-      redis.call('ZADD', P .. 'n:' .. ARGV[at + 1], ref, string.format('%016d', ref))
-    end
-  end
-end
-"""
-)
-"""Converts the documents of one hash to the layout with sorted sets."""
 READ_BUCKETS = (
     COMMON
     + """

@@ -45,8 +45,6 @@ from nearkin.index.entry import (
 from nearkin.index.migration.state import (
     CLOSING,
     COPYING,
-    MOVED,
-    STOPPED,
     MigrationState,
     StoreState,
 )
@@ -111,31 +109,12 @@ CREATE INDEX loose_by_step ON loose (step);
 CREATE TABLE events (
   number INTEGER PRIMARY KEY, kind TEXT NOT NULL, scope TEXT NOT NULL, id TEXT NOT NULL,
   into_id TEXT NOT NULL, at REAL NOT NULL);
-INSERT INTO meta VALUES ('step', '0'), ('forgotten', '0'), ('reserved', '0');
-"""
-TO_SECOND = """
 CREATE INDEX entries_by_scope ON entries (scope);
 CREATE INDEX entries_by_seen ON entries (seen);
 CREATE INDEX entries_posted_by_seen ON entries (seen) WHERE posted;
-INSERT INTO meta SELECT 'records', CAST(COUNT(*) AS TEXT) FROM entries;
-INSERT INTO meta SELECT 'leaders', CAST(COUNT(*) AS TEXT) FROM entries WHERE leader = id;
-PRAGMA user_version = 2
-"""
-"""Statements that convert schema 1. They add counts, and indexes for listings and sweeps."""
-TO_THIRD = """
-UPDATE meta SET name = 'place' WHERE name = 'move';
-INSERT INTO meta SELECT 'last_step', value FROM meta WHERE name = 'step';
-CREATE TRIGGER older_versions_are_stopped BEFORE UPDATE ON meta WHEN OLD.name = 'step' BEGIN
-  SELECT RAISE(
-    ABORT, 'the file has schema 3, which this process does not know: stop it and upgrade nearkin'
-  ); END;
+INSERT INTO meta VALUES ('last_step', '0'), ('forgotten', '0'), ('reserved', '0'), ('records', '0'),
+  ('leaders', '0');
 PRAGMA user_version = 3
-"""
-"""Statements that convert schema 2.
-
-They stop processes of older versions that have the file open, because the steps of these processes
-would leave out what later schemas record. The rows that such processes read and write in each step
-are kept under other names.
 """
 LAST_STEPS = """SELECT
   CAST((SELECT value FROM meta WHERE name = 'last_step') AS INT),
@@ -278,7 +257,7 @@ class SqliteStore:
                 make_folders(path.parent)
             self._db = self._connect("rwc")
             try:
-                self._migrate_schema()
+                self._prepare_tables()
                 if is_new:
                     sync_folder(path.parent)
                 self._learn_steps()
@@ -373,26 +352,26 @@ class SqliteStore:
         self._is_lost = True
         self._db.close()
 
-    def _migrate_schema(self) -> None:
+    def _prepare_tables(self) -> None:
         version = self._fetch_rows("PRAGMA user_version")[0][0]
-        if version > SCHEMA:
+        if version not in (0, SCHEMA):
+            remedy = (
+                "upgrade nearkin"
+                if version > SCHEMA
+                else "export it with the version of nearkin that made it, and build it again"
+            )
             raise IncompatibleError(
                 f"{self.path} has schema {version}, and this version of nearkin supports {SCHEMA}; "
-                f"upgrade nearkin"
+                f"{remedy}"
             )
-        if version < SCHEMA:
-            self._write(self._convert_schema)
+        if version == 0:
+            self._write(self._create_tables)
 
-    def _convert_schema(self) -> None:
-        # another process may have converted the file since the check
-        version = self._fetch_rows("PRAGMA user_version")[0][0]
-        scripts = (CREATE, TO_SECOND, TO_THIRD)
-        for script in scripts[version:]:
-            for statement in script.split(";\n"):
+    def _create_tables(self) -> None:
+        # another process may have created them since the check
+        if self._fetch_rows("PRAGMA user_version")[0][0] == 0:
+            for statement in CREATE.split(";\n"):
                 self._db.execute(statement)
-        # processes of older versions follow this address, and cannot open the file there
-        moved = MigrationState(STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",))
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),))
 
     def _commit(self) -> None:
         try:
