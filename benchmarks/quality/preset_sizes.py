@@ -31,7 +31,7 @@ from nearkin.engine.settings_file import Settings, format_value
 from nearkin.quality.lab.measurements import describe_machine
 from nearkin.settings.presets import PRESETS
 
-FOLDER = Path(nearkin.__file__).parent / "runs" / "presets"
+FOLDER = Path(nearkin.__file__).parent / "settings" / "presets"
 """The folder of the presets."""
 REMARK = "# Written by `python -m benchmarks.quality.preset_sizes --write`."
 SIZES = (1_000, 8_000, 20_000, 100_000)

@@ -52,7 +52,7 @@ def test_demo_reads_source_code_if_requested(
 def test_readme_command_keeps_as_many_releases_as_the_demo(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     (line,) = (line for line in readme.splitlines() if line.startswith("nearkin dedup nearkin/"))
-    arguments = line.replace("nearkin/quality/lab", str(ROOT / "nearkin" / "lab")).split()[1:-2]
+    arguments = line.replace("nearkin/quality", str(ROOT / "nearkin" / "quality")).split()[1:-2]
     assert app.run([*arguments, "--out", str(tmp_path / "files")]) == 0
     assert app.run(["demo", "--out", str(tmp_path / "demo")]) == 0
     assert app.run([*arguments[:-2], "--out", str(tmp_path / "usual")]) == 0

@@ -17,7 +17,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 COMMAND_LINE = re.compile(r"\b(nearkin [a-z-]+|zstd|tar)\b[^;,.]*$")
 """The beginning of a text that ends within a command line of nearkin or of another program, whose
 options are named as such."""
-FOR_COMMANDS = ("cli", "server", "lab")
+FOR_COMMANDS = ("cli/", "service/server/", "quality/lab/")
 """The packages whose messages only the commands show, or that call them."""
 SHORT_TEXTS = [f"note number {number}" for number in range(40)]
 
@@ -40,7 +40,7 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
     named = []
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE)
-        if place.parts[0] in FOR_COMMANDS:
+        if place.as_posix().startswith(FOR_COMMANDS):
             continue
         for line, text in texts_of(ast.parse(path.read_text("utf-8"))):
             named += [
@@ -54,17 +54,18 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
 KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+|…)=(?=…|'|True|False|\d)")
 """A keyword with a value. The name can be that of a variable, which is shown as an ellipsis."""
 SHOW_KEYWORDS = (
-    *("sketch", "signatures", "spark", "text_columns.py"),
-    *("server", "runs/settings_file.py", "grid.py"),
-    *("index/settings.py:8", "shingle/stemming.py:1"),
+    *("stages/sketch", "index/signatures", "spark", "integrations/text_columns.py"),
+    *("service/server", "engine/settings_file.py", "runs/grid.py"),
+    *("index/settings.py:8", "stages/shingle/stemming.py:9"),
 )
 """Places whose messages no command shows, or that show assignments of a file or an option."""
 SHOW_VARIABLES = (
-    *("argument_types.py", "runs/parameters.py", "grid.py", "runs/settings_file.py"),
+    *("runtime/argument_types.py", "engine/parameters.py"),
+    *("runs/grid.py", "engine/settings_file.py"),
     "index/settings.py",
 )
 """Places that check arguments of Python, or show assignments of a file, a grid or a variable."""
-SHOW_FIELDS = ("spec.py", "shingle/stemming.py")
+SHOW_FIELDS = ("settings/spec.py", "stages/shingle/stemming.py")
 """Places that show the recorded fields of a Spec, or the requirement of a package."""
 
 

@@ -15,7 +15,7 @@ from nearkin.stages.shingle.unicode_tables import tables_for
 from nearkin.stages.sketch.sketcher import Sketcher
 from tests.stages.shingle.known_points import KNOWN_POINTS
 
-FOLDER = Path(nearkin.__file__).parent / "shingle"
+FOLDER = Path(nearkin.__file__).parent / "stages" / "shingle"
 POINTS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 DIGESTS = {
     (1, "words"): "8ed0aa7c5f57008b",
