@@ -119,9 +119,6 @@ RANGES = {
     "hot_size": NumberRange(1, MOST_DOCUMENTS),
     "hostile": COUNT_OR_NONE,
     "files": NumberRange(1, 100_000),
-    "trials": NumberRange(2, 1_000_000),
-    "samples": NumberRange(2, 100_000_000),
-    "runs": NumberRange(1, 1000),
 }
 """The ranges of all options that are numbers, by the names of the parameters.
 
