@@ -48,8 +48,25 @@ MATHML_NAMES = (
 )
 NAMES = {*HTML_NAMES, *SVG_NAMES, *MATHML_NAMES, *(name.upper() for name in HTML_NAMES)}
 """The names of tags. Those of HTML can also be in capitals."""
-ATTRIBUTES = r"""(?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>)"""
+REST = r"""(?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>)"""
 """The rest of a tag. A `>` in a quoted value does not end it, if all quotes are closed."""
+BARE_NAMES = (
+    *("allowfullscreen", "alt", "async", "autofocus", "autoplay", "checked", "class", "compact"),
+    *("contenteditable", "controls", "crossorigin", "declare", "default", "defer", "disabled"),
+    *("download", "draggable", "formnovalidate", "hidden", "href", "id", "inert", "ismap"),
+    *("itemscope", "loop", "multiple", "muted", "name", "nohref", "nomodule", "nonce", "noresize"),
+    *("noshade", "novalidate", "nowrap", "open", "playsinline", "popover", "readonly", "rel"),
+    *("required", "reversed", "scoped", "seamless", "selected", "spellcheck", "style", "target"),
+    *("title", "truespeed", "value"),
+)
+"""The attributes that can be without a value. Others are words of a text: `a <b and b> c`."""
+ATTRIBUTES = re.compile(
+    r"""(?:[\s/"',;]++|[A-Za-z_:@#*\[(][^\s"'<>/=,;&|!+%^~?]*+\s*+=(?!=)\s*+"""
+    r"""(?:"[^"]*+"|'[^']*+'|(?!=)[^\s>]*+)"""
+    rf"""|(?:{"|".join(BARE_NAMES)}|[a-z]+(?:-[a-z0-9]+)++)(?=[\s/"',;]|\Z))*+""",
+    re.ASCII | re.IGNORECASE,
+)
+"""The attributes of a tag, with what can stand between them."""
 LONG_NUMBER = re.compile(r"&#0*[1-9][0-9]{7,};?", re.ASCII)
 LEADING_ZEROS = re.compile(r"&#0+(?=[0-9])", re.ASCII)
 
@@ -71,7 +88,7 @@ class MarkupRules(NamedTuple):
     hidden: tuple[HiddenPart, ...]
     """The hidden parts, in the order of the groups."""
     tag: re.Pattern[str]
-    """A tag or a declaration. The group `name`, if there is one, is that of an element."""
+    """A tag or a declaration. Tags have the groups `end`, `name` and `rest` from version 2 on."""
     unwraps_cdata: bool
     """Whether sections of character data lose their marks and keep their content."""
 
@@ -102,7 +119,8 @@ RULES = {
             HiddenPart(re.compile(r"\?>")),
         ),
         tag=re.compile(
-            rf"</?(?P<name>[A-Za-z][A-Za-z0-9-]*)(?=[\s/>]){ATTRIBUTES}|<![A-Za-z]{ATTRIBUTES}",
+            rf"<(?P<end>/?)(?P<name>[A-Za-z][A-Za-z0-9-]*)(?=[\s/>])(?P<rest>{REST})"
+            rf"|<!(?i:doctype|element|attlist|entity|notation)(?=[\s>]){REST}",
             re.ASCII,
         ),
         unwraps_cdata=True,
@@ -182,9 +200,13 @@ def _visible_parts(text: str, rules: MarkupRules) -> Iterator[str]:
 
 
 def _replace_tag(match: re.Match[str]) -> str:
-    """Returns a space for a tag, and the text itself if its name is not one of an element."""
-    name = match.groupdict().get("name")
-    return " " if name is None or name in NAMES else match[0]
+    """Returns a space for a tag, and the text itself if its name or its rest is not of a tag."""
+    parts = match.groupdict()
+    name = parts.get("name")
+    if name is None:
+        return " "
+    is_tag = name in NAMES and (parts["end"] or ATTRIBUTES.fullmatch(parts["rest"][:-1]))
+    return " " if is_tag else match[0]
 
 
 def _decode_entities(text: str) -> str:
