@@ -530,7 +530,8 @@ def changes_neighbor(
     at = np.searchsorted(negations, said)
     if at < negations.shape[0] and negations[at] == said:
         return True
-    return bool(outside & TYPE == NUMBER and inside & TYPE != WORD)
+    # `cost 5 million` does not say `cost 5`, and a number after a symbol belongs to it
+    return bool(inside & TYPE == NUMBER or (outside & TYPE == NUMBER and inside & TYPE != WORD))
 
 
 @inlined
@@ -554,9 +555,9 @@ def say_same(a: np.ndarray, i: int, b: np.ndarray, j: int, size: int) -> bool:
 def contains_run(removed: np.ndarray, kept: np.ndarray, negations: np.ndarray) -> bool:
     """Returns whether the tokens of one document are a run of those of another one.
 
-    Beside the run may be anything but a symbol, a negation, a number beside a number of the run,
-    and the rest of a word, for example that of `can't` beside `can`, unless a sentence or a line
-    begins there.
+    Beside the run may be anything but a symbol, a negation, anything beside a number of the run, a
+    number beside a symbol of the run, and the rest of a word, for example that of `can't` beside
+    `can`, unless a sentence or a line begins there.
 
     The search is that of Knuth, Morris and Pratt (1977), which is linear.
 

@@ -191,7 +191,7 @@ def _sentences(tokens: Sequence[Said]) -> list[list[tuple[str, str]]]:
 
 
 def _changes(outside: Said, inside: Said, later: Said) -> bool:
-    is_number = outside.kind == "number" and inside.kind != "word"
+    is_number = inside.kind == "number" or (outside.kind == "number" and inside.kind != "word")
     is_negation = outside.kind == "word" and outside.content in NEGATIVE_WORDS
     is_changed = outside.kind == "symbol" or is_number or is_negation or later.is_attached
     return is_changed and not later.begins
