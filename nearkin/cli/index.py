@@ -574,7 +574,9 @@ def query(
 
     for match in matches:
         similarity = format_similarity(match.similarity, digits=4)
-        typer.echo(make_visible(f"{similarity}  {match.id}  cluster {match.cluster}"))
+        remark = "  not exact: only symbols, punctuation, order or repetitions differ"
+        shown = f"{similarity}  {match.id}  cluster {match.cluster}"
+        typer.echo(make_visible(shown + (remark if match.exact is False else "")))
     if not matches:
         typer.echo("no document of this scope resembles the text")
 

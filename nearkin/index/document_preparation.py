@@ -38,6 +38,13 @@ class PreparedBatch(NamedTuple):
     """The digests of the documents' contents."""
     kinds: tuple[PreparedDocuments, ...]
     """The documents as texts or vectors; in an index of both, as texts, then as vectors."""
+    documents: Sequence[CheckedDocument] = ()
+    """The documents, or none if they are stored ones that were prepared again."""
+
+    def text(self, position: int) -> str | None:
+        """Returns a document that is nothing but a text, or None."""
+        document = self.documents[position] if self.documents else None
+        return document if isinstance(document, str) else None
 
     @property
     def empty(self) -> np.ndarray:
@@ -206,7 +213,8 @@ class DocumentPreparer:
         """Prepares documents together, with the kernels of batch runs."""
         if self.second is None:
             parts = [part for part in documents if not isinstance(part, CheckedPair)]
-            return PreparedBatch(scope, digests, (self.first.prepare(scope, parts, digests),))
+            kinds = (self.first.prepare(scope, parts, digests),)
+            return PreparedBatch(scope, digests, kinds, documents)
         pairs = [pair for pair in documents if isinstance(pair, CheckedPair)]
         texts: list[CheckedPart] = ["" if pair.text is None else pair.text for pair in pairs]
         absent = self.second.absent_vector
@@ -217,7 +225,31 @@ class DocumentPreparer:
         prepared_vectors = self.second.prepare(scope, vectors, digests)
         lacks_vector = np.array([pair.vector is None for pair in pairs], bool)
         prepared_vectors = prepared_vectors._replace(empty=prepared_vectors.empty | lacks_vector)
-        return PreparedBatch(scope, digests, (prepared_texts, prepared_vectors))
+        return PreparedBatch(scope, digests, (prepared_texts, prepared_vectors), documents)
+
+    def is_exact_copy(
+        self, prepared: PreparedBatch, position: int, other: Entry | int, similarity: float
+    ) -> bool | None:
+        """Returns whether documents are exact duplicates, or None if their similarity is below 1.
+
+        A similarity of 1 says nothing about symbols, punctuation, order and repetitions: C++ and C#
+        have the same words. Texts are exact duplicates, as in a run, if all of this is equal.
+        Vectors, and documents whose text is not stored, are if their bytes are equal.
+        """
+        if similarity < 1:
+            return None
+        if isinstance(other, int):
+            digest = prepared.digests[other]
+            text = prepared.text(other)
+        else:
+            digest = other.digest
+            text = other.text
+        if digest == prepared.digests[position]:
+            return True
+        own_text = prepared.text(position)
+        if text is None or own_text is None:
+            return False
+        return self.first.have_same_content(own_text, text)
 
     # -- Stored documents
 

@@ -223,6 +223,9 @@ class Match:
         representative: Id of the representative of the cluster. It is the document's own id if the
             document is the representative, and empty if a server of an older version answered.
         evidence: Both similarities in an index of texts and vectors, otherwise None.
+        exact: True if the document and the query are exact duplicates. False if only symbols,
+            punctuation, order or repetitions differ, or if texts are not stored and their bytes
+            differ. None if the similarity is below 1, or a server of an older version answered.
     """
 
     id: str
@@ -231,10 +234,14 @@ class Match:
     shared: int | None
     representative: str = ""
     evidence: Evidence | None = None
+    exact: bool | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Returns the match as values that JSON can hold, without `evidence` if it is None."""
-        return _without_absent_evidence({**self.__dict__}, self.evidence)
+        """Returns the match as values that JSON can hold.
+
+        `evidence` and `exact` are left out if they are None.
+        """
+        return _without_absent({**self.__dict__}, self.evidence)
 
 
 @dataclass(frozen=True)
@@ -309,6 +316,9 @@ class Outcome:
         blocked_by: Name of the entry of the blocklist that a document of the kind `blocked` is
             like, otherwise None. Such a document has no cluster and no representative (both are
             empty), and the similarity is that to the entry.
+        exact: True if a search found that the document is an exact duplicate of the representative.
+            False if only symbols, punctuation, order or repetitions differ, or if texts are not
+            stored and their bytes differ. None if the similarity is below 1, or no search was made.
     """
 
     kind: OutcomeKind
@@ -322,6 +332,7 @@ class Outcome:
     evidence: Evidence | None = None
     related: tuple[RelatedDocument, ...] | None = None
     blocked_by: str | None = None
+    exact: bool | None = None
 
     @property
     def duplicate(self) -> bool:
@@ -331,7 +342,7 @@ class Outcome:
     def to_dict(self) -> dict[str, object]:
         """Returns the outcome as values that JSON can hold.
 
-        `related` and `blocked_by` are left out if they are None.
+        `related`, `blocked_by`, `evidence` and `exact` are left out if they are None.
         """
         values: dict[str, object] = {
             **self.__dict__,
@@ -345,14 +356,14 @@ class Outcome:
             values["related"] = [asdict(document) for document in self.related]
         if self.blocked_by is None:
             del values["blocked_by"]
-        return _without_absent_evidence(values, self.evidence)
+        return _without_absent(values, self.evidence)
 
 
-def _without_absent_evidence(
-    values: dict[str, object], evidence: Evidence | None
-) -> dict[str, object]:
-    """Returns values with the evidence as a dictionary. An index of one kind has none."""
+def _without_absent(values: dict[str, object], evidence: Evidence | None) -> dict[str, object]:
+    """Returns values with the evidence as a dictionary, without it and `exact` if they are None."""
     del values["evidence"]
+    if values["exact"] is None:
+        del values["exact"]
     return values if evidence is None else {**values, "evidence": asdict(evidence)}
 
 

@@ -326,6 +326,12 @@ class Preparer:
             signature = sketches.signatures.min(axis=0)
         return ShingledDocument(sorted_unique(sets.hashes), signature)
 
+    def have_same_content(self, first: str, second: str) -> bool:
+        """Returns whether two texts are exact duplicates, as in a run."""
+        column = self.column([first, second])
+        sketches = self._sketchers.use(lambda sketcher: sketcher.sketch(column))
+        return bool((sketches.fingerprints[0] == sketches.fingerprints[1]).all())
+
     def payload(self, column: pa.Array) -> Payload:
         """Returns the data of a column of documents that exact comparison needs."""
         return self._payload_builders.use(lambda builder: builder.build(column))

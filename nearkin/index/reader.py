@@ -213,7 +213,9 @@ class IndexReader(IndexDescription):
         # position 0 of the pool is the query itself
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
         compared = searcher.compare(np.uint64(0), positions, pool)
-        matches = _select_matches(pool.entries, compared, np.flatnonzero(compared.reached), shared)
+        matches = _select_matches(
+            searcher, prepared, pool.entries, compared, np.flatnonzero(compared.reached), shared
+        )
         matches.sort(key=_rank_of_match)
         if members and searcher.settings.postings == "leaders":
             matches += _matching_members(searcher, prepared, matches)
@@ -253,7 +255,9 @@ class IndexReader(IndexDescription):
         shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
         positions, compared = searcher.compare_closest(pool)
         entries = [pool.entries[i] for i in positions.tolist()]
-        misses = _select_matches(entries, compared, np.flatnonzero(~compared.reached), shared)
+        misses = _select_matches(
+            searcher, prepared, entries, compared, np.flatnonzero(~compared.reached), shared
+        )
         misses.sort(key=_rank_of_match)
         return misses[:top]
 
@@ -542,6 +546,8 @@ class IndexReader(IndexDescription):
 
 
 def _select_matches(
+    searcher: "Searcher",
+    prepared: "PreparedBatch",
     entries: Sequence[Entry],
     compared: "ComparedPairs",
     chosen: np.ndarray,
@@ -557,6 +563,7 @@ def _select_matches(
             shared=int(shared[entries[i].ref]),
             representative=entries[i].leader,
             evidence=compared.evidence(i),
+            exact=searcher.documents.is_exact_copy(prepared, 0, entries[i], similarities[i]),
         )
         for i in chosen.tolist()
     ]
@@ -587,6 +594,7 @@ def _matching_members(
             shared=0,
             representative=member.entry.leader,
             evidence=member.evidence,
+            exact=searcher.documents.is_exact_copy(prepared, 0, member.entry, member.similarity),
         )
         for member in searcher.compare_members(prepared, members)
     ]

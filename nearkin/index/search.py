@@ -360,7 +360,10 @@ class Searcher:
             return [None] * n
         pool = self.fetch(prepared, ranked)
         comparisons = self._compare_stored(_select_alive(ranked, pool), pool, n)
-        return [self._best_match(comparison, pool, n) for comparison in comparisons]
+        return [
+            self._best_match(comparison, pool, prepared, i)
+            for i, comparison in enumerate(comparisons)
+        ]
 
     def rank(
         self,
@@ -739,7 +742,8 @@ class Searcher:
             return [[] for _ in range(n)]
         pool = self.fetch(prepared, ranked)
         matches: list[list[Match]] = []
-        for comparison in self._compare_stored(_select_alive(ranked, pool), pool, n):
+        comparisons = self._compare_stored(_select_alive(ranked, pool), pool, n)
+        for i, comparison in enumerate(comparisons):
             best = self._best_option(comparison)
             related = self._related_options(comparison.options, best, pool, n)
             shared = {option.age: option.shared for option in comparison.options}
@@ -751,6 +755,7 @@ class Searcher:
                         similarity=one.similarity,
                         shared=shared[pool.positions[one.entry.ref]],
                         representative=one.entry.leader,
+                        exact=self.documents.is_exact_copy(prepared, i, one.entry, one.similarity),
                     )
                     for one in related
                     if one.entry is not None
@@ -758,12 +763,14 @@ class Searcher:
             )
         return matches
 
-    def _best_match(self, comparison: _Comparison, pool: Pool, n: int) -> Match | None:
+    def _best_match(
+        self, comparison: _Comparison, pool: Pool, prepared: PreparedBatch, position: int
+    ) -> Match | None:
         """Returns the most similar of the stored documents that were compared with a document."""
         best = self._best_option(comparison)
         if best is None:
             return None
-        entry = pool.entries[best.age - n]
+        entry = pool.entries[best.age - len(prepared.digests)]
         return Match(
             id=entry.id,
             cluster=entry.cluster,
@@ -771,6 +778,7 @@ class Searcher:
             shared=best.shared,
             representative=entry.leader,
             evidence=best.compared.evidence(best.row),
+            exact=self.documents.is_exact_copy(prepared, position, entry, best.similarity),
         )
 
     def _best_option(self, comparison: _Comparison) -> _Option | None:

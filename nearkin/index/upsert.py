@@ -157,6 +157,7 @@ class Upserts:
         if len(pending) < len(known):
             self._renew_times(batch, known, changes, now)
         decisions: list[Decision] = []
+        exact: list[bool | None] = []
         new: NewDocuments | None = None
         if pending:
             rest = batch.select(pending)
@@ -177,6 +178,9 @@ class Upserts:
             if changes.may_overflow and len(batch.ids) > 1:
                 return self._upsert_one_by_one(batch)
             new = self._add_entries(rest, prepared, decisions, changes, now)
+            exact = [
+                self._is_exact_copy(prepared, i, decision) for i, decision in enumerate(decisions)
+            ]
         searched = time.perf_counter()
         if changes:
             session.apply(changes)
@@ -187,7 +191,7 @@ class Upserts:
             "search": (searched - looked_up) / n,
             "write": (written - searched) / n,
         }
-        outcomes = [] if new is None else _new_outcomes(new, decisions, seconds)
+        outcomes = [] if new is None else _new_outcomes(new, decisions, exact, seconds)
         if session.settings.related is not None:
             pending_ids = [batch.ids[i] for i in pending]
             outcomes = [
@@ -214,6 +218,16 @@ class Upserts:
         ]
         session.cache.put_many(batch.scope, resolutions, clear_count)
         return outcomes
+
+    def _is_exact_copy(
+        self, prepared: "PreparedBatch", position: int, decision: "Decision"
+    ) -> bool | None:
+        """Returns whether a document is an exact duplicate of its representative."""
+        other = decision.position if decision.entry is None else decision.entry
+        if other is None:
+            return None
+        documents = self._session.documents
+        return documents.is_exact_copy(prepared, position, other, decision.similarity)
 
     def _upsert_repeated_ids(self, batch: _Batch, began: float) -> list[Outcome]:
         """Upserts a batch in which an id occurs more than once."""
@@ -402,7 +416,10 @@ def _with_related(outcome: Outcome, decision: "Decision", ids: Sequence[str]) ->
 
 
 def _new_outcomes(
-    new: NewDocuments, decisions: "list[Decision]", seconds: dict[str, float]
+    new: NewDocuments,
+    decisions: "list[Decision]",
+    exact: Sequence[bool | None],
+    seconds: dict[str, float],
 ) -> list[Outcome]:
     """Returns the outcomes of documents that a search has decided about.
 
@@ -420,9 +437,10 @@ def _new_outcomes(
             candidates=decision.compared,
             seconds=seconds,
             evidence=decision.evidence,
+            exact=is_exact,
         )
-        for id, leader, cluster, similarity, decision in zip(
-            new.ids, new.leaders, new.clusters, new.similarities, decisions, strict=True
+        for id, leader, cluster, similarity, decision, is_exact in zip(
+            new.ids, new.leaders, new.clusters, new.similarities, decisions, exact, strict=True
         )
     ]
 
@@ -431,4 +449,6 @@ def _repeated_outcome(outcome: Outcome) -> Outcome:
     """Returns the outcome of a document that occurs again in the same batch."""
     kind = OutcomeKind.RESOLVED if outcome.duplicate else OutcomeKind.EXACT
     related = None if outcome.related is None else ()
-    return replace(outcome, kind=kind, layer=Layer.MEMORY, candidates=0, related=related)
+    return replace(
+        outcome, kind=kind, layer=Layer.MEMORY, candidates=0, related=related, exact=None
+    )

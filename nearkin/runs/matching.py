@@ -64,10 +64,12 @@ MATCHES_SCHEMA = pa.schema(
         ("duplicate_of", pa.large_string()),
         ("cluster", pa.large_string()),
         ("similarity", pa.float64()),
+        ("exact", pa.bool_()),
     ]
 )
 """The table of matches: one row for each document, in the order of the inputs. `duplicate_of` is
-the id of the document of the index that it repeats, and `cluster` that of its cluster."""
+the id of the document of the index that it repeats, and `cluster` that of its cluster. `exact` says
+for a similarity of 1 if both are exact duplicates."""
 RELATED_MATCHES = pa.schema(
     [
         ("id", pa.large_string()),
@@ -105,7 +107,7 @@ class MatchTable:
         if match is None:
             self._add(id, None, None, None)
         else:
-            self._add(id, match.id, match.cluster, match.similarity)
+            self._add(id, match.id, match.cluster, match.similarity, exact=match.exact)
 
     def add_related(self, related: Sequence[Sequence[Match]]) -> None:
         """Adds the outcomes of the next documents, and the documents that they are related to.
@@ -139,9 +141,15 @@ class MatchTable:
     def add_outcome(self, outcome: Outcome) -> None:
         """Adds a document that was upserted. A representative repeats no other document."""
         if outcome.blocked_by is not None:
-            self._add(outcome.id, None, None, outcome.similarity, outcome.blocked_by)
+            self._add(outcome.id, None, None, outcome.similarity, blocked_by=outcome.blocked_by)
         elif outcome.duplicate:
-            self._add(outcome.id, outcome.representative, outcome.cluster, outcome.similarity)
+            self._add(
+                outcome.id,
+                outcome.representative,
+                outcome.cluster,
+                outcome.similarity,
+                exact=outcome.exact,
+            )
         else:
             self._add(outcome.id, None, outcome.cluster, None)
 
@@ -151,10 +159,12 @@ class MatchTable:
         duplicate_of: str | None,
         cluster: str | None,
         similarity: float | None,
+        *,
+        exact: bool | None = None,
         blocked_by: str | None = None,
     ) -> None:
         is_kept = duplicate_of is None and blocked_by is None
-        row = (id, is_kept, duplicate_of, cluster, similarity, blocked_by)
+        row = (id, is_kept, duplicate_of, cluster, similarity, exact, blocked_by)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
 

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import pyarrow.parquet as pq
 
 from nearkin.errors import MissingExtraError, NearkinError, UsageError
+from nearkin.index.entry import Match, Outcome
 from nearkin.index.index import Index
 from nearkin.quality.evaluate.explain_fields import FieldsExplanation
 from nearkin.runs.reopen import CLUSTERS, explain_in_run
@@ -109,7 +110,12 @@ class IndexTools:
         """Finds stored documents that are near-duplicates of a text, the most similar first."""
         matches = self._index.query(self._scope, _require_short(text), _require_rows(top))
         return [
-            {"id": match.id, "cluster": match.cluster, "similarity": match.similarity}
+            {
+                "id": match.id,
+                "cluster": match.cluster,
+                "similarity": match.similarity,
+                **_exactness(match),
+            }
             for match in matches
         ]
 
@@ -136,7 +142,13 @@ class IndexTools:
             "id": outcome.id,
             "cluster": outcome.cluster,
             "similarity": outcome.similarity,
+            **_exactness(outcome),
         }
+
+
+def _exactness(result: Match | Outcome) -> dict[str, bool]:
+    """Returns whether documents of similarity 1 are exact duplicates, and nothing for others."""
+    return {} if result.exact is None else {"exact": result.exact}
 
 
 class RunTools:

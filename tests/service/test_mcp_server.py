@@ -83,7 +83,7 @@ def test_agents_search_one_scope_of_an_index(index: nk.Index) -> None:
         ("show_cluster", {"id": "b"}),
         ("explain_pair", {"a": "a", "b": "c"}),
     )
-    assert near == [{"id": "a", "cluster": "a", "similarity": 1.0}]
+    assert near == [{"id": "a", "cluster": "a", "similarity": 1.0, "exact": False}]
     assert (cluster["representative"], cluster["size"]) == ("a", 2)
     assert [member["id"] for member in cluster["members"]] == ["a", "b"]
     assert pair["verdict"] != "match"

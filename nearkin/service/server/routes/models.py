@@ -190,6 +190,15 @@ OptionalEvidence = Annotated[
     ),
 ]
 
+OptionalExact = Annotated[
+    bool | None,
+    Field(
+        description="True if both documents are exact duplicates. False if only symbols, "
+        "punctuation, order or repetitions differ, or if texts are not stored and their bytes "
+        "differ. Only documents that were compared and have a similarity of 1 have this member.",
+    ),
+]
+
 
 class RelatedAnswer(Model):
     """A representative that is related to a document."""
@@ -238,6 +247,7 @@ class UpsertResult(Model):
         description="Name of the entry of the blocklist that the document is like. Only blocked "
         "documents, which are not stored, have this member.",
     )
+    exact: OptionalExact = None
 
 
 class StreamLine(Model):
@@ -298,6 +308,7 @@ class QueryMatch(Model):
         description="Id of the representative of the cluster, which can be the document itself."
     )
     evidence: OptionalEvidence = None
+    exact: OptionalExact = None
 
     @classmethod
     def from_match(cls, match: Match, who: Principal) -> Self:
@@ -309,10 +320,13 @@ class QueryMatch(Model):
             shared_bands=match.shared if who.has_right("admin") else None,
             representative=match.representative,
         )
-        if match.evidence is None:
-            # a member that is not set is left out of the answer
-            return answer
-        return answer.model_copy(update={"evidence": EvidenceAnswer(**asdict(match.evidence))})
+        # a member that is not set is left out of the answer
+        added: dict[str, object] = {}
+        if match.evidence is not None:
+            added["evidence"] = EvidenceAnswer(**asdict(match.evidence))
+        if match.exact is not None:
+            added["exact"] = match.exact
+        return answer.model_copy(update=added) if added else answer
 
 
 class Matches(Model):

@@ -35,7 +35,7 @@ MAX_QUOTED_NAMES = 200
 """Maximum number of characters of column names that an error repeats. A schema may have a megabyte
 of names."""
 CONTENT_COLUMNS = ("text", "vector")
-OUTCOME_COLUMNS = ("kind", "layer", "id", "cluster", "representative", "similarity")
+OUTCOME_COLUMNS = ("kind", "layer", "id", "cluster", "representative", "similarity", "exact")
 SCHEMA = pa.schema(
     [
         ("line", pa.int64()),
@@ -45,6 +45,7 @@ SCHEMA = pa.schema(
         ("cluster", pa.string()),
         ("representative", pa.string()),
         ("similarity", pa.float64()),
+        ("exact", pa.bool_()),
         ("problem", pa.string()),
     ]
 )
