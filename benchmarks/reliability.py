@@ -3,8 +3,11 @@
 The suites are those of `make test-full`. A test that makes several attempts says how many.
 
 python -m benchmarks.reliability --full --write
+
+`--points N` kills each command at N of its file operations; all of them take many hours.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -35,6 +38,30 @@ OTHERS = {
 """The other faults that are produced, and the suites that produce them."""
 
 
+class Form(NamedTuple):
+    """The form in which suites run.
+
+    Attributes:
+        full: True for the full form.
+        points: Number of file operations at which the full form kills each command. All if None.
+    """
+
+    full: bool
+    points: int | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of pytest."""
+        points = [] if self.points is None else [f"--points={self.points}"]
+        return ["--full", *points] if self.full else []
+
+    def __str__(self) -> str:
+        if not self.full:
+            return "quick form"
+        points = "" if self.points is None else f" with {self.points} points of each command"
+        return f"full form{points}"
+
+
 class Attempts(NamedTuple):
     """The attempts of one test.
 
@@ -49,19 +76,17 @@ class Attempts(NamedTuple):
     wrong: bool
 
 
-def run_suite(paths: tuple[str, ...], *, full: bool) -> Iterator[Attempts]:
+def run_suite(paths: tuple[str, ...], form: Form) -> Iterator[Attempts]:
     """Runs tests, and yields what each has attempted. Skipped tests are left out.
 
     Args:
         paths: Files of tests.
-        full: True for the full form.
+        form: Form of the suites.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junitxml={report}", *paths]
-        subprocess.run(
-            [*command, *(["--full"] if full else [])], cwd=ROOT, check=False, stdout=sys.stderr
-        )
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junitxml={report}"]
+        subprocess.run([*command, *form.options, *paths], cwd=ROOT, check=False, stdout=sys.stderr)
         for case in ElementTree.parse(report).iter("testcase"):
             if case.find("skipped") is not None:
                 continue
@@ -70,17 +95,17 @@ def run_suite(paths: tuple[str, ...], *, full: bool) -> Iterator[Attempts]:
             yield Attempts(facts.get("subject") or "", int(facts.get("attempts") or 1), wrong)
 
 
-def count_attempts(what: str, paths: tuple[str, ...], *, full: bool) -> list[tuple[str, ...]]:
+def count_attempts(what: str, paths: tuple[str, ...], form: Form) -> list[tuple[str, ...]]:
     """Returns a row for each subject of suites: what was done to it, how often, what went wrong.
 
     Args:
         what: What is done.
         paths: Files of tests.
-        full: True for the full form.
+        form: Form of the suites.
     """
     attempts: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
-    for attempt in run_suite(paths, full=full):
+    for attempt in run_suite(paths, form):
         attempts[attempt.subject] += attempt.times
         wrong[attempt.subject] += attempt.wrong
     return [
@@ -89,45 +114,55 @@ def count_attempts(what: str, paths: tuple[str, ...], *, full: bool) -> list[tup
     ]
 
 
-def make_table(name: str, rows: list[tuple[str, ...]], *, full: bool) -> Table:
+def make_table(name: str, rows: list[tuple[str, ...]], form: Form) -> Table:
     """Returns a table that says which form of the suites it counts.
 
     Args:
         name: Name of the table.
         rows: Rows of the table.
-        full: True for the full form.
+        form: Form of the suites.
     """
-    note = f"Attempts of the {'full' if full else 'quick'} form, and tests in which one was wrong:"
+    note = f"Attempts of the {form}, and tests in which one was wrong:"
     return Table(name, note, ("what happens", "attempts", "failed tests"), rows)
-
-
-def kills(full: bool) -> Table:
-    """Counts the commands that were killed and resumed."""
-    what = "a command is killed, or the power fails; it is resumed"
-    return make_table(
-        "kills", count_attempts(what, ("tests/runs/test_kills.py",), full=full), full=full
-    )
 
 
 def interruptions(full: bool) -> Table:
     """Counts the calls that were interrupted and repeated, for each store."""
     what = "a call is interrupted, and repeated, over"
     paths = ("tests/index/test_interruptions.py",)
-    return make_table("interruptions", count_attempts(what, paths, full=full), full=full)
+    form = Form(full)
+    return make_table("interruptions", count_attempts(what, paths, form), form)
 
 
 def damage(full: bool) -> Table:
     """Counts the files that were damaged."""
     what = "a file of one of 21 formats and codecs is damaged"
     paths = ("tests/corpus/test_mutations.py",)
-    return make_table("damage", count_attempts(what, paths, full=full), full=full)
+    form = Form(full)
+    return make_table("damage", count_attempts(what, paths, form), form)
 
 
 def others(full: bool) -> Table:
     """Counts races, cut connections, power cuts, full disks and wrong clocks."""
-    rows = [row for what, paths in OTHERS.items() for row in count_attempts(what, paths, full=full)]
-    return make_table("others", rows, full=full)
+    form = Form(full)
+    rows = [row for what, paths in OTHERS.items() for row in count_attempts(what, paths, form)]
+    return make_table("others", rows, form)
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--points", type=int)
+    known, arguments = parser.parse_known_args()
+
+    def kills(full: bool) -> Table:
+        what = "a command is killed, or the power fails; it is resumed"
+        form = Form(full, known.points)
+        return make_table("kills", count_attempts(what, ("tests/runs/test_kills.py",), form), form)
+
+    makers = [kills, interruptions, damage, others]
+    tables.main(__doc__, makers, HERE / "reliability.json", PAGE, arguments=arguments)
 
 
 if __name__ == "__main__":
-    tables.main(__doc__, [kills, interruptions, damage, others], HERE / "reliability.json", PAGE)
+    main()

@@ -55,6 +55,7 @@ def main(
     record: Path,
     *pages: Path,
     machine_mark: str = "machine",
+    arguments: Sequence[str] | None = None,
 ) -> None:
     """Runs the command line of a script that measures tables.
 
@@ -64,6 +65,7 @@ def main(
         record: JSON file of all measured tables.
         *pages: Pages that show the tables.
         machine_mark: Name of the marks of the machine in the pages.
+        arguments: Arguments of the command line. Those of the process by default.
     """
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -71,7 +73,7 @@ def main(
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("tables", nargs="*", help="Names of the tables to measure. All by default.")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     names = [make.__name__ for make in makers]
     if unknown := set(options.tables) - set(names):
         parser.error(f"unknown table {min(unknown)!r}; the tables are {', '.join(names)}")

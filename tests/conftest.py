@@ -1,4 +1,4 @@
-"""Fixtures of all suites: the option `--full`, and a browser."""
+"""Fixtures of all suites: the options `--full` and `--points`, and a browser."""
 
 import gc
 import logging
@@ -45,6 +45,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadFileSch
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the full-size form of the suites")
+    parser.addoption(
+        "--points",
+        type=int,
+        help="with --full, kill each command at this many of its file operations (default: all)",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

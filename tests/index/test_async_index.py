@@ -9,7 +9,7 @@ import pytest
 import nearkin as nk
 from nearkin.index.async_index import _run
 from tests.index.conftest import Clock
-from tests.index.test_interruptions import CALLS, LIFETIME, STORED, THRESHOLD, verify
+from tests.index.repeatable_calls import CALLS, fill, settings_of, verify
 
 
 def test_coroutines_have_the_results_of_the_index(url: str) -> None:
@@ -86,12 +86,8 @@ def test_a_cancelled_task_takes_effect_as_a_whole(name: str, url: str) -> None:
         await asyncio.get_running_loop().shutdown_default_executor()
 
     clock = Clock()
-    with nk.Index.open(url, threshold=THRESHOLD, clock=clock, record_ttl=LIFETIME) as index:
-        index.upsert_many("a", list(STORED.values()), list(STORED))
-        if name == "expire":
-            clock.now += LIFETIME / 2
-            index.upsert("a", STORED["o4"], "o4")
-            clock.now += LIFETIME / 2 + 10
+    with nk.Index.open(url, **settings_of(name, clock)) as index:
+        fill(index, name, clock)
         asyncio.run(main(index))
         verify(index, name)
         CALLS[name](index)

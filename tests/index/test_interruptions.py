@@ -6,55 +6,17 @@ repeated, and the documents are looked for there and by another open index.
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 
 import pytest
 
 import nearkin as nk
-from nearkin.index.maintenance import check_index
-from nearkin.settings.decisions import Decision, Verdict
-from tests.index.conftest import Clock, empty_store, family
+from tests.index.conftest import Clock, empty_store
 from tests.index.interruptions import Interruption, SoftTimeLimit, call_interrupted
+from tests.index.repeatable_calls import CALLS, OTHERS, fill, settings_of, verify
 from tests.index.store_kinds import SERVERS
 
-TEXTS = family(30)
-"""Texts that are similar to `base`, and to each other in part."""
-OTHERS = {f"o{number}": family(1, seed=100 + number)["base"] for number in range(12)}
-"""Texts that are not similar to any other."""
-STORED = {
-    **dict(list(TEXTS.items())[:8]),
-    **dict(list(OTHERS.items())[:5]),
-}
-LIFETIME = 1000.0
-THRESHOLD = 0.6
-DECIDED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 INTERRUPTIONS = {False: 4, True: 130}
 """The number of interruptions of each call in the quick and in the full form."""
-
-CALLS: dict[str, Callable[[nk.Index], object]] = {
-    "upsert of a copy": lambda index: index.upsert("a", TEXTS["m0020"], "m0020"),
-    "upsert of a new text": lambda index: index.upsert("a", OTHERS["o7"], "o7"),
-    "replacement": lambda index: index.upsert("a", OTHERS["o8"], "base"),
-    "upsert_many": lambda index: index.upsert_many(
-        "a",
-        [TEXTS["m0021"], OTHERS["o9"], OTHERS["o10"], TEXTS["m0022"], OTHERS["o1"]],
-        ["m0021", "o9", "o10", "m0022", "o1"],
-    ),
-    "remove": lambda index: index.remove("a", "base"),
-    "decide": lambda index: index.decide(
-        "a",
-        [
-            Decision("base", "m0003", Verdict.DIFFERENT, at=DECIDED_AT),
-            Decision("o1", "o2", Verdict.SAME, at=DECIDED_AT),
-        ],
-    ),
-    "parts": lambda index: (
-        index.add_part("a", "whole", OTHERS["o11"]),
-        index.finish("a", "whole"),
-    ),
-    "expire": lambda index: index.expire(trust_clock=True),
-}
-"""Calls that can be repeated."""
 
 
 class Interrupted:
@@ -73,15 +35,11 @@ class Interrupted:
         """
         call = CALLS[name]
         clock = Clock()
-        settings = {"threshold": THRESHOLD, "clock": clock, "record_ttl": LIFETIME}
+        settings = settings_of(name, clock)
         url = self.new_url()
         with ExitStack() as stack:
             index = stack.enter_context(nk.Index.open(url, **settings))
-            index.upsert_many("a", list(STORED.values()), list(STORED))
-            if name == "expire":
-                clock.now += LIFETIME / 2
-                index.upsert_many("a", [OTHERS["o4"], OTHERS["o5"]], ["o4", "o5"])
-                clock.now += LIFETIME / 2 + 10
+            fill(index, name, clock)
             others = [index]
             if self.is_shared:
                 others.append(stack.enter_context(nk.Index.open(url, **settings)))
@@ -93,23 +51,6 @@ class Interrupted:
             for one in others:
                 verify(one, name)
         return lines
-
-
-def verify(index: nk.Index, name: str) -> None:
-    """Verifies that an index is sound, and that each document is found by its own text."""
-    index.refresh()
-    stored = {entry.id: entry for entry in index.scan("a")}
-    removed = {"remove": {"base"}, "expire": set(STORED) - {"o4"}}.get(name, set())
-    assert set(STORED) - removed <= set(stored), set(STORED) - removed - set(stored)
-    assert not removed & set(stored)
-    for id, entry in stored.items():
-        # a document that people joined to another one need not be similar to it
-        if entry.text is not None and (entry.is_leader or entry.similarity >= THRESHOLD):
-            leaders = {match.id for match in index.query("a", entry.text)}
-            assert leaders, f"{id} is not found by its own text"
-    report = check_index(index)
-    # a step over several shards can leave postings without a document, which sweeps delete
-    assert not report.problems, report.problems
 
 
 @pytest.fixture(params=["memory", "sqlite", *SERVERS, "aerospike"])

@@ -1,8 +1,9 @@
 """Every command is ended at its file operations, and resumed: the result is that of a run that
 nobody disturbed.
 
-The quick form takes some of the points of some commands, every other one as a power cut; the full
-form takes all points of all commands, each of them as a kill and as a power cut.
+The quick form takes some of the points of some commands, every other one as a power cut. The full
+form takes all points of all commands, each of them as a kill and as a power cut; with `--points N`,
+it takes N points of each command as the quick form does.
 """
 
 import json
@@ -67,11 +68,18 @@ def run_kills(
     return record
 
 
+@pytest.fixture(scope="module")
+def points(request: pytest.FixtureRequest, full: bool) -> dict[str, int | None]:
+    """The number of points at which each command is killed, and how many of the last are added."""
+    if not full:
+        return {"points": 3, "last": 1}
+    return {"points": request.config.getoption("--points"), "last": 0}
+
+
 def kill_case(
-    line: list[str], corpus: dict[str, str], again: list[list[str]], full: bool, **other: Any
+    line: list[str], corpus: dict[str, str], again: list[list[str]], **other: Any
 ) -> dict[str, Any]:
-    points = {"points": None, "last": 0} if full else {"points": 3, "last": 1}
-    return {"line": [corpus.get(word, word) for word in line], "again": again, **points, **other}
+    return {"line": [corpus.get(word, word) for word in line], "again": again, **other}
 
 
 @pytest.mark.parametrize(
@@ -83,16 +91,16 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
     corpus: dict[str, str],
     killing: "subprocess.Popen[str]",
     tmp_path: Path,
-    full: bool,
+    points: dict[str, int | None],
     record_property: Callable[[str, object], None],
 ) -> None:
-    other: dict[str, Any] = {}
+    other: dict[str, Any] = dict(points)
     if name == "overwrite":
         other["before"] = [corpus.get(word, word) for word in CASES["dedup"]]
     if name in MADE:
         other.update(out=MADE[name][0], made=MADE[name])
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
-    record = run_kills(killing, tmp_path, kill_case(CASES[name], corpus, again, full, **other))
+    record = run_kills(killing, tmp_path, kill_case(CASES[name], corpus, again, **other))
     record_property("attempts", record["tried"])
     assert record["operations"] > 10
     assert record["failures"] == []
@@ -107,13 +115,12 @@ def test_a_killed_command_can_be_started_again(
     corpus: dict[str, str],
     killing: "subprocess.Popen[str]",
     tmp_path: Path,
-    full: bool,
+    points: dict[str, int | None],
     record_property: Callable[[str, object], None],
 ) -> None:
     """The leftovers of a killed run do not prevent the next one."""
     made = MADE.get(name, ["out"])
-    record = run_kills(
-        killing, tmp_path, kill_case(RESTARTED[name], corpus, [["--overwrite"]], full, made=made)
-    )
+    case = kill_case(RESTARTED[name], corpus, [["--overwrite"]], made=made, **points)
+    record = run_kills(killing, tmp_path, case)
     record_property("attempts", record["tried"])
     assert record["failures"] == []
