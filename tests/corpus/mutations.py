@@ -36,7 +36,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import zstandard
 
-from tests.killing import in_child
+from tests.killing import in_child, warm
 
 ROWS = 40
 MEMORY = 512 << 20
@@ -388,7 +388,12 @@ def damage(content: bytes, chance: random.Random) -> bytes:
     return bytes(damaged)
 
 
-def _run_in_child(path: Path, out: Path, options: tuple[str, ...], said: Path) -> tuple[int, int]:
+def _command(chosen: Format, path: Path) -> list[str]:
+    """Returns the command that deduplicates a file, with OUT for its output."""
+    return ["dedup", str(path), "--out", "OUT", "--memory", f"{MEMORY}B", *chosen.options]
+
+
+def _run_in_child(line: list[str], said: Path) -> tuple[int, int]:
     """Returns the exit code of a run, or minus a signal, and the growth of memory in bytes."""
     grown = said.with_suffix(".memory")
     grown.unlink(missing_ok=True)
@@ -401,7 +406,7 @@ def _run_in_child(path: Path, out: Path, options: tuple[str, ...], said: Path) -
         os.dup2(handle, 2)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
-            code = run(["dedup", str(path), "--out", str(out), "--memory", f"{MEMORY}B", *options])
+            code = run(line)
         except Exception:  # noqa: BLE001 (a traceback is what is looked for)
             traceback.print_exc()
             code = TRACEBACK
@@ -425,7 +430,8 @@ def find_fault(chosen: Format, content: bytes, folder: Path) -> str | None:
     path.write_bytes(content)
     out = folder / "out"
     said = folder / "said"
-    code, grown = _run_in_child(path, out, chosen.options, said)
+    line = [str(out) if word == "OUT" else word for word in _command(chosen, path)]
+    code, grown = _run_in_child(line, said)
     text = said.read_text(errors="replace")
     if code not in EXIT_CODES or "Traceback" in text:
         return f"ended with {code}: {text[-2000:]}"
@@ -469,6 +475,9 @@ def main() -> int:
         for name in arguments.format:
             chosen = FORMATS[name]
             # load and compile what runs need before they are forked
+            path = Path(folder) / f"a.{chosen.extension}"
+            path.write_bytes(chosen.content)
+            warm(_command(chosen, path), Path(folder) / "warm" / name)
             fault = find_fault(chosen, chosen.content, Path(folder) / "case")
             if fault is not None:
                 raise AssertionError(f"{name} undamaged: {fault}")
