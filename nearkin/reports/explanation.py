@@ -1,6 +1,6 @@
 """Shows the explanation of one pair on a terminal or as an HTML page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,7 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
             f"{format_similarity(explanation.similarity, digits=4)} ({explanation.measure}), "
             f"{explanation.limit}",
         ),
-        (
-            "estimate",
-            f"{format_fraction(explanation.estimate, digits=4)}: {explanation.agreeing} of "
-            f"{explanation.slots} slots agree, margin {explanation.margin}",
-        ),
-        (
-            "bands",
-            f"{explanation.shared_bands} of {explanation.bands} bands of {explanation.rows} rows "
-            f"agree; candidate probability {format_fraction(explanation.probability, digits=4)}",
-        ),
+        *_describe_counts(explanation),
         (
             "shingles",
             f"{first_size:,} and {second_size:,}, {shingles.shared:,} of them shared; Jaccard "
@@ -86,6 +77,22 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
             rows.append((label, f"{shown} …" if len(examples) > SHOWN_EXAMPLES else shown))
     rows += _describe_fates(explanation.run or ())
     return [(name, make_visible(value)) for name, value in rows]
+
+
+def _describe_counts(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """Yields the agreement of the signatures, unless it is hidden."""
+    if explanation.estimate is not None:
+        yield (
+            "estimate",
+            f"{format_fraction(explanation.estimate, digits=4)}: {explanation.agreeing} of "
+            f"{explanation.slots} slots agree, margin {explanation.margin}",
+        )
+    if explanation.shared_bands is not None:
+        yield (
+            "bands",
+            f"{explanation.shared_bands} of {explanation.bands} bands of {explanation.rows} rows "
+            f"agree; candidate probability {format_fraction(explanation.probability, digits=4)}",
+        )
 
 
 def describe_fields(explanation: FieldsExplanation) -> list[tuple[str, str]]:

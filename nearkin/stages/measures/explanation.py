@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -99,7 +99,7 @@ class VectorComparison:
         threshold: Smallest cosine of near-duplicates.
         rule: Way in which the vectors decide, one of `VectorRule`.
         shared_bands: Number of bands in which the signatures of the vectors agree completely. None
-            if the bands of vectors are not known.
+            if the bands of vectors are not known, or the number is hidden.
     """
 
     similarity: float | None
@@ -130,11 +130,12 @@ class Explanation:
         threshold: Smallest similarity of near-duplicates. With a condition, the smallest one for
             which the condition can hold.
         similarity: Exact similarity of the pair.
-        estimate: Similarity estimated from the signatures.
-        agreeing: Number of slots (or signs) in which the signatures agree.
+        estimate: Similarity estimated from the signatures. None if it is hidden.
+        agreeing: Number of slots (or signs) in which the signatures agree. None if it is hidden.
         slots: Number of slots (or signs) of a signature.
         margin: Number of agreeing slots from which a candidate pair is compared exactly.
-        shared_bands: Number of bands in which the signatures agree completely.
+        shared_bands: Number of bands in which the signatures agree completely. None if it is
+            hidden.
         bands: Number of bands.
         rows: Number of slots in a band.
         probability: Probability that a pair of this similarity becomes a candidate.
@@ -152,11 +153,11 @@ class Explanation:
     measure: str
     threshold: float
     similarity: float
-    estimate: float
-    agreeing: int
+    estimate: float | None
+    agreeing: int | None
     slots: int
     margin: int
-    shared_bands: int
+    shared_bands: int | None
     bands: int
     rows: int
     probability: float
@@ -188,14 +189,24 @@ class Explanation:
             "verdict": str(self.verdict),
             self.measure: format_similarity(self.similarity, digits=4),
             limit_name: self.condition or self.threshold,
-            "estimate": self.estimate,
-            "shared bands": f"{self.shared_bands} of {self.bands}",
         }
+        if self.estimate is not None:
+            numbers["estimate"] = self.estimate
+        if self.shared_bands is not None:
+            numbers["shared bands"] = f"{self.shared_bands} of {self.bands}"
         both, only_first, only_second = self.shingles.examples
         columns = (f"only in {first}", f"only in {second}", "in both")
         rows = list(zip_longest(only_first, only_second, both, fillvalue=""))
         shown = TableView(self.why, columns, rows)
         return render_view(f"{first} and {second}", numbers, [], [shown])
+
+    def without_counts(self) -> Self:
+        """Returns the explanation without what tells how to change a text so that it is not found.
+
+        These are the numbers of slots and bands that agree, and the estimate.
+        """
+        vectors = None if self.vectors is None else replace(self.vectors, shared_bands=None)
+        return replace(self, estimate=None, agreeing=None, shared_bands=None, vectors=vectors)
 
     def to_dict(self) -> dict[str, object]:
         """Returns the explanation as a JSON object."""
@@ -268,6 +279,7 @@ def explain_pair(
         explanation,
         is_exact=is_exact,
         is_empty=is_empty,
+        is_below_margin=bool(agreeing[0] < banding.margin),
         has_same_shingles=similarity == 1 and spec.has_slots and spec.cut is None,
     )
     return explained if vectors is None else _decide_by_vectors(explained, vectors)
@@ -279,7 +291,12 @@ def _exact_similarity(measure: Measure, documents: pa.Array) -> float:
 
 
 def _with_verdict(
-    pair: Explanation, *, is_exact: bool, is_empty: bool, has_same_shingles: bool
+    pair: Explanation,
+    *,
+    is_exact: bool,
+    is_empty: bool,
+    is_below_margin: bool,
+    has_same_shingles: bool,
 ) -> Explanation:
     """Returns the explanation with the verdict of the stage that decided, and the reason."""
     is_near = pair.similarity >= pair.threshold
@@ -296,10 +313,10 @@ def _with_verdict(
             f"{format_similarity(pair.similarity)} becomes a candidate with probability "
             f"{format_fraction(pair.probability)}"
         )
-    elif pair.agreeing < pair.margin:
+    elif is_below_margin:
         verdict = PairVerdict.BELOW_MARGIN
         why = (
-            f"{pair.agreeing} of {pair.slots} slots agree; an exact comparison needs at least "
+            f"too few of {pair.slots} slots agree; an exact comparison needs at least "
             f"{pair.margin} agreeing slots"
         )
     elif not is_near:
@@ -334,7 +351,9 @@ def _decide_by_vectors(pair: Explanation, vectors: VectorComparison) -> Explanat
             verdict = PairVerdict.BELOW_THRESHOLD
             why += ", and both must reach theirs"
     elif vectors.is_near and not has_matching_texts:
-        is_candidate = vectors.shared_bands is None or vectors.shared_bands + pair.shared_bands > 0
+        is_candidate = vectors.shared_bands is None or bool(
+            vectors.shared_bands or pair.shared_bands
+        )
         if is_candidate:
             verdict = PairVerdict.MATCH
             why = f"{vectors.describe()}; by their texts: {pair.why}"

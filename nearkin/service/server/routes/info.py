@@ -17,6 +17,7 @@ from nearkin.service.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, enc
 from nearkin.service.server.http.auth import Admin, Reader, Scraper, require_scope
 from nearkin.service.server.http.parsing import body_schema, parse_body
 from nearkin.service.server.http.problems import ProblemError
+from nearkin.service.server.http.tokens import Principal
 from nearkin.service.server.routes import models as m
 from nearkin.service.server.routes.documents import PAGE_SIZE, counted_response, ready_service
 from nearkin.service.server.service import Service
@@ -33,20 +34,26 @@ router = APIRouter(tags=["index"])
     summary="Explain why two documents match or do not match",
 )
 async def explain(request: Request, who: Reader) -> Response:
-    """Returns similarity, estimate, shared bands and shingles of two stored documents."""
+    """Returns similarity, shingles and verdict of two stored documents.
+
+    The estimate and the numbers of slots and bands that agree are null without the right admin:
+    they tell how to change a text so that it is not found.
+    """
     service = ready_service(request)
     body = await parse_body(request, m.ExplainRequest)
     require_scope(who, body.scope)
-    explanation = await service.run_overview(_explanation_json, service.index, body)
+    explanation = await service.run_overview(_explanation_json, service.index, body, who)
     return counted_response(request, service, explanation)
 
 
-def _explanation_json(index: Index, body: m.ExplainRequest) -> bytes:
-    """Returns an explanation as JSON.
+def _explanation_json(index: Index, body: m.ExplainRequest, who: Principal) -> bytes:
+    """Returns what a token may see of an explanation, as JSON.
 
     It contains the texts, so that serializing it can take long.
     """
-    return orjson.dumps(index.explain(body.scope, body.a, body.b).to_dict())
+    explanation = index.explain(body.scope, body.a, body.b)
+    visible = explanation if who.has_right("admin") else explanation.without_counts()
+    return orjson.dumps(visible.to_dict())
 
 
 @router.post(

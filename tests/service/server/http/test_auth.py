@@ -477,6 +477,8 @@ def test_only_administrators_see_how_nearly_a_search_misses(
 ) -> None:
     """Whoever sees the number of shared bands finds in few searches which words to change."""
     shown: dict[str, set[bool]] = {}
+    for document in ({"id": "x", "text": f"{CAT} x"}, {"id": "y", "text": f"{CAT} {CAT[:20]} y"}):
+        client.post("/v1/scopes/mine/documents", json=document, headers=bearer(tokens["mine"]))
     for who in ("reader", "boss"):
         answers: list[dict[str, object]] = []
         for path, text in (("query", f"{CAT} one"), ("near-misses", f"{CAT} {CAT[:20]} xyz")):
@@ -484,5 +486,12 @@ def test_only_administrators_see_how_nearly_a_search_misses(
                 f"/v1/scopes/mine/{path}", json={"text": text}, headers=bearer(tokens[who])
             ).json()
             answers += answer.get("matches", answer.get("near_misses"))
+        explained = client.post(
+            "/v1/explain", json={"scope": "mine", "a": "x", "b": "y"}, headers=bearer(tokens[who])
+        ).json()
+        # the slots that agree tell as much as the bands
+        answers += [{"shared_bands": explained[name]} for name in ("agreeing", "estimate")]
+        answers.append(explained)
+        assert "slots agree" not in explained["why"]
         shown[who] = {answer["shared_bands"] is not None for answer in answers}
     assert shown == {"reader": {False}, "boss": {True}}

@@ -240,6 +240,8 @@ async def _build_cluster(visit: Visit, scope: str, query: Mapping[str, str]) -> 
     explanation = await service.run_overview(
         explain_match, service.index, scope, cluster.representative, member.id
     )
+    if explanation is not None and not visit.who.has_right("admin"):
+        explanation = explanation.without_counts()
     comparison = await service.run_overview(
         _comparison_section, representative, member, explanation
     )
