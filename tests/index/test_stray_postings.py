@@ -26,8 +26,12 @@ class Seconds:
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
-def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
-    urls = [str(empty_store(request.param, request, tmp_path)) for _ in range(2)]
+def urls(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    return [str(empty_store(request.param, request, tmp_path)) for _ in range(2)]
+
+
+@pytest.fixture
+def index(urls: list[str]) -> Iterator[Index]:
     with nk.Index.open(urls, threshold=0.7) as found:
         found.upsert_many("a", corpus(60))
         yield found
@@ -75,6 +79,20 @@ def test_stray_postings_are_deleted(index: Index, monkeypatch: pytest.MonkeyPatc
     assert sweep_all(sweeper_of(index, seconds), seconds) >= 2
     assert check_index(index).sound
     assert index.query("a", corpus(1)[0])
+
+
+def test_stray_postings_beyond_the_capacity_are_deleted(urls: list[str]) -> None:
+    with nk.Index.open(urls, threshold=0.7, bucket_capacity=2) as index:
+        index.upsert_many("a", corpus(20, share=0))
+        keys = np.random.default_rng(2).integers(1, 2**63, 20, np.uint64)
+        entering = [(ref << REF_SHIFT | 7, keys) for ref in range(10_000_001, 10_000_005)]
+        assert isinstance(store_of(index), ShardedStore)
+        store_of(index)._write_postings(entering, [], Changes(may_overflow=True))
+        assert index.stats()["evicted"] == 40
+        seconds = Seconds()
+        sweep_all(sweeper_of(index, seconds), seconds)
+        assert index.stats()["evicted"] == 0
+        assert check_index(index).sound
 
 
 def test_postings_of_a_failed_step_over_shards_are_deleted(

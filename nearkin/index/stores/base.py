@@ -213,8 +213,9 @@ class PostingStore(Protocol):
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         """Returns some of the postings that were stored without their documents.
 
-        These are the postings of documents on other shards (`Changes.postings_added`). Postings
-        that come or go during the scan may be missing.
+        These are the postings of documents on other shards (`Changes.postings_added`), also those
+        beyond the capacity of their buckets. Postings that come or go during the scan may be
+        missing.
 
         Args:
             place: End of the previous portion; None for the beginning.

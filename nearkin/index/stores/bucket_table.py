@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,9 +82,13 @@ class BucketTable:
         sizes = np.where(places < 0, 1, self._lists[np.maximum(places, 0), kernels.SIZE])
         return np.minimum(sizes, self.most)
 
-    def look_up(self, keys: np.ndarray) -> Postings:
-        """Returns the buckets of band keys, uint64 of shape (m,), oldest postings first."""
-        offsets, places = self._find(keys, self.most)
+    def look_up(self, keys: np.ndarray, most: int | None = None) -> Postings:
+        """Returns the buckets of band keys, oldest postings first.
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
+        """
+        offsets, places = self._find(keys, self.most if most is None else most)
         if not offsets[-1]:
             return Postings(_NO_WORDS, offsets)
         words = np.empty(offsets[-1], np.int64)
@@ -119,10 +124,10 @@ class BucketTable:
         return offsets, places
 
     def portion(self, place: int, slots: int) -> PostingPortion:
-        """Returns the postings of some slots."""
+        """Returns the postings of some slots, also those beyond the capacity of their buckets."""
         rows = self._slots[place : place + slots]
         keys = rows[rows[:, kernels.PLACE] != kernels.UNUSED, kernels.KEY].view(np.uint64)
-        postings = self.look_up(keys)
+        postings = self.look_up(keys, sys.maxsize)
         end = place + slots
         return PostingPortion(
             np.repeat(keys, np.diff(postings.offsets)),

@@ -534,20 +534,26 @@ class RedisStore:
         with self._redis_errors():
             cursor, names = self._client.scan(
                 place or 0,
-                match=_escape_pattern(self._key("b:")) + b"*",
+                match=_escape_pattern(self._key("")) + b"[bx]:*",
                 count=max(1, most // GROUP),
             )
+            hidden = self._key("x:")
             pipe = self._client.pipeline(transaction=False)
             for name in names:
-                pipe.hgetall(name)
-            words_by_key: dict[bytes, bytes] = {}
-            for hash_fields in pipe.execute():
-                words_by_key |= hash_fields
-        sizes = [len(words) // WORD.size for words in words_by_key.values()]
-        keys = np.repeat(np.frombuffer(b"".join(words_by_key), "<u8"), sizes)
-        return PostingPortion(
-            keys, np.frombuffer(b"".join(words_by_key.values()), "<i8"), cursor or None
-        )
+                if name.startswith(hidden):
+                    pipe.zrange(name, 0, -1)
+                else:
+                    pipe.hgetall(name)
+            buckets: list[tuple[bytes, bytes]] = []
+            for name, held in zip(names, pipe.execute(), strict=True):
+                if name.startswith(hidden):
+                    buckets.append((name[len(hidden) :], b"".join(held)))
+                else:
+                    buckets += held.items()
+        sizes = [len(words) // WORD.size for _, words in buckets]
+        keys = np.repeat(np.frombuffer(b"".join(key for key, _ in buckets), "<u8"), sizes)
+        words = np.frombuffer(b"".join(words for _, words in buckets), "<i8")
+        return PostingPortion(keys, words, cursor or None)
 
     def times(self) -> list[float]:
         with self._redis_errors():
