@@ -331,8 +331,10 @@ def warm(line: list[str], out: Path) -> None:
     """Runs a command in this process, so that its children have loaded what it needs."""
     from nearkin.cli.app import run
 
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        assert run([str(out) if word == "OUT" else word for word in line]) == 0
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        code = run([str(out) if word == "OUT" else word for word in line])
+    assert code == 0, said.getvalue()
 
 
 def digest_of_old(folder: Path) -> dict[str, str]:
