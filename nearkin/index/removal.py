@@ -148,24 +148,45 @@ class Removals:
                 changes.changed.append(self._resolve_to(member, similarities[0], older))
         return dissimilar
 
-    def _resolve_to(self, member: Entry, similarity: float, leader: Entry) -> Entry:
+    def _resolve_to(self, member: Entry, similarity: float, other: Entry) -> Entry:
         """Returns a member without content as it is resolved to another representative."""
         bound = similarity_bound(self._session.spec.measure, member.similarity, similarity)
-        return member._replace(leader=leader.id, cluster=leader.cluster, similarity=bound)
+        return member._replace(leader=other.leader, cluster=other.cluster, similarity=bound)
 
     def _reassign_members(
         self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None
     ) -> None:
         """Searches a representative for each member of a removed one, in order of their numbers.
 
-        Members without content cannot be searched for. They are resolved to the heir.
+        Members without content cannot be searched for. They are resolved to the heir, or follow a
+        member that is decided to be the same.
         """
         known = [member for member in members if member.has_content]
         unknown = [member for member in members if not member.has_content]
         if known:
             self.search_for_members(removed, known, changes, handover)
+        unknown = self._follow_decided(unknown, known, changes)
         if unknown:
             self._resolve_to_heir(removed, unknown, known, changes, handover)
+
+    def _follow_decided(
+        self, members: list[Entry], known: list[Entry], changes: Changes
+    ) -> list[Entry]:
+        """Resolves members without content as those that are decided to be the same."""
+        session = self._session
+        similarities = {member.id: member.similarity for member in known}
+        placed = {entry.id: entry for entry in changes.changed if entry.id in similarities}
+        rest: list[Entry] = []
+        for member in members:
+            decisions = session.guard.of_scope(session.store, member.scope)
+            same = decisions.same_as(member.id) if decisions is not None else []
+            other = next((placed[id] for id in same if id in placed), None)
+            if other is None:
+                rest.append(member)
+            else:
+                similarity = similarities.get(other.leader, 0.0)
+                changes.changed.append(self._resolve_to(member, similarity, other))
+        return rest
 
     def _resolve_to_heir(
         self,

@@ -10,7 +10,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as run_command
 from nearkin.errors import UsageError
-from nearkin.index.maintenance import merge_clusters
+from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.settings.decisions import Decision, Decisions, Verdict
 
 SCOPE = "a"
@@ -100,6 +100,25 @@ def test_different_documents_are_not_joined_through_a_third_one() -> None:
         assert index.upsert(SCOPE, text, "c").kind == "new"
         assert index.upsert("other scope", text, "a").kind == "new"
         assert index.upsert("other scope", text, "c").representative == "a"
+
+
+def test_documents_without_content_stay_with_those_that_are_the_same() -> None:
+    decisions = decide([("leader", "other"), ("other", "empty")], [])
+    options = {"store_text": False, "member_content": True}
+    with open_index("memory://", decisions, **options) as index:
+        index.upsert(SCOPE, "one two three four", "leader")
+        index.upsert(SCOPE, "one two three four five", "heir")
+        index.upsert(SCOPE, "six seven eight nine", "other")
+        index.upsert(SCOPE, "", "empty")
+        assert {entry.leader for entry in index.scan()} == {"leader"}
+        index.remove(SCOPE, "leader")
+        require_followed(index, decisions)
+        assert {entry.id: entry.leader for entry in index.scan()} == {
+            "heir": "heir",
+            "other": "other",
+            "empty": "other",
+        }
+        assert not check_index(index).problems
 
 
 def test_same_documents_are_joined_with_their_own_similarity() -> None:
