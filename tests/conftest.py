@@ -1,4 +1,4 @@
-"""Fixtures of all suites: the options `--full` and `--points`, and a browser."""
+"""Fixtures of all suites: options of pytest, and a browser."""
 
 import gc
 import logging
@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="with --full, kill each command at this many of its file operations (default: all)",
     )
+    parser.addoption("--seed", type=int, help="run the random tests with this seed alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,6 +1,6 @@
 """Random corpora with random options, against an oracle that compares all pairs of documents.
 
-`pytest --full` draws more of them. A failure names its seed.
+`pytest --full` draws more of them. A failure names its seed, and `--seed N` repeats that run.
 """
 
 import random
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import nearkin as nk
+from tests.seeds import list_seeds
 from tests.stages.shingle import oracle
 
 SEEDS = {False: 60, True: 5000}
@@ -168,8 +169,10 @@ def kept_of(case: Case, similar: dict[frozenset[str], float]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_random_runs_give_the_result_of_an_oracle(part: int, full: bool) -> None:
-    for seed in range(part, SEEDS[full], 4):
+def test_random_runs_give_the_result_of_an_oracle(
+    part: int, request: pytest.FixtureRequest, full: bool
+) -> None:
+    for seed in list_seeds(request, SEEDS[full])[part::4]:
         case = draw_case(seed)
         similar = similar_pairs(case)
         told = f"seed {seed}: {case.options}"

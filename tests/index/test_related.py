@@ -12,6 +12,7 @@ from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.opening import RELATED_FORMAT
 from nearkin.index.search import MOST_RELATED
 from tests.index.conftest import Opener, assert_integrity
+from tests.index.oracle import resolve
 
 WORDS = nk.Spec(n=1)
 VECTORS = nk.Spec(measure="cosine", unit="vector", n=4)
@@ -48,18 +49,15 @@ def resolve_by_oracle(
     documents: dict[str, str], threshold: float, related: float
 ) -> list[tuple[str, str, list[tuple[str, float]]]]:
     """Returns the kind, the representative and the related ones of documents, one after another."""
-    leaders: list[str] = []
+    leaders: dict[str, str] = {}
     outcomes = []
     for name, text in documents.items():
-        scored = [(leader, similarity_of(text, documents[leader])) for leader in leaders]
-        # of equal similarities the older representative comes first
-        scored.sort(key=lambda pair: -pair[1])
-        leader = scored[0][0] if scored and scored[0][1] >= threshold else name
-        others = [pair for pair in scored if pair[0] != leader and pair[1] >= related]
-        kind = "match" if leader != name else "related" if others else "new"
-        outcomes.append((kind, leader, others[:MOST_RELATED]))
-        if leader == name:
-            leaders.append(name)
+        resolution = resolve(
+            name, text, leaders, similarity_of, threshold=threshold, related=related
+        )
+        outcomes.append((resolution.kind, resolution.leader, resolution.related))
+        if resolution.leader == name:
+            leaders[name] = text
     return outcomes
 
 

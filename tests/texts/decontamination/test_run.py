@@ -14,6 +14,7 @@ from nearkin.corpus.arrow_conversion import to_table
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Silent
+from nearkin.settings.keys import HashKey
 from nearkin.stages.winnowing import tokens
 from nearkin.texts.decontamination import matching, run
 from nearkin.texts.decontamination.candidate_texts import CandidateTextWriter
@@ -22,6 +23,7 @@ from nearkin.texts.decontamination.request import DecontaminationRequest, Operat
 from nearkin.texts.decontamination.run import DecontaminationRun
 from nearkin.texts.decontamination.suite_inputs import SuiteColumns, suites_of_data
 from nearkin.texts.passages.run import PassageOptions
+from tests.seeds import list_seeds
 from tests.texts.decontamination.oracle import find_items
 
 QUESTION = (
@@ -31,21 +33,32 @@ QUESTION = (
 FILLER = [f"filler{number}" for number in range(400)]
 
 
+SEEDS = {False: 60, True: 5000}
+"""The number of random cases in the quick and in the full form."""
+
+
 def find_with(
-    texts: list[str], items: Sequence[Mapping[str, str]], point: OperatingPoint, folder: Path
+    texts: list[str],
+    items: Sequence[Mapping[str, str]],
+    request: DecontaminationRequest,
+    folder: Path,
+    *,
+    key: HashKey | None = None,
+    workers: int = 2,
 ) -> dict[tuple[int, int, str], float]:
     """Returns the scores that a run finds, with passages of any smallest number of words."""
     bound = 1 << 30
-    suites = suites_of_data({"s": to_table(list(items))}, SuiteColumns(), None, bound)
-    request = DecontaminationRequest(point)
+    point = request.point
+    suites = suites_of_data({"s": to_table(list(items))}, SuiteColumns(), key, bound)
     finished = DecontaminationRun(
         TableCorpus(pa.table({"text": pa.array(texts, pa.string())})),
         Columns(),
         SuiteIndex(suites, point.least),
         request,
-        PassageOptions(suites.spec, point.least, memory=bound),
+        PassageOptions(suites.spec, point.least, memory=bound, workers=workers),
         WorkFolder.create(folder, {}, durable=False),
         Silent(),
+        key,
     )
     finished.find()
     ids = finished.index.suites.items["id"].to_pylist()
@@ -83,23 +96,33 @@ def generate_case(rng: np.random.Generator) -> tuple[list[str], list[dict[str, s
     return texts, rows
 
 
-@pytest.mark.parametrize(
-    "point", [OperatingPoint("a", 3, has_gap=True), OperatingPoint("b", 5, has_gap=False)]
-)
+def draw_request(rng: np.random.Generator) -> DecontaminationRequest:
+    """Returns a request with any number of words of a passage, and any thresholds."""
+    point = OperatingPoint("drawn", int(rng.integers(2, 9)), has_gap=bool(rng.random() < 0.6))
+    thresholds = {
+        name: float(rng.choice([0.3, 0.7, 0.9, 1.0]))
+        for name in ("question", "answer")
+        if rng.random() < 0.5
+    }
+    return DecontaminationRequest(point, thresholds)
+
+
+@pytest.mark.parametrize("part", range(2))
 def test_scores_are_those_of_comparing_all_words(
-    point: OperatingPoint, tmp_path: Path, full: bool
+    part: int, tmp_path: Path, request: pytest.FixtureRequest, full: bool
 ) -> None:
-    rng = np.random.default_rng(point.least)
-    found = 0
-    for number in range(400 if full else 25):
+    """A failure names its seed, and `--seed N` repeats that case."""
+    for seed in list_seeds(request, SEEDS[full])[part::2]:
+        rng = np.random.default_rng(seed)
         texts, items = generate_case(rng)
-        scores = find_with(texts, items, point, tmp_path / str(number))
-        expected = find_items(texts, items, DecontaminationRequest(point))
-        assert scores.keys() == expected.keys()
-        for key, score in scores.items():
-            assert score == pytest.approx(expected[key], abs=1e-9)
-        found += len(scores)
-    assert found > 20
+        drawn = draw_request(rng)
+        key = HashKey(rng.bytes(16)) if rng.random() < 0.3 else None
+        workers = int(rng.integers(1, 4))
+        folder = tmp_path / str(seed)
+        scores = find_with(texts, items, drawn, folder, key=key, workers=workers)
+        expected = find_items(texts, items, drawn)
+        told = f"seed {seed}: {drawn} {key} {texts} {items}"
+        assert scores == pytest.approx(expected, abs=1e-9), told
 
 
 class OneTextWriter(CandidateTextWriter):
@@ -113,10 +136,10 @@ def test_texts_that_were_not_kept_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [QUESTION, " ".join(FILLER), rewrap(QUESTION), f"Again: {QUESTION}"]
-    point = OperatingPoint("a", 3, has_gap=True)
-    kept = find_with(texts, [{"question": QUESTION}], point, tmp_path / "kept")
+    request = DecontaminationRequest(OperatingPoint("a", 3, has_gap=True))
+    kept = find_with(texts, [{"question": QUESTION}], request, tmp_path / "kept")
     monkeypatch.setattr(run, "CandidateTextWriter", OneTextWriter)
-    assert find_with(texts, [{"question": QUESTION}], point, tmp_path / "one") == kept
+    assert find_with(texts, [{"question": QUESTION}], request, tmp_path / "one") == kept
     assert [document for document, _, _ in kept] == [0, 2, 3]
 
 

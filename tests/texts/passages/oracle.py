@@ -23,8 +23,8 @@ def locate_tokens(text: str, unit: str = "words") -> list[tuple[int, int]]:
     ]
 
 
-def find_repeated_tokens(texts: Sequence[str], least: int, unit: str = "words") -> list[set[int]]:
-    """Returns the positions of the tokens of each text that are in a repeated window.
+def find_repeated_windows(texts: Sequence[str], least: int, unit: str = "words") -> list[set[int]]:
+    """Returns the positions of the first tokens of the repeated windows of each text.
 
     Args:
         texts: Texts of words between spaces.
@@ -40,8 +40,22 @@ def find_repeated_tokens(texts: Sequence[str], least: int, unit: str = "words") 
     for found in places.values():
         if len(found) > 1:
             for document, start in found:
-                repeated[document].update(range(start, start + least))
+                repeated[document].add(start)
     return repeated
+
+
+def find_repeated_tokens(texts: Sequence[str], least: int, unit: str = "words") -> list[set[int]]:
+    """Returns the positions of the tokens of each text that are in a repeated window.
+
+    Args:
+        texts: Texts of words between spaces.
+        least: Number of tokens of a window.
+        unit: `words` or `chars`.
+    """
+    return [
+        {token for start in starts for token in range(start, start + least)}
+        for starts in find_repeated_windows(texts, least, unit)
+    ]
 
 
 def require_exact(
