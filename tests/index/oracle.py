@@ -1,4 +1,4 @@
-"""What an index answers, by comparing a document with all representatives."""
+"""The answers of an index, found by comparing a document with all representatives."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from nearkin.index.search import MOST_RELATED
 
 
 class Resolution(NamedTuple):
-    """What an upsert of a new document does.
+    """The effect of an upsert of a new document.
 
     Attributes:
         kind: `match`, `related` or `new`.
