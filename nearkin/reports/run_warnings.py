@@ -290,7 +290,7 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
 
 def _propose_for_short_texts(options: RunOptions) -> str:
     """Returns the settings that a run over short texts should have."""
-    has_short_shingle = options.spec.shingle == f"chars:{CHARACTERS}"
+    has_short_shingle = options.spec.unit == "chars" and options.spec.n <= CHARACTERS
     shingle = name_setting("shingle", f"chars:{CHARACTERS}")
     if options.fields:
         limits = f"lower limits in {name_setting('fields')}"

@@ -69,6 +69,12 @@ def test_vectors_and_empty_documents_are_not_short() -> None:
     assert count_short_documents(np.zeros(5), nk.Spec(), 0.8) == (0, 0)
 
 
+def test_a_run_with_shorter_shingles_is_not_told_to_take_longer_ones() -> None:
+    names = [f"name {number}" for number in range(10)]
+    (warning,) = nk.dedup(names, shingle="chars:2", threshold=0.95).warnings
+    assert warning.endswith("use a lower `threshold`; nearkin tune FILES proposes one")
+
+
 def test_short_texts_cause_a_warning_that_names_the_setting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
