@@ -474,7 +474,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         for name in arguments.format:
             chosen = FORMATS[name]
-            # load and compile what runs need before they are forked
+            # load and compile what runs need before they are forked; a format may be refused
             path = Path(folder) / f"a.{chosen.extension}"
             path.write_bytes(chosen.content)
             warm(_command(chosen, path), Path(folder) / "warm" / name)
