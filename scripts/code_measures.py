@@ -12,18 +12,19 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SHORT_BODY = 3
 """The number of lines of a short body."""
-DOCUMENTED_FROM = 3
-"""The number of parameters from which on a public function must document them."""
 IMPORTS = """
     import sys
     import nearkin.index.index
-    print(sum(name == "nearkin" or name.startswith("nearkin.") for name in sys.modules))
+    print(sum(
+        name.startswith("nearkin.") and not hasattr(module, "__path__")
+        for name, module in sys.modules.items()
+    ))
 """
 CALLS = """
     import inspect, json, sys, threading
@@ -65,56 +66,6 @@ def iterate_trees(root: Path) -> Iterator[tuple[str, ast.Module]]:
         yield source, ast.parse(source)
 
 
-def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """Returns the names of the parameters of a function, without self and cls."""
-    arguments = function.args
-    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [argument.arg for argument in named if argument.arg not in ("self", "cls")]
-
-
-def raised_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Returns the names of the exceptions that a function raises itself."""
-    names = set()
-    for node in ast.walk(function):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            raised = node.exc.func
-            if isinstance(raised, ast.Name) and raised.id.endswith("Error"):
-                names.add(raised.id)
-    return names
-
-
-def iterate_public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yields the public functions and methods of a module, without those inside of functions."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, FUNCTIONS):
-            if not node.name.startswith("_"):
-                yield node
-        else:
-            waiting.extend(ast.iter_child_nodes(node))
-
-
-def interface_docstrings(trees: Iterable[ast.Module]) -> dict[str, str]:
-    """Returns the docstrings of the methods of all interfaces (protocols), by method name.
-
-    A class that implements an interface does not repeat its docstrings.
-    """
-    docstrings: dict[str, str] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.ClassDef):
-                continue
-            bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-            if "Protocol" not in bases:
-                continue
-            for method in node.body:
-                if isinstance(method, FUNCTIONS):
-                    text = ast.get_docstring(method) or ""
-                    docstrings[method.name] = docstrings.get(method.name, "") + text
-    return docstrings
-
-
 def has_short_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Returns True if the body without its docstring has at most SHORT_BODY lines."""
     body = function.body
@@ -129,17 +80,7 @@ def measure_source(root: Path) -> dict[str, str]:
     """Returns the measures of the source, by name."""
     counts: collections.Counter[str] = collections.Counter()
     class_names: collections.Counter[str] = collections.Counter()
-    modules = list(iterate_trees(root))
-    inherited = interface_docstrings(tree for _, tree in modules)
-    for source, tree in modules:
-        for function in iterate_public(tree):
-            docstring = ast.get_docstring(function) or inherited.get(function.name, "")
-            if len(parameters_of(function)) >= DOCUMENTED_FROM:
-                counts["public"] += 1
-                counts["documented"] += "Args:" in docstring
-            raised = raised_names(function)
-            counts["raised"] += len(raised)
-            counts["named"] += sum(name in docstring for name in raised)
+    for source, tree in iterate_trees(root):
         counts["lines"] += source.count("\n")
         counts["dictionaries"] += source.count("dict[str, Any]")
         for node in ast.walk(tree):
@@ -164,12 +105,6 @@ def measure_source(root: Path) -> dict[str, str]:
             f"{counts['parallel'] / thousands:.1f}"
         ),
         "conditional expressions per 1,000 lines": f"{counts['conditional'] / thousands:.1f}",
-        "public functions with three or more parameters that document them": (
-            f"{counts['documented'] / counts['public']:.0%}"
-        ),
-        "errors raised by public functions that the docstring names": (
-            f"{counts['named'] / counts['raised']:.0%}"
-        ),
         "class names used twice": f"{sum(count > 1 for count in class_names.values())}",
         "`dict[str, Any]`": f"{counts['dictionaries']}",
     }
