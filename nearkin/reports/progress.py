@@ -46,6 +46,7 @@ class TerminalProgress:
         self._watch: Stopwatch | None = None
         self._compilation: TaskID | None = None
         self._previous_listener: CompilationListener | None = None
+        self._handled: BaseException | None = None
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begins a stage and ends the previous one."""
@@ -54,6 +55,7 @@ class TerminalProgress:
         if self._progress is None:
             self._progress = self._create_display()
             self._progress.start()
+            self._handled = sys.exc_info()[1]
             self._previous_listener = COMPILATION.listener
             COMPILATION.listener = self
         self._finish_stage()
@@ -72,10 +74,11 @@ class TerminalProgress:
     def close(self) -> None:
         """Ends the display. Does nothing if it has ended or no stage has begun.
 
-        The stage is shown as interrupted if an exception is being handled, as in a `finally` block.
+        The stage is shown as interrupted if an exception is being handled, as in a `finally` block,
+        that was not being handled when the display began.
         """
         if self._progress is not None:
-            is_interrupted = sys.exc_info()[0] is not None
+            is_interrupted = sys.exc_info()[1] is not self._handled
             if is_interrupted and self._task is not None:
                 self._progress.update(self._task, is_interrupted=True)
                 self._progress.stop_task(self._task)

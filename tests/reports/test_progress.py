@@ -45,6 +45,14 @@ def test_finished_stages_stay_on_the_terminal_with_their_counts() -> None:
     assert "nothing to do" in last
 
 
+def test_a_run_while_an_exception_is_handled_is_not_interrupted() -> None:
+    try:
+        raise ValueError
+    except ValueError:
+        shown = run(Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None))
+    assert "✓ Form clusters" in shown
+
+
 def display_at_work(total: int | None) -> tuple[TerminalProgress, io.StringIO]:
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=80, color_system=None)

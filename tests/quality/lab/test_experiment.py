@@ -178,32 +178,32 @@ def test_generated_texts_are_checked() -> None:
     assert len(generate_texts(shortest)) == 50
 
 
-def test_experiment_command_prints_results(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["experiment", "bands", "--largest", "1000000"]) == 0
+def test_lab_command_prints_results(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["lab", "bands", "--largest", "1000000"]) == 0
     printed = capfd.readouterr().out
     assert "every pair" in printed
     assert "Highest F1" in printed
     assert "499,999,500,000" in printed
     options = ("--bands-rows", "4x8,8x4", "--documents", "40", "--words", "30")
     other = ("--similar-pairs", "9", "--threshold", "0.6", "--seed", "2", "--largest", "100")
-    assert run(["experiment", "bands", *options, *other, "--json"]) == 0
+    assert run(["lab", "bands", *options, *other, "--json"]) == 0
     written = json.loads(capfd.readouterr().out)
     assert [(row["bands"], row["rows"]) for row in written["rows"]] == [(4, 8), (8, 4), (0, 0)]
     assert (written["documents"], written["k"], written["threshold"]) == (40, 32, 0.6)
     assert written["optimum"] in written["rows"]
     assert written["rows"][0]["published"] is None
-    assert run(["experiment", "rows"]) == 2
-    assert run(["experiment", "--largest", "5"]) == 2
+    assert run(["lab", "rows"]) == 2
+    assert run(["lab", "--largest", "5"]) == 2
 
 
-def test_experiment_command_reads_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_lab_command_reads_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     texts = generate_texts(GeneratedTexts(20, 40, 5))
     corpus = tmp_path / "docs.jsonl"
     lines = [json.dumps({"id": f"d{i}", "body": text}) for i, text in enumerate(texts)]
     corpus.write_text("\n".join(lines) + "\n")
     golden = tmp_path / "labels.csv"
     golden.write_text("id_a,id_b,label\nd0,d15,1\nd3,d4,0\n")
-    own = ["experiment", "bands", str(corpus), "--text", "body"]
+    own = ["lab", "bands", str(corpus), "--text", "body"]
     assert run([*own, "--bands-rows", "10x2", "--json"]) == 0
     written = json.loads(capfd.readouterr().out)
     assert (written["documents"], written["similar_pairs"], written["growth"]) == (20, 5, [])
@@ -213,8 +213,8 @@ def test_experiment_command_reads_files(tmp_path: Path, capfd: pytest.CaptureFix
     assert "published" not in printed
     for options in (["--words", "9"], ["--vector", "body"]):
         assert run([*own[:3], *options]) == 2
-    assert run(["experiment", "bands", "--golden", str(golden)]) == 2
-    assert run(["experiment", "bands", str(tmp_path / "missing.jsonl")]) == 2
+    assert run(["lab", "bands", "--golden", str(golden)]) == 2
+    assert run(["lab", "bands", str(tmp_path / "missing.jsonl")]) == 2
     corpus.write_text(lines[0] + "\n")
     assert run(own) == 2
     assert "1 documents have no pair to compare" in capfd.readouterr().err
