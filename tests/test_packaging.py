@@ -252,7 +252,8 @@ def test_image_has_what_builds_the_package() -> None:
 
 def test_sources_that_were_not_built_have_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nearkin._version", None)
-    assert runpy.run_path(str(ROOT / "nearkin" / "runtime" / "version.py"))["VERSION"] == "0+unknown"
+    module = runpy.run_path(str(ROOT / "nearkin" / "runtime" / "version.py"))
+    assert module["VERSION"] == "0+unknown"
 
 
 BROUGHT_BY = {
