@@ -3,7 +3,6 @@
 import dis
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any
@@ -52,10 +51,7 @@ def _follows(raised: BaseException | None, error: type[BaseException]) -> bool:
 def call_interrupted(
     call: Callable[[], object], line: int, error: type[BaseException]
 ) -> int | None:
-    """Calls a function in a thread, and raises an exception before one of its lines.
-
-    An exception of a trace function inside a handler can leave the handled exception in the state
-    of the thread, where later tests would find it.
+    """Calls a function, and raises an exception before one of the lines that it executes.
 
     Args:
         call: Function.
@@ -66,11 +62,6 @@ def call_interrupted(
     Returns:
         The number of executed lines if there are fewer, or None if the exception was raised.
     """
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_call_traced, call, line, error).result()
-
-
-def _call_traced(call: Callable[[], object], line: int, error: type[BaseException]) -> int | None:
     executed = 0
 
     def trace_lines(frame: FrameType, event: str, argument: object) -> Any:
