@@ -27,16 +27,18 @@ def list_ends_of_blocks(code: CodeType) -> frozenset[int]:
     that an exception there would leave a lock acquired that no signal can.
     """
     instructions = list(dis.get_instructions(code))
-    return frozenset(
-        first.offset
-        for first, second, third in zip(
-            instructions, instructions[1:], instructions[2:], strict=False
-        )
-        if all(
-            instruction.opname == "LOAD_CONST" and instruction.argval is None
-            for instruction in (first, second, third)
-        )
-    )
+    ends = set()
+    for position, first in enumerate(instructions):
+        arguments = instructions[position : position + 3]
+        if len(arguments) == 3 and all(
+            argument.opname == "LOAD_CONST" and argument.argval is None for argument in arguments
+        ):
+            ends.add(first.offset)
+            before = instructions[position - 1]
+            # the value that the block returns is put below the arguments of `__exit__`
+            if position and before.opname == "SWAP":
+                ends.add(before.offset)
+    return frozenset(ends)
 
 
 def _follows(raised: BaseException | None, error: type[BaseException]) -> bool:
