@@ -140,9 +140,18 @@ def test_every_type_that_is_returned_is_public() -> None:
 
 def public_functions() -> dict[str, Any]:
     """Returns the functions of the public face, and the methods of its classes, by their names."""
+    values = {name: getattr(nk, name) for name in nk.__all__}
+    for name, value in list(values.items()):
+        if inspect.ismodule(value):
+            own = [
+                member
+                for member, code in vars(value).items()
+                if getattr(code, "__module__", None) == value.__name__
+            ]
+            names = getattr(value, "__all__", own)
+            values.update({f"{name}.{member}": getattr(value, member) for member in names})
     functions = {}
-    for name in nk.__all__:
-        value = getattr(nk, name)
+    for name, value in values.items():
         if inspect.isclass(value):
             methods = inspect.getmembers(value, inspect.isroutine)
             functions.update({f"{name}.{method}": code for method, code in methods})

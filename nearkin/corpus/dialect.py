@@ -104,6 +104,14 @@ def parse_delimiter(text: str | None) -> str | None:
 def parse_encoding(text: str | None) -> str | None:
     """Returns the names of the codecs that an option gives, with a comma between them.
 
+    Args:
+        text: The name of an encoding, for example `utf-8`, `utf-16` or `windows-1252`; or
+            `utf-8,NAME` for rows of UTF-8 among which some have another encoding. None leaves it to
+            detection.
+
+    Raises:
+        UsageError: If Python has no such text encoding, or a second one has no meaning.
+
     Examples:
         >>> parse_encoding("Windows-1252"), parse_encoding("utf8"), parse_encoding(None)
         ('cp1252', 'utf-8', None)

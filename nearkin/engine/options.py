@@ -345,7 +345,11 @@ class RunOptions:
             options._check_banding()
 
     def can_compare_all(self, shingles: int) -> bool:
-        """Returns False if the documents have fields that are too long to compare all pairs."""
+        """Returns False if the documents have fields that are too long to compare all pairs.
+
+        Args:
+            shingles: Number of shingles of the documents.
+        """
         return not self.fields or shingles <= MOST_FIELD_SHINGLES
 
     def _check_banding(self) -> None:
@@ -599,7 +603,11 @@ class RunOptions:
             load_url_parser()
 
     def create_measure(self, resources: SpecResources) -> Measure:
-        """Returns the measure of a run: that of its Spec, or of several fields."""
+        """Returns the measure of a run: that of its Spec, or of several fields.
+
+        Args:
+            resources: Data that the Spec refers to but does not contain.
+        """
         if self.fields:
             return measure_of_fields(
                 self.parsed_fields, self.field_alternatives, self.spec, resources
@@ -617,7 +625,12 @@ class RunOptions:
         return int((1 - self.related) * self.spec.k + 1e-9)
 
     def banding(self, measure: Measure, documents: int) -> Banding:
-        """Returns the given bands and rows, or those that reach the recall at the threshold."""
+        """Returns the given bands and rows, or those that reach the recall at the threshold.
+
+        Args:
+            measure: Measure of the run.
+            documents: Number of documents. It matters for signatures of signs only.
+        """
         request = BandingRequest(
             threshold=self.banding_threshold,
             recall=self.recall,
@@ -633,6 +646,13 @@ class RunOptions:
         """Returns the banding, or None if no bands of signs reach the recall at the threshold.
 
         A run over few documents compares all pairs in this case. Bands of slots always reach it.
+
+        Args:
+            measure: Measure of the run.
+            documents: Number of documents.
+
+        Raises:
+            UsageError: If the given bands and rows are not possible.
         """
         if self.bands is not None or self.spec.signature_type is not np.uint64:
             return self.banding(measure, documents)
@@ -947,7 +967,14 @@ class RunOptions:
     def from_parameters(
         cls, parameters: Mapping[str, Any], spec: Spec, **others: Any
     ) -> "RunOptions":
-        """Returns the options of a recorded run."""
+        """Returns the options of a recorded run.
+
+        Args:
+            parameters: Dictionary that `parameters` returned.
+            spec: Spec of the run.
+            **others: Options that are not recorded (memory, workers), or that replace a recorded
+                one.
+        """
         names = {key: name for name, key in RECORD_KEYS.items()}
         recorded = {names.get(key, key): value for key, value in parameters.items()}
         return cls(spec=spec, **{**recorded, **others})

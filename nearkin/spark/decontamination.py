@@ -123,6 +123,36 @@ def decontaminate(
 
     The result is that of `nearkin.decontaminate` over the rows in the order of their ids. The
     driver reads the suites, and holds what contaminated documents hold of them.
+
+    Args:
+        frame: Rows with a text and an id. They may be computed more than once and must be the same
+            each time.
+        against: The suites, as for `nearkin.decontaminate`: files that the driver reads, or tables
+            in its memory by the names of the suites.
+        id: Column of unique ids, text or whole numbers.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        suite_fields: Columns of the texts of an item, of which a suite needs at least one.
+        suite_id: Column of the ids of items. The default is the row number.
+        operating_point: What counts as a passage: `longest` or `exact`.
+        field_thresholds: Smallest score at which a field counts as found, by the names of fields.
+        action: What happens to contaminated documents in `kept`: `annotate`, `cut` or `drop`.
+        cut_unit: What is cut with a passage: `passage` (the default), `sentence`, `line` or
+            `paragraph`.
+        key: Hash key of saved suites, which `HashKey.read` read from a file or an environment
+            variable. It is not sent to tasks: each task reads it from the same place.
+        memory: Bound on the index of the suites, of which each Python worker has a copy: at most
+            half of it. It also bounds the size of a document, as in a local run.
+        work: Folder for intermediate tables, path or URL, which the driver and all workers can
+            write. The default is a temporary folder, which works on one machine only.
+
+    Returns:
+        The result. Close it to delete its intermediate tables.
+
+    Raises:
+        UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
+            ids are repeated, or tasks cannot read the hash key.
+        KeyRequiredError: If saved suites have hashes under a key that is not given.
+        RunError: If a task failed, or a suite cannot be read.
     """
     if not hasattr(frame, "sparkSession"):
         raise UsageError(

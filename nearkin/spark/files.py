@@ -91,7 +91,24 @@ def dedup_files(
     merge_parts: bool,
     confirm: Callable[[str], bool] | None = None,
 ) -> RunRecord:
-    """Deduplicates files into `job.out`."""
+    """Deduplicates files into `job.out`.
+
+    Args:
+        master: Master of the Spark session, or None for all cores of this machine.
+        conf: Settings of the Spark session.
+        job: Inputs and output. Their paths are the same on all workers.
+        progress: Receives progress updates.
+        merge_parts: Whether rows of one id are parts of a document.
+        confirm: Asks the user whether to go on although the result is doubted. By default, such a
+            run fails.
+
+    Returns:
+        The run record.
+
+    Raises:
+        UsageError: If the request is not valid, or needs the local engine.
+        RunError: If a task failed, or the inputs changed during the run.
+    """
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     corpus = job.open_corpus()
     _require_supported_files(job, corpus, merge_parts=merge_parts)
@@ -180,7 +197,25 @@ def prepare_files(
     check: Callable[[Spec, Columns], object] = lambda spec, columns: None,
     selection: Selection | None = None,
 ) -> ResolvedInputs:
-    """Resolves inputs as `resolve_inputs` does, but counts document frequencies with Spark."""
+    """Resolves inputs as `resolve_inputs` does, but counts document frequencies with Spark.
+
+    Args:
+        master: Master of the Spark session, or None for all cores of this machine.
+        conf: Settings of the Spark session.
+        inputs: Paths, globs, folders and URLs.
+        columns: Columns of the inputs that are read.
+        spec_request: Parameters of the Spec.
+        on_error: `quarantine` or `fail`, for rows that are not valid documents.
+        workers: Number of threads of the driver.
+        out: Output of the run.
+        progress: Receives progress updates.
+        check: Raises an error if the run cannot use the Spec and the columns. It is called before
+            counting.
+        selection: Files of input folders that are read.
+
+    Raises:
+        UsageError: If the inputs are the output of a run, or the request is not valid.
+    """
     if is_run_folder(inputs[0]):
         raise UsageError(
             f"{inputs[0]} is the output of a run; with Spark, deduplicate the inputs of that run"

@@ -24,6 +24,14 @@ def save(result: SparkResult, folder: str) -> None:
 
     A later `dedup(..., extend=folder)` does not sketch or compare these documents again. Band keys
     are partitioned by band.
+
+    Args:
+        result: Result of `dedup`.
+        folder: New folder, path or URL.
+
+    Raises:
+        UsageError: If the result cannot be continued: all pairs were compared, slots were
+            truncated, or slots were probed.
     """
     with translate_spark_errors():
         result._run.save(folder)
@@ -31,7 +39,18 @@ def save(result: SparkResult, folder: str) -> None:
 
 @check_arguments
 def backfill(spark: "AnySession", folder: str, bands: int, rows: int) -> None:
-    """Computes band keys for other bands and rows, from saved signatures. No text is read."""
+    """Computes band keys for other bands and rows, from saved signatures. No text is read.
+
+    Args:
+        spark: Session.
+        folder: Folder that `save` wrote.
+        bands: Number of bands.
+        rows: Number of rows of a band.
+
+    Raises:
+        UsageError: If the folder holds no saved run, the bands and rows are not valid, or the
+            session is one of Spark Connect.
+    """
     require_classic_session(spark)
     with translate_spark_errors():
         saved = Saved.open(spark, folder)

@@ -77,6 +77,26 @@ def passages(
     The result is that of `nearkin.passages` over the rows in the order of their ids, row for row.
     The windows of words that occur twice are joined on the driver, whose disk needs room for them:
     about 80 bytes for each word of repeated text.
+
+    Args:
+        frame: Rows with a text and an id. They may be computed more than once and must be the same
+            each time.
+        id: Column of unique ids, text or whole numbers.
+        text: Column of texts. Rows without one are left out.
+        min_tokens: Smallest number of words of a passage, at least 2.
+        spec: Spec of the words, as for `nearkin.passages`.
+        key: Refused. A hash key is secret, and is not sent to tasks.
+        work: Folder for intermediate tables, path or URL, which the driver and all workers can
+            write. The default is a temporary folder, which works on one machine only.
+
+    Returns:
+        The passages. Close the result to delete its intermediate tables.
+
+    Raises:
+        UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
+            an id is null or repeated, or a hash key is given.
+        KeyRequiredError: If the Spec is keyed.
+        RunError: If a task failed.
     """
     if not hasattr(frame, "sparkSession"):
         raise UsageError(

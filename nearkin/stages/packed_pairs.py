@@ -175,8 +175,13 @@ def meets_threshold(
     2^53: for sets of up to 2^32 shingles and thresholds of up to six decimals.
 
     Args:
+        intersection: The sizes or weights of the intersections, (m,).
+        union: The sizes or weights of the unions, (m,).
         threshold: The minimum similarity, in (0, 1]: one number, or one for each pair, float64
             (m,).
+
+    Returns:
+        bool (m,).
 
     Examples:
         >>> meets_threshold(np.array([4, 3]), np.array([5, 5]), 0.8).tolist()

@@ -49,7 +49,7 @@ def parse_conf(settings: list[str]) -> dict[str, str]:
 
 
 def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    """Returns the active session, or a new one if there is none."""
+    """Returns the active session, or starts one."""
     master = master or os.environ.get("MASTER") or "local[*]"
     alone = master.startswith("local")
     if alone:

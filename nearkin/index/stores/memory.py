@@ -47,6 +47,7 @@ class MemoryStore:
     """A store in the memory of this process.
 
     Args:
+        most: Maximum number of postings of a bucket.
         max_memory: Maximum memory of the store in bytes, or None for no limit.
     """
 

@@ -68,7 +68,14 @@ class ConsumerCounts:
 
 
 class Consumer:
-    """A consumer, which writes the documents of a source to a sink."""
+    """A consumer, which writes the documents of a source to a sink.
+
+    Args:
+        source: The source of the events.
+        sink: The destination of the documents.
+        settings: The settings of the consumer.
+        stop: An event that ends the consumer after the current batch. A signal handler may set it.
+    """
 
     def __init__(
         self,
@@ -88,6 +95,16 @@ class Consumer:
 
         While a store or a server does not respond, the consumer waits and retries. Events that
         were not acknowledged are delivered again.
+
+        Args:
+            until_empty: Whether it ends when no event is left.
+
+        Returns:
+            The counts of processed events.
+
+        Raises:
+            NearkinError: If the sink refuses the consumer, for example because of another Spec or
+                a wrong token.
         """
         next_reclaim = time.monotonic()
         try:

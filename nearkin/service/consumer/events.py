@@ -44,7 +44,14 @@ class EventSource(Protocol):
         """Returns events that no consumer has received.
 
         Args:
+            most: Maximum number of events.
             seconds: Maximum time to wait for an event.
+
+        Returns:
+            The events, oldest first. The list is empty if none arrived in time.
+
+        Raises:
+            StoreError: If the stream cannot be read.
         """
 
     def reclaim(self, most: int) -> list[StreamEvent]:
@@ -57,7 +64,15 @@ class EventSource(Protocol):
         """Acknowledges events, so that they are not delivered again."""
 
     def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
-        """Moves an event to the dead-letter stream and acknowledges it atomically."""
+        """Moves an event to the dead-letter stream and acknowledges it atomically.
+
+        Args:
+            event: The event.
+            reason: The reason why it could not be processed.
+
+        Raises:
+            StoreError: If the stream cannot be written.
+        """
 
 
 class DocumentSink(ABC):

@@ -33,7 +33,17 @@ MAX_LINE_BYTES = 1 << 24
 
 
 def read_decisions(path: str | Path) -> Decisions:
-    """Reads a file of decisions. Of two decisions about one pair, the later one counts."""
+    """Reads a file of decisions. Of two decisions about one pair, the later one counts.
+
+    Args:
+        path: File of JSON lines, CSV or parquet, by its name. It has the columns `id_a`, `id_b` and
+            `decision` (`same` or `different`), and optionally `by` and `at` (a time as in RFC 3339,
+            for example `2026-05-01T10:30:00Z`). Other columns are ignored.
+
+    Raises:
+        UsageError: If the file does not exist or cannot be read, a row is not valid (the message
+            names it), or decisions contradict each other.
+    """
     path = Path(path)
     return Decisions.resolve(map(_parse_row, _read_rows(path)), str(path))
 

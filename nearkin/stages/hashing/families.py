@@ -24,7 +24,17 @@ Key: TypeAlias = Xxh3Key | Murmur3Key | Fnv1aKey | SipKey
 
 
 def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
-    """Returns the key by which kernels select a family, a seed and a secret."""
+    """Returns the key by which kernels select a family, a seed and a secret.
+
+    Args:
+        family: Name of the family, for example `xxh3`.
+        seed: Seed of the hash. `siphash` does not use it.
+        secret: Hash key, for `siphash`.
+
+    Raises:
+        KeyRequiredError: If a keyed family is used without a key.
+        UsageError: If the family is unknown.
+    """
     if family == KEYED:
         if secret is None:
             raise KeyRequiredError(
@@ -68,6 +78,10 @@ def require_hashes(hashes: np.ndarray) -> np.ndarray:
 
 def hash_values(values: list[bytes], key: Key) -> np.ndarray:
     """Returns the base hash of each value, uint64 (n,).
+
+    Args:
+        values: Values to hash.
+        key: Key of the family.
 
     Examples:
         >>> [hex(h) for h in hash_values([b"", b"near", b"duplicate"], key_of("xxh3", 0)).tolist()]

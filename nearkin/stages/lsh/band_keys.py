@@ -68,6 +68,8 @@ def slot_band_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
     Args:
         slots: MinHash slots, uint32 (n, k).
+        bands: Number of bands b.
+        rows: Number of slots in a band.
 
     Returns:
         uint64 (n, b).

@@ -20,6 +20,10 @@ def perturbations(margins: np.ndarray, count: int) -> list[tuple[int, ...]]:
     Args:
         margins: Distances from the hyperplanes of the bits of a band, |projection| divided by the
             length of the plane's vector, float (r,).
+        count: Number of sets. The result has fewer if there are no more.
+
+    Raises:
+        UsageError: If the number is negative.
 
     Examples:
         >>> perturbations(np.array([0.5, 0.1, 0.2]), 4)

@@ -195,9 +195,14 @@ def block_bits(bits: int, distance: int, blocks: int) -> list[np.ndarray]:
 
     Args:
         bits: Number of bits f.
+        distance: Hamming distance d.
+        blocks: Number of blocks B.
 
     Returns:
         The positions of the bits of each band, int64 arrays.
+
+    Raises:
+        UsageError: If the number of blocks is not above the distance, or exceeds the bits.
 
     Examples:
         >>> [len(band) for band in block_bits(64, 3, 4)], len(block_bits(64, 3, 5))

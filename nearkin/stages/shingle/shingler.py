@@ -134,6 +134,15 @@ class Shingler:
 
     It owns buffers, so each thread needs its own. The next call overwrites the previous result.
 
+    Args:
+        spec: Spec of the shingles, not of vectors.
+        secret: Hash key, if the Spec is keyed.
+        cut: Shingles that `without_cut` removes. `texts` and `tokens` do not remove them.
+
+    Raises:
+        KeyRequiredError: If the Spec is keyed and the key is missing or different.
+        IncompatibleError: If the Spec has stems of another release of the stemmer.
+
     Examples:
         >>> texts = pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string())
         >>> data, offsets = text_buffers(texts)
@@ -159,7 +168,11 @@ class Shingler:
         """The buffers of segments of usual size, by the largest growth of a byte."""
 
     def without_cut(self, shingles: Shingles) -> Shingles:
-        """Returns the shingles that remain after the frequency cut."""
+        """Returns the shingles that remain after the frequency cut.
+
+        Args:
+            shingles: Shingles of documents.
+        """
         if self._cut is None:
             return shingles
         hashes, offsets = self._cut.apply(shingles.hashes, shingles.offsets)
@@ -216,6 +229,9 @@ class Shingler:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8. No text has 4 GiB or more.
             offsets: First byte of each text, and the end, int64 (n + 1,).
+
+        Raises:
+            UsageError: If the Spec does not keep track of the bytes of a token.
         """
         require_located_tokens(self.spec)
         scratch, growth = self._scratch(data, offsets)
@@ -263,6 +279,9 @@ class Shingler:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8.
             offsets: First byte of each text, and the end, int64 (n + 1,).
+
+        Raises:
+            UsageError: If the Spec has steps that change whole documents.
         """
         require_located_tokens(self.spec)
         hashes, ends, symbols = self._characters(data, offsets, WHOLE_TEXT)

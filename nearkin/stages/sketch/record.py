@@ -71,6 +71,14 @@ def checksum(data: bytes) -> int:
 def write_record(signature: np.ndarray, shingles: int, spec: Spec) -> bytes:
     """Returns the record of one signature.
 
+    Args:
+        signature: Signature, (w,) of the Spec's signature type.
+        shingles: Number of shingles with repetitions.
+        spec: Spec of the signature.
+
+    Raises:
+        WireError: If the array has another type or shape.
+
     Examples:
         >>> data = write_record(np.arange(8, dtype=np.uint32), 6, Spec(k=8))
         >>> len(data), read_record(data, Spec(k=8)).signature.tolist()
@@ -99,7 +107,19 @@ def write_record(signature: np.ndarray, shingles: int, spec: Spec) -> bytes:
 
 
 def read_record(data: bytes, spec: Spec) -> Record:
-    """Returns the signature of a record."""
+    """Returns the signature of a record.
+
+    Args:
+        data: Bytes of exactly one record.
+        spec: Spec of the signature.
+
+    Raises:
+        TruncatedError: If the record is shorter than its header states, or the header is truncated.
+        UnknownVersionError: If the record has another format version.
+        ChecksumError: If a byte was changed.
+        ForeignError: If the record has the fingerprint of another Spec.
+        WireError: If the bytes are not a record, or its fields contradict each other.
+    """
     if len(data) < HEADER.size:
         raise TruncatedError(
             f"a record has at least {HEADER.size + CHECKSUM.size} bytes, not {len(data)}"

@@ -84,6 +84,11 @@ def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:
 class Sketcher:
     """A sketcher of texts. It owns buffers, so each thread needs its own.
 
+    Args:
+        spec: Spec of the signatures, not of vectors.
+        resources: Key, document frequencies and cut shingles that the Spec refers to.
+        key_builder: Builder of band keys that need whole slots or runner-ups (MinHash only).
+
     Examples:
         >>> sketcher = Sketcher(Spec(k=16))
         >>> texts = pa.array(["One two three four", "one  TWO three, four!"])
@@ -111,7 +116,13 @@ class Sketcher:
     def sketch(
         self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
     ) -> Sketches:
-        """Returns the signatures of texts (large_string) or token lists (large_list)."""
+        """Returns the signatures of texts (large_string) or token lists (large_list).
+
+        Args:
+            documents: The documents.
+            also: Is called with the compared shingles of each slice. The next slice overwrites
+                them.
+        """
         return self._sketch_streams(len(documents), iterate_streams(self.shingler, documents), also)
 
     def sketch_texts(
@@ -125,6 +136,8 @@ class Sketcher:
         Args:
             data: Valid UTF-8 bytes of the texts, uint8, read-only.
             offsets: First byte of each text, and the end, int64 (n + 1,), read-only.
+            also: Is called with the compared shingles of each slice. The next slice overwrites
+                them.
         """
         streams = _text_slices(self.shingler, data, offsets)
         return self._sketch_streams(len(offsets) - 1, streams, also)
@@ -167,6 +180,10 @@ class Sketcher:
             hashes: Shingle hashes after the cut, uint64 (total,).
             starts: First hash of each document, and the end, int64 (n + 1,).
             counts: Number of occurrences of each hash, int64 (total,). By default, it is 1.
+
+        Returns:
+            The result of `sketch`, but with fingerprints of 0, which depend on the order of the
+            shingles.
         """
         plain = Shingles(hashes, starts)
         if counts is not None:
