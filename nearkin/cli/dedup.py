@@ -318,7 +318,7 @@ def dedup(
 
 
 def confirm_removals(progress: "Progress", message: str) -> bool:
-    """Asks on the terminal whether a run goes on. Returns False if there is no terminal."""
+    """Asks on the terminal whether a run goes on. Returns False without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     progress.close()

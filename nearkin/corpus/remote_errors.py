@@ -18,7 +18,7 @@ CHECKS = {
     HUB: "the names of the repository (hf://datasets/ORG/NAME), the revision and the path, and "
     "that HF_TOKEN may read it"
 }
-"""What to check if a URL does not exist, by protocol."""
+"""The advice for a URL that does not exist, by protocol."""
 WITHOUT_CREDENTIALS = (
     "NoCredentialsError",
     "PartialCredentialsError",

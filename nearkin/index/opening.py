@@ -171,7 +171,7 @@ def _open_next_store(
 
 @contextmanager
 def target_of_move(source: str) -> Iterator[None]:
-    """Turns the error that there is no index into one of a store that has lost an index."""
+    """Turns the error of a missing index into that of a store that has lost its index."""
     try:
         yield
     except MissingIndexError as error:

@@ -1,1 +1,1 @@
-"""Parts for pipelines of other libraries: data processing and retrieval."""
+"""Methods of data frames, and parts for pipelines and retrieval frameworks."""

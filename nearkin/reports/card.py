@@ -92,7 +92,7 @@ def insert_section(readme: bytes, section: str) -> bytes:
 
 
 def find_section(readme: bytes) -> slice | None:
-    """Returns the place of a section in the content of a README.md, or None if there is none."""
+    """Returns the place of a section in the content of a README.md, or None without one."""
     begins = [match.start() for match in re.finditer(re.escape(BEGIN.encode()), readme)]
     ends = [match.end() for match in re.finditer(re.escape(END.encode()), readme)]
     if not begins and not ends:

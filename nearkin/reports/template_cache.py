@@ -18,7 +18,7 @@ class TemplateCache(FileSystemBytecodeCache):
     """A cache of templates that is only a shortcut: what it cannot read or write is compiled."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Loads the code of a template, unless there is none for its current source."""
+        """Loads the code of a template if it was compiled from the current source."""
         try:
             super().load_bytecode(bucket)
         except (OSError, EOFError, pickle.UnpicklingError):

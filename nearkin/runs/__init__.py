@@ -1,1 +1,1 @@
-"""Runs over files: from inputs to a complete output folder or file, resumable until then."""
+"""The library: runs from inputs to a complete output, resumable until then, and results."""

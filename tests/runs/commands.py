@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from nearkin.cli.app import run
 
-ALL = ["--max-removed", "1"]
+NO_LIMIT = ["--max-removed", "1"]
+"""Lets a run remove most of its documents."""
 BANDED = ["--bands", "16", "--rows", "4"]
 CASES: dict[str, list[str]] = {
     "dedup": ["dedup", "DOCS", "--out", "OUT", "--id", "id", *BANDED],
@@ -54,8 +55,8 @@ CASES: dict[str, list[str]] = {
     ],
     "hot": ["dedup", "DOCS", "--out", "OUT", "--hot-bucket-size", "4", *BANDED],
     "saved": ["dedup", "SAVED", "--out", "OUT", "--threshold", "0.9", "--save-signatures"],
-    "against-files": ["dedup", "DOCS", "--out", "OUT", "--against", "OLD", *ALL, *BANDED],
-    "against-saved": ["dedup", "OLD", "--out", "OUT", "--against", "SAVED", *ALL, *BANDED],
+    "against-files": ["dedup", "DOCS", "--out", "OUT", "--against", "OLD", *NO_LIMIT, *BANDED],
+    "against-saved": ["dedup", "OLD", "--out", "OUT", "--against", "SAVED", *NO_LIMIT, *BANDED],
     "against-accept": [
         "dedup",
         "DOCS",
@@ -65,7 +66,7 @@ CASES: dict[str, list[str]] = {
         "OLD",
         "--accept",
         "containment >= 0.9 and witness >= 10 and numbers_equal",
-        *ALL,
+        *NO_LIMIT,
         *BANDED,
     ],
     "against-same": [
@@ -134,7 +135,7 @@ CASES: dict[str, list[str]] = {
         "vector:cosine>=0.9",
         "--accept",
         "text or vector",
-        *ALL,
+        *NO_LIMIT,
     ],
     "related": ["dedup", "DOCS", "--out", "OUT", "--threshold", "0.99", "--related", "0.5"],
     "related-against": [

@@ -30,10 +30,10 @@ DIGESTS = Path(__file__).with_suffix(".json")
 RECORDED = ("counts", "parameters", "spec", "spec_fingerprint", "information_lost")
 """The parts of `run.json` that hold no times, sizes and paths."""
 CLUSTERED = ["dedup", "GRADED", "--out", "OUT", "--id", "id"]
-"""A run over documents of all degrees of similarity, which the name of a case completes."""
-OTHER_KEEP = "most-complete, source:s1>s2, newest:date"
+"""The beginning of a run over documents of many degrees of similarity."""
+KEEP_POLICY = "most-complete, source:s1>s2, newest:date"
 TWO_FIELDS = ["--field", "title:jaccard>=0.9", "--field", "fingerprint:hamming/64<=4"]
-FURTHER = {
+OTHER_CASES = {
     "graded": CLUSTERED,
     "components": [*CLUSTERED, "--cluster", "components", "--floor", "0.5"],
     "low-threshold": [*CLUSTERED, "--threshold", "0.5", *BANDED],
@@ -48,7 +48,7 @@ FURTHER = {
         *["--max-removed", "1"],
     ],
     "slots-of-8-bits": [*CLUSTERED, "--slot-bits", "8", *BANDED],
-    "keep-policy": [*CLUSTERED, "--keep", OTHER_KEEP],
+    "keep-policy": [*CLUSTERED, "--keep", KEEP_POLICY],
     "keep-central": [*CLUSTERED, "--keep", "central"],
     "keep-two": [*CLUSTERED, "--keep-up-to", "2"],
     "safe": [*CLUSTERED, "--accept", "safe"],
@@ -70,7 +70,9 @@ FURTHER = {
     "check": ["check", "OLD", "DOCS", "--out", "OUT/pairs.csv", "--max", "500"],
 }
 REFERENCE = {
-    name: line for name, line in {**CASES, **RESTARTED, **FURTHER}.items() if name != "overwrite"
+    name: line
+    for name, line in {**CASES, **RESTARTED, **OTHER_CASES}.items()
+    if name != "overwrite"
 }
 
 

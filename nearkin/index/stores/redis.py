@@ -284,19 +284,10 @@ class RedisStore:
         return Postings(np.frombuffer(words, "<i8"), np.concatenate([[0], ends]))
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        marks: list[int] = []
         with self._redis_errors(), self._client.pipeline(transaction=False) as pipeline:
-            pipeline.hget(self._key("counts"), "evicted")
-            pipeline.get(self._key("evictions-marked"))
             for key in keys.astype("<u8"):
-                # an older version deleted postings beyond the capacity, and left marks
-                pipeline.sismember(self._key("overflowed"), key.tobytes())
                 pipeline.exists(self._key("x:") + key.tobytes())
-            evicted, marked, *marks = pipeline.execute()
-        # Of evictions by an older version it is not known which buckets they were from.
-        if int(evicted or 0) != int(marked or 0):
-            return np.ones(len(keys), bool)
-        return np.asarray(np.array(marks, bool).reshape(-1, 2).any(axis=1))
+            return np.array(pipeline.execute(), bool)
 
     def reserve(self, count: int) -> list[int]:
         if not count:

@@ -131,7 +131,6 @@ local function beyond(key) return P .. 'x:' .. key end
 local function evict(key, count)
   if count == 0 then return end
   redis.call('HINCRBY', P .. 'counts', 'evicted', count)
-  redis.call('INCRBY', P .. 'evictions-marked', count)
 end
 local i = 7
 while ARGV[i] ~= 'W' do

@@ -1,1 +1,1 @@
-"""Tools to try nearkin out: synthetic corpora, benchmarks, calibration and experiments."""
+"""Tools to try nearkin out: synthetic corpora, calibration, and the table of the case study."""

@@ -151,8 +151,9 @@ def run_process(line: Sequence[str], environment: Mapping[str, str] | None = Non
             stderr=shown,
             env=None if environment is None else dict(environment),
         )
-        _, status, usage = os.wait4(running.pid, 0)
-        running.returncode = os.waitstatus_to_exitcode(status)
+        ended = os.wait4(running.pid, 0)
+        usage = ended[2]
+        running.returncode = os.waitstatus_to_exitcode(ended[1])
         seconds = time.perf_counter() - began
         if running.returncode:
             shown.seek(0)

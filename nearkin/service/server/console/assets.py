@@ -67,7 +67,7 @@ class Assets:
         self._loaded: dict[tuple[str, str], asyncio.Task[Asset]] = {}
 
     async def answer(self, request: Request, path: str) -> Response | None:
-        """Returns the response for a file, or None if there is no such file."""
+        """Returns the response for a file, or None if it does not exist."""
         package, _, rest = path.partition("/")
         name, fingerprinted = check_fingerprint(rest)  # type: ignore[no-untyped-call]
         if (package, name) not in self._known:
