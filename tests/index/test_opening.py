@@ -221,8 +221,22 @@ def test_a_store_of_another_schema_is_refused_and_the_error_says_what_to_do(
     url = str(empty_store(kind, request, tmp_path))
     with nk.Index.open(url) as index:
         write_schema(store_of(index), url, number)
+    before = stored_content(url, None)
     with pytest.raises(IncompatibleError, match=f" {number}, and .*{remedy}"):
         nk.Index.open(url)
+    assert stored_content(url, None) == before
+
+
+def test_an_index_of_the_first_layout_of_redis_is_refused_and_unchanged(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = str(empty_store("redis", request, tmp_path))
+    with contextlib.closing(redis.Redis.from_url(url.partition("?")[0])) as client:
+        client.set(f"{parse_qs(urlsplit(url).query)['prefix'][0]}:header", "{}")
+    before = stored_content(url, None)
+    with pytest.raises(IncompatibleError, match="layout 1"):
+        nk.Index.open(url)
+    assert stored_content(url, None) == before
 
 
 def test_a_file_that_cannot_be_opened_is_closed(

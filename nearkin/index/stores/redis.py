@@ -100,6 +100,7 @@ class RedisStore:
         if must_exist:
             self._require_index()
         require_no_eviction(self._client, self._url)
+        self._require_layout()
         bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
         self._client.set(self._key("mask"), str((1 << bits) - 1), nx=True)
         mask: Any = self._client.get(self._key("mask"))
@@ -112,7 +113,6 @@ class RedisStore:
         self._due_script = self._client.register_script(scripts.READ_DUE)
         self._turn_script = self._client.register_script(scripts.TAKE_TURN)
         self._lines_script = self._client.register_script(scripts.READ_LOG)
-        self._require_layout()
 
     @property
     def url(self) -> str:
