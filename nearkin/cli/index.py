@@ -631,7 +631,7 @@ def check(
         verdict = "sound" if finding.sound else "not sound"
         documents = format_count(finding.records, "document")
         typer.echo(f"{documents}, {format_count(finding.postings, 'posting')}: {verdict}")
-        for problem in finding.problems:
+        for problem in (*finding.problems, *finding.sharing):
             typer.echo(make_visible(f"  {problem.scope} {problem.id}: {problem.what}"))
         if finding.stray:
             typer.echo(f"  {finding.stray:,} postings without a document")

@@ -177,7 +177,7 @@ def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
                 f"{source} has moved to {', '.join(migration.urls)}; back that store up instead"
             )
         report = check_resolutions(store)
-        if not report.copyable:
+        if not report.sound:
             problems = "; ".join(
                 " ".join(filter(None, (problem.scope, problem.id, problem.what)))
                 for problem in report.problems[:3]

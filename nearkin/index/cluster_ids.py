@@ -1,16 +1,15 @@
 """Clusters that have the same id.
 
 The id of a cluster is the id of its first representative, and heirs inherit it. Two clusters of a
-scope have the same id in four cases:
+scope have the same id in three cases:
 
 - A removal is under way, or was interrupted: the removed representative and the heir have it. A
   handover says so (`nearkin.index.handovers`).
 - An id that was deleted came again, as a new document. This is intended: the new document is
   younger than the heir, and begins a cluster under its own id.
 - Such a document was deleted, too, or the first heir was, and left the id to a younger heir. No
-  step can see the other cluster without one more read, so the check reports them and `compact`
+  step can see the other cluster without one more read, so the check counts them and `compact`
   separates them.
-- Anything else is a fault. Indexes of older versions may have it after an interrupted removal.
 """
 
 from collections import defaultdict

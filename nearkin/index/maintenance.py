@@ -20,6 +20,7 @@ LOOKS = 3
 CONFIRMED_AT_ONCE = 500
 """The number of documents that are read again at once."""
 SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
+"""What users see of a cluster that inherited an id twice. It is not a fault."""
 
 
 class IntegrityProblem(NamedTuple):
@@ -44,6 +45,10 @@ class IntegrityReport:
         unfinished_removals: Number of clusters whose id another cluster has, too, because the
             removal of a representative is under way or was interrupted. Remove it again, or run
             `compact`.
+        shared_cluster_ids: Number of clusters that have the id of another one, because an id that
+            was deleted came again and was deleted again. Each document is found, and has the right
+            representative; `compact` gives such clusters ids of their own.
+        sharing: The first representatives of such clusters.
         problems: The first problems.
         found: Number of all problems.
     """
@@ -54,6 +59,8 @@ class IntegrityReport:
     problems: tuple[IntegrityProblem, ...]
     found: int
     unfinished_removals: int = 0
+    shared_cluster_ids: int = 0
+    sharing: tuple[IntegrityProblem, ...] = ()
     was_written: bool = False
 
     @property
@@ -61,20 +68,13 @@ class IntegrityReport:
         """True if nothing is wrong."""
         return not self.found and not self.stray
 
-    @property
-    def copyable(self) -> bool:
-        """True if nothing is wrong except that clusters have the same id.
-
-        A copy of the index is as good as the index then, and `compact` repairs both.
-        """
-        # the problems of cluster ids are the last ones
-        only_shared = all(problem.what == SHARED_CLUSTER_ID for problem in self.problems[:1])
-        return self.sound or (not self.stray and bool(self.problems) and only_shared)
-
     def to_dict(self) -> dict[str, object]:
         """Returns the report as values that JSON can hold."""
-        problems = [problem._asdict() for problem in self.problems]
-        return {**asdict(self), "problems": problems, "sound": self.sound}
+        lists = {
+            "problems": [problem._asdict() for problem in self.problems],
+            "sharing": [representative._asdict() for representative in self.sharing],
+        }
+        return {**asdict(self), **lists, "sound": self.sound}
 
 
 def check_index(index: Index, limit: int = 100) -> IntegrityReport:
@@ -82,17 +82,35 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
 
     Each document must be resolved to an existing representative, at or above the threshold. The
     similarity is not verified if the content of either is not stored. Buckets must hold exactly the
-    postings of their documents. Two clusters of a scope must not have the same id, except while a
-    representative is removed, or if an id that was deleted came again.
+    postings of their documents. Clusters of a scope that have the same id are counted apart: it
+    happens while a representative is removed, and if an id that was deleted came again.
     """
-    session = index._session
-    store = session.store
+    found = _check_all(index, limit)
+    if found.miscounted:
+        # A step that had its numbers before the check began shows in none of the readings.
+        found = _check_all(index, limit)
+    return found.report
+
+
+class _Finding(NamedTuple):
+    """The result of one reading of all documents."""
+
+    report: IntegrityReport
+    miscounted: bool
+    """Whether the counts of the store and what was read differ."""
+
+
+def _check_all(index: Index, limit: int) -> _Finding:
+    """Reads all documents, and verifies them and the counts of the store."""
+    store = index._session.store
     records = 0
     leaders = 0
     postings = 0
     problems: list[IntegrityProblem] = []
     shared_ids = SharedClusterIds()
-    before = _StoreCounts.read(store)
+    # The numbers are read outside of the counts, so that no step comes between them unseen.
+    last_number = store.last_number()
+    counts = _read_counts(store)
     for scope, entries in batches_by_scope(store.scan()):
         records += len(entries)
         shared_ids.add(entries)
@@ -101,32 +119,22 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
         postings += checked.postings
         problems += _confirm_problems(index, scope, checked.problems)
     stray = 0
-    was_written = _StoreCounts.read(store) != before
+    miscounts: list[IntegrityProblem] = []
+    was_written = _read_counts(store) != counts or store.last_number() != last_number
     if not was_written:
         # otherwise the counts are of different moments
-        counts = before.counts
-        problems += _count_problems("documents", records, counts["records"])
-        problems += _count_problems("representatives", leaders, counts["leaders"])
+        miscounts += _count_problems("documents", records, counts["records"])
+        miscounts += _count_problems("representatives", leaders, counts["leaders"])
         stray = max(0, counts["postings"] - postings)
+    problems += miscounts
     report = _report(store, records, postings, stray, problems, shared_ids, limit)
-    return replace(report, was_written=was_written)
+    return _Finding(replace(report, was_written=was_written), bool(miscounts or stray))
 
 
-class _StoreCounts(NamedTuple):
-    """The counts of a store, by which it is known if documents were written between two readings.
-
-    Each new document and each new content of one gets a number of its own.
-    """
-
-    counts: dict[str, int]
-    last_number: int
-
-    @classmethod
-    def read(cls, store: Store) -> "_StoreCounts":
-        """Reads the counts of a store."""
-        counts = store.counts()
-        compared = ("records", "leaders", "postings", "evicted")
-        return cls({name: counts[name] for name in compared}, store.last_number())
+def _read_counts(store: Store) -> dict[str, int]:
+    """Reads the counts of a store that change when documents are written."""
+    counts = store.counts()
+    return {name: counts[name] for name in ("records", "leaders", "postings", "evicted")}
 
 
 class _BucketsCheck(NamedTuple):
@@ -214,6 +222,7 @@ def _report(
 ) -> IntegrityReport:
     """Returns the report of a check, with the problems of shared cluster ids."""
     unfinished = 0
+    sharing: list[IntegrityProblem] = []
     for group in shared_ids.groups(store):
         with store.snapshot():
             # another process may have completed a removal meanwhile
@@ -223,7 +232,7 @@ def _report(
             if is_being_removed(store, remaining):
                 unfinished += 1
                 continue
-        problems += [
+        sharing += [
             IntegrityProblem(SHARED_CLUSTER_ID, entry.scope, entry.id) for entry in remaining[1:]
         ]
     return IntegrityReport(
@@ -233,6 +242,8 @@ def _report(
         problems=tuple(problems[:limit]),
         found=len(problems),
         unfinished_removals=unfinished,
+        shared_cluster_ids=len(sharing),
+        sharing=tuple(sharing[:limit]),
     )
 
 

@@ -196,8 +196,7 @@ def test_compact_takes_an_interrupted_removal_back(opened: Opener) -> None:
     assert not any(is_handovers_scope(scope) for scope in index.scopes())
 
 
-def test_check_reports_two_representatives_with_one_cluster_id(opened: Opener) -> None:
-    """An index of an older version has them after an interrupted removal; compact repairs it."""
+def test_compact_separates_two_representatives_with_one_cluster_id(opened: Opener) -> None:
     index = opened(threshold=0.5)
     rng = np.random.default_rng(2)
     first, second = (" ".join(words(rng, 60)) for _ in range(2))
@@ -213,13 +212,11 @@ def test_check_reports_two_representatives_with_one_cluster_id(opened: Opener) -
     ]
     index._session.store.apply(Changes(changed=wrong, invalidates_caches=True))
     for report in (check_index(index), check_resolutions(index._session.store)):
-        assert [(problem.what, problem.id) for problem in report.problems] == [
-            (SHARED_CLUSTER_ID, "y")
-        ]
-        assert not report.sound
+        assert [(shared.what, shared.id) for shared in report.sharing] == [(SHARED_CLUSTER_ID, "y")]
+        assert report.shared_cluster_ids == 1
     # they are not similar, so the younger one gets an id of its own, in portions
     assert merge_clusters(index)["merged"] == 0
-    assert check_index(index).sound
+    assert check_index(index).shared_cluster_ids == 0
     assert {entry.id: entry.cluster for entry in leaders(index)} == {"x": "gone", "y": "y"}
     listed = index.cluster("a", "y3")
     assert listed is not None
@@ -289,19 +286,19 @@ def hand_over_twice(index: nk.Index) -> tuple[str, str]:
     return first, second
 
 
-def test_a_cluster_id_that_two_documents_of_one_id_leave_is_reported_and_separated(
+def test_a_cluster_id_that_two_documents_of_one_id_leave_is_counted_and_separated(
     opened: Opener,
 ) -> None:
-    """Nothing but the id is wrong: both clusters are found, and keep their members."""
+    """The index is sound: both clusters are found, and keep their members."""
     index = opened(threshold=0.5)
     first, second = hand_over_twice(index)
     assert sorted(entry.id for entry in heirs(index)) == sorted((first, second))
     report = check_index(index)
-    assert [(problem.what, problem.id) for problem in report.problems] == [
-        (SHARED_CLUSTER_ID, second)
-    ]
+    assert report.sound
+    assert [(shared.what, shared.id) for shared in report.sharing] == [(SHARED_CLUSTER_ID, second)]
+    assert report.to_dict()["sharing"] == [shared._asdict() for shared in report.sharing]
     assert merge_clusters(index) == {"merged": 0, "moved": 0}
-    assert check_index(index).sound
+    assert check_index(index).shared_cluster_ids == 0
     assert {entry.id: entry.cluster for entry in leaders(index)} == {
         first: "base",
         second: second,
@@ -317,14 +314,14 @@ def test_clusters_with_the_same_id_do_not_hinder_a_backup(tmp_path: Path) -> Non
     restored = f"sqlite:///{tmp_path}/restored.db"
     with nk.Index.open(source, threshold=0.5) as index:
         _, second = hand_over_twice(index)
-        assert not check_index(index).sound
+        assert check_index(index).shared_cluster_ids == 1
         entries = list(index.scan())
     assert backup(source, tmp_path / "copy.db").documents == len(entries)
     restore(tmp_path / "copy.db", restored)
     with nk.Index.open(restored) as index:
         assert list(index.scan()) == entries
         merge_clusters(index)
-        assert check_index(index).sound
+        assert check_index(index).shared_cluster_ids == 0
         assert second in [entry.cluster for entry in leaders(index)]
 
 
@@ -335,7 +332,7 @@ def shared_by_heirs(index: nk.Index) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_ids_that_come_and_go_leave_an_index_that_compact_makes_sound(seed: int) -> None:
+def test_ids_that_come_and_go_leave_cluster_ids_that_compact_separates(seed: int) -> None:
     """A model in plain Python has the same documents, and finds the ids that heirs share."""
     rng = np.random.default_rng(seed)
     texts: list[str] = []
@@ -352,14 +349,14 @@ def test_ids_that_come_and_go_leave_an_index_that_compact_makes_sound(seed: int)
             else:
                 assert index.remove("a", id) == (model.pop(id, None) is not None)
             assert {entry.id: entry.text for entry in index.scan("a")} == model
-            problems = check_index(index).problems
-            assert {problem.what for problem in problems} <= {SHARED_CLUSTER_ID}
-            reported = {stored_entry(index, problem.id).cluster for problem in problems}
+            report = check_index(index)
+            assert report.sound
+            reported = {stored_entry(index, shared.id).cluster for shared in report.sharing}
             assert shared_by_heirs(index) <= reported
             for entry in index.scan("a"):
                 assert jaccard(model[entry.id], model[entry.leader]) >= 0.6
         merge_clusters(index)
-        assert check_index(index).sound
+        assert check_index(index).shared_cluster_ids == 0
         assert not shared_by_heirs(index)
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,51 @@ def test_check_beside_a_writer_reports_no_faults(
     check = check_index(index)
     assert check.sound
     assert not check.was_written
+
+
+def test_check_sees_a_document_that_is_written_and_removed_beside_it(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counts before and after the check are equal, and so are the last numbers."""
+    index = filled_index(opened)
+    store = store_of(index)
+    write = partial(index.upsert, "a", " ".join(f"w{k}" for k in range(40)), "another")
+    pending: dict[str, list[Callable[[], object]]] = {
+        "last_number": [write],
+        "counts": [lambda: None, partial(index.remove, "a", "another")],
+    }
+
+    def after_steps(name: str, really: Callable[[], Any]) -> Callable[[], Any]:
+        def read() -> Any:
+            if pending[name]:
+                pending[name].pop(0)()
+            return really()
+
+        return read
+
+    for name in pending:
+        monkeypatch.setattr(store, name, after_steps(name, getattr(store, name)))
+    check = check_index(index)
+    assert not any(pending.values())
+    assert check.sound
+    assert check.was_written
+
+
+def test_check_counts_again_before_it_reports_a_wrong_count(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = filled_index(opened)
+    store = store_of(index)
+    really = store.counts
+    wrong = [{"records": -1}, {"records": -1}]
+
+    def count() -> dict[str, int]:
+        change = wrong.pop() if wrong else {}
+        return {name: value + change.get(name, 0) for name, value in really().items()}
+
+    monkeypatch.setattr(store, "counts", count)
+    assert check_index(index).sound
+    assert not wrong
 
 
 def test_check_finds_wrong_counts(tmp_path: Path) -> None:
