@@ -85,8 +85,13 @@ def check_rows(
 
 
 def _check_value(values: pa.Array, name: str, limit: int) -> CheckedColumn:
-    """Returns a column of any type as texts, and the reasons for rejections."""
+    """Returns a column of any type as texts, and the reasons for rejections.
+
+    NaN is null, as pandas means it: two missing numbers are not equal values.
+    """
     plain, large = remove_encoding_within(values, limit)
+    if pa.types.is_floating(plain.type):
+        plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, plain.type), plain)
     text = format_as_readable_text(plain)
     large += _long_texts(text, limit)
     return CheckedColumn(text, dict.fromkeys(large, too_long_reason(name, limit)))

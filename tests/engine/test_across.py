@@ -248,6 +248,12 @@ def test_documents_without_a_source_are_one_source_and_are_counted() -> None:
     assert complete.stages["collapse"]["without_source"] == 0
 
 
+def test_a_source_that_is_not_a_number_is_missing() -> None:
+    shops = pa.array([1.0, float("nan"), None], from_pandas=False)
+    table = pa.table({"id": ["a1", "n1", "n2"], "text": ["same words here"] * 3, "shop": shops})
+    assert nk.dedup(table, **WORDS).stages["collapse"]["without_source"] == 2
+
+
 def test_same_column_as_block_is_refused() -> None:
     table = random_table(1)
     with pytest.raises(UsageError, match="across='shop' and block_by='shop' exclude each other"):

@@ -5,6 +5,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import nearkin as nk
@@ -103,6 +104,14 @@ def test_documents_without_a_block_are_compared_with_none_by_default() -> None:
     # The last one is compared with those without a block, which the first one removes.
     assert everybody.kept.tolist() == [True, False, False, False, False, True]
     assert "no value in column" not in str(everybody.warnings)
+
+
+def test_a_block_that_is_not_a_number_is_missing() -> None:
+    blocks = pa.array([1.0, 1.0, float("nan"), float("nan")], from_pandas=False)
+    table = pa.table({"id": list("abcd"), "text": ["a b c d e"] * 4, "block": blocks})
+    result = nk.dedup(table, id="id", block_by="block")
+    assert result.kept.tolist() == [True, False, True, True]
+    assert "2 documents have no value in column 'block'" in str(result.warnings)
 
 
 @pytest.mark.parametrize(("missing", "removed"), [("none", "a"), ("all", "abcd")])

@@ -260,6 +260,15 @@ def test_values_of_any_type_are_compared_as_text() -> None:
         assert clusters["cluster"].to_pylist() == ["a", "a", "c", "d"]
 
 
+def test_values_that_are_not_a_number_are_not_equal() -> None:
+    """pandas writes missing numbers as NaN; in a list and in Polars they are not null."""
+    texts = ["one two three", "four five six", "seven eight nine", "ten eleven"]
+    key = pa.array([float("nan"), float("nan"), 0.0, 0.0], from_pandas=False)
+    table = pa.table({"id": list("abcd"), "text": texts, "key": key})
+    result = nk.dedup(table, id="id", same="key")
+    assert result.clusters.arrow["cluster"].to_pylist() == ["a", "b", "c", "c"]
+
+
 @pytest.mark.parametrize("option", ["block_by", "across", "same", "url", "source", "split"])
 def test_no_documents_have_no_values(option: str) -> None:
     empty = random_table(1).slice(0, 0)
