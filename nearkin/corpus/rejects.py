@@ -13,6 +13,8 @@ TOP_REASONS = 3
 """The number of reasons that a summary names."""
 MAY_BE_CHANGED = "may be changed"
 """The part of a reason about rows that are not rejected. A summary names such reasons first."""
+UNREADABLE_FILE = "the file cannot be read"
+"""The beginning of a reason that may stand for many rows. A summary names it before others."""
 
 
 class QuarantineWriter:
@@ -48,16 +50,21 @@ def count_rejections(rejected: Iterable[Rejection]) -> Counter[str]:
 def list_top_reasons(reasons: Mapping[str, int]) -> dict[str, int]:
     """Returns the most frequent reasons, at most TOP_REASONS, with their numbers of rows.
 
-    Reasons about rows that may be changed precede the others.
+    Reasons about rows that may be changed precede the others, and so do files that cannot be read,
+    wholly or from some row on: how many rows are lost with them is not known.
 
     Examples:
         >>> list_top_reasons({"a": 1, "b": 3, "c": 1, "d": 2})
         {'b': 3, 'd': 2, 'a': 1}
+        >>> list(list_top_reasons({"text is null": 9, "the file cannot be read from row 7": 1}))
+        ['the file cannot be read from row 7', 'text is null']
     """
-    ordered = sorted(
-        reasons.items(), key=lambda entry: (MAY_BE_CHANGED not in entry[0], -entry[1], entry[0])
-    )
-    return dict(ordered[:TOP_REASONS])
+
+    def place(reason: str) -> tuple[bool, bool, int, str]:
+        is_unreadable = reason.startswith(UNREADABLE_FILE)
+        return MAY_BE_CHANGED not in reason, not is_unreadable, -reasons[reason], reason
+
+    return {reason: reasons[reason] for reason in sorted(reasons, key=place)[:TOP_REASONS]}
 
 
 def describe_rejections(rejected: int, reasons: Mapping[str, int]) -> str:

@@ -34,6 +34,7 @@ MAX_HEADERS = 1 << 20
 """The maximum size of the headers of a record, in bytes."""
 PRESCAN = 4096
 """The number of bytes of a page in which the name of its encoding is searched."""
+COMMENT = re.compile(rb"<!--.*?(-->|$)", re.DOTALL)
 META_CHARSET = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 XML_CHARSET = re.compile(rb"""^\s*<\?xml\s[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
 SUPERSETS = {
@@ -68,6 +69,8 @@ BROTLI = "br"
 """The name of the encoding Brotli in HTTP."""
 NO_ENCODINGS = ("idna", "mbcs", "oem", "palmos", "punycode", "raw-unicode-escape", "unicode-escape")
 """The names of codecs of Python that are not encodings of documents. Some take quadratic time."""
+FIRST_LINE = b"WARC/"
+"""The beginning of each record."""
 SEPARATOR = b"\r\n\r\n"
 """The bytes after a record, which its length does not include if the file is not compressed."""
 COPIED = 1 << 20
@@ -100,6 +103,11 @@ class Warc(RecordFormat):
                 parsed = Record({}, 0, str(error))
             # Reading the rest of the record makes its length known.
             iterator.read_to_end(record)
+            if iterator.reader.decompressor and (iterator.next_line or b"").startswith(FIRST_LINE):
+                raise ValueError(
+                    "several records are in one gzip member, but WARC files have one member for "
+                    "each record; decompress the file, for example with gunzip"
+                )
             if parsed.fault is None and iterator.err_count > errors:
                 parsed = parsed._replace(fault="the record is longer than its Content-Length")
             stored = (iterator.get_record_offset(), iterator.get_record_length())
@@ -264,7 +272,7 @@ def _find_charset(content: bytes) -> str | None:
     for mark, name in BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return name
-    beginning = content[:PRESCAN]
+    beginning = COMMENT.sub(b"", content[:PRESCAN])
     match = META_CHARSET.search(beginning) or XML_CHARSET.search(beginning)
     return None if match is None else match[1].decode()
 

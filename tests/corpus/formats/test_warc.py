@@ -207,6 +207,26 @@ def test_records_without_a_content_are_counted(name: str, tmp_path: Path) -> Non
     )
 
 
+def test_several_records_in_one_gzip_member_are_refused(tmp_path: Path) -> None:
+    """A plain `gzip a.warc` makes such a file. Reading could not find its records again."""
+    records = [("resource", f"http://{name}.example/", b"a b c") for name in "abc"]
+    plain = write_records(tmp_path / "a.warc", list(records))
+    packed = tmp_path / "b.warc.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    result = nk.dedup([plain, packed], shingle="chars:3")
+    assert result.statistics["read"] == 4
+    (rejection,) = result.rejected.arrow.to_pylist()
+    assert "decompress the file, for example with gunzip" in rejection["reason"]
+
+
+def test_encoding_in_a_comment_is_not_that_of_the_page(tmp_path: Path) -> None:
+    page = "<head><!-- <meta charset=utf-16> --><meta charset=shift_jis></head>日本語"
+    http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + page.encode("shift_jis")
+    path = write_records(tmp_path / "a.warc", [("response", "http://a.example/", http)])
+    path.write_bytes(path.read_bytes().replace(b"text/plain", b"application/http", 1))
+    assert read_texts(path) == [page]
+
+
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz"])
 def test_record_without_a_url_is_read(name: str, tmp_path: Path) -> None:
     http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>some words</p>"
