@@ -1,6 +1,7 @@
 """Tests of the contract of stores: the stores of nearkin pass it, and broken ones do not."""
 
 import itertools
+from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import nearkin as nk
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes
+from nearkin.index.maintenance import check_index
 from nearkin.index.stores import urls
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.memory import MemoryStore
@@ -29,6 +31,34 @@ class TestSqlite(StoreContract):
 
     def open_store(self) -> Store:
         return open_store(f"sqlite:///{next(self.paths)}", nk.IndexSettings())
+
+
+def small_store() -> Store:
+    """Returns a store that has the methods that each store must have, and no others."""
+    memory = MemoryStore(1000)
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda _, *arguments, **fields: getattr(memory, name)(*arguments, **fields)
+
+    methods = {name: method(name) for name in Store.__abstractmethods__ - {"url"}}
+    assert len(methods) == 12
+    kind: type[Store] = type("SmallStore", (Store,), {**methods, "url": "small://store"})
+    return kind()
+
+
+class TestSmallStore(StoreContract):
+    def open_store(self) -> Store:
+        return small_store()
+
+
+def test_an_index_over_a_small_store_expires_documents_and_checks_itself() -> None:
+    times = iter(range(0, 1_000_000, 100))
+    with nk.Index.open(store=small_store(), clock=lambda: next(times), record_ttl=1.0) as index:
+        index.upsert("a", "one two three four five", "x")
+        index.upsert("a", "another text of some words", "y")
+        assert check_index(index).sound
+        assert index.scopes() == ["a"]
+        assert index.expire() == {"records": 2, "postings": 0}
 
 
 class AppliesHalf(MemoryStore):

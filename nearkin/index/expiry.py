@@ -86,7 +86,7 @@ class Expiry:
             # parts live as long as their document, whose time each part renews
             if head is not None and head.seen >= before:
                 return False
-        if entry.is_leader and session.store.member_page(entry.scope, entry.id, 0, 0, 1):
+        if entry.is_leader and session.store.members(entry.scope, entry.id, 1, content=False):
             return False
         if is_handovers_scope(entry.scope) and standing_heir(session.store, Handover.of(entry)):
             return False

@@ -345,7 +345,7 @@ class IndexReader(IndexDescription):
             return None
         members = [(entry.leader, 1.0)]
         last = 0
-        while page := store.member_page(scope, entry.leader, last, 0, PORTION):
+        while page := store.members(scope, entry.leader, PORTION, after=last, content=False):
             members += [(member.id, member.similarity) for member in page]
             last = page[-1].ref
         return Cluster(entry.cluster, entry.leader, tuple(members))
@@ -618,7 +618,11 @@ def _cluster_part(
 ) -> ClusterPart:
     """Returns some documents of a cluster."""
     most = limit - with_leader
-    page = store.member_page(leader.scope, leader.id, after, skip, most) if most else []
+    page = (
+        store.members(leader.scope, leader.id, most, after=after, skip=skip, content=False)
+        if most
+        else []
+    )
     members = [(leader.id, 1.0)] if with_leader else []
     members += [(member.id, member.similarity) for member in page]
     last = page[-1].ref if page else after

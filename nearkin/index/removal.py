@@ -474,7 +474,7 @@ class Removals:
         """Renames the cluster of some members. Returns the last number; None after the last one."""
         session = self._session
         leader = session.entry_of(scope, id)
-        page = session.store.member_page(scope, id, after, 0, MAX_REASSIGNED)
+        page = session.store.members(scope, id, MAX_REASSIGNED, after=after, content=False)
         if leader is None or not page:
             return None
         # members of a page come without content, so they are read again

@@ -16,7 +16,7 @@ from nearkin.index.changes import Changes
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index
 from nearkin.index.preparation import Preparer
-from nearkin.index.stores import memory, postgres, redis, sqlite
+from nearkin.index.stores import memory, redis, sql
 from nearkin.index.stores.base import Store
 from tests.index.fake_aerospike import Cluster
 from tests.index.store_kinds import AEROSPIKE, SIMULATED, STORES, left_out
@@ -311,8 +311,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
         monkeypatch.setattr(module, name, lambda *values: reads.count(original(*values)))
 
     for module, names in (
-        (sqlite, ["entry_of_row"]),
-        (postgres, ["_entry"]),
+        (sql, ["entry_of_row"]),
         (memory, ["unpack_entry", "unpack_head"]),
         (redis, ["unpack_entry", "unpack_head"]),
     ):
@@ -324,7 +323,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
 @pytest.fixture
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> int:
     """Sets portions of seven entries, so that a hundred documents are many portions."""
-    for module in (sqlite, postgres, memory, redis):
+    for module in (sql, memory, redis):
         monkeypatch.setattr(module, "PORTION", 7)
     return 7
 

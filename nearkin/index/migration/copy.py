@@ -481,7 +481,7 @@ def _rename_cluster(store: Store, leader: Entry, cluster: str) -> None:
     The representative is last, so that a repetition does the rest.
     """
     last = 0
-    while page := store.member_page(leader.scope, leader.id, last, 0, PORTION):
+    while page := store.members(leader.scope, leader.id, PORTION, after=last, content=False):
         last = page[-1].ref
         _set_cluster(store, [entry.ref for entry in page], cluster)
     _set_cluster(store, [leader.ref], cluster)

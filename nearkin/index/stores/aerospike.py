@@ -52,14 +52,13 @@ slower.
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from nearkin.errors import MissingIndexError, RacedError, StoreError, UsageError
 from nearkin.index.changes import Changes, Event, LeaderSnapshot
-from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, without_content
+from nearkin.index.entry import REF_SHIFT, Entry, Postings, without_content
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
@@ -78,6 +77,7 @@ from nearkin.index.stores.aerospike_steps import (
     Version,
     pause,
 )
+from nearkin.index.stores.base import Store
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
 from nearkin.runtime.setting_names import name_setting
 
@@ -96,7 +96,7 @@ MEMBER_LIVES = 2
 """The multiples of a time to live after which the server deletes a record."""
 
 
-class AerospikeStore:
+class AerospikeStore(Store):
     """A store in an Aerospike namespace.
 
     Args:
@@ -135,7 +135,7 @@ class AerospikeStore:
         ]
         grouped = bucket_ttl or record_ttl
         self._never = records.life(None)
-        bits = self._write_once("bits", bits_for(expected))
+        bits = self.write_once("bits", bits_for(expected))
         self._buckets = Buckets(
             records, bits, most, records.life(grouped and LEADER_LIVES * grouped)
         )
@@ -157,35 +157,23 @@ class AerospikeStore:
         """The address of the namespace, without a password."""
         return self._records.url
 
-    def _write_once(self, name: str, value: Any) -> Any:
-        """Writes a value unless one is stored, and returns the stored value."""
-        self._records.run(
-            [self._records.creation(META, name, self._records.put({"v": value}), self._never)],
-            (EXISTS,),
-        )
-        header_record = self._records.read(META, [name])[0]
-        if header_record is None:
+    def write_once(self, name: str, value: object) -> Any:
+        if value is not None:
+            # numbers are stored as they are
+            stored = value if isinstance(value, int) else json.dumps(value, sort_keys=True)
+            write = self._records.creation(
+                META, name, self._records.put({"v": stored}), self._never
+            )
+            self._records.run([write], (EXISTS,))
+        (record,) = self._records.read(META, [name])
+        if record is not None:
+            stored = record.bins["v"]
+            return json.loads(stored) if isinstance(stored, str) else stored
+        if value is not None:
             raise StoreError(
                 f"{self.url}: a record that was just written is missing; repeat the call"
             )
-        return header_record.bins["v"]
-
-    def claim(self, header: dict[str, object]) -> dict[str, object]:
-        stored_header: dict[str, object] = json.loads(
-            self._write_once("header", json.dumps(header, sort_keys=True))
-        )
-        return stored_header
-
-    def read_header(self) -> dict[str, object] | None:
-        record = self._records.read(META, ["header"])[0]
-        header: dict[str, object] | None = None if record is None else json.loads(record.bins["v"])
-        return header or None
-
-    def protect(self) -> None:
-        self._write_once("protected", 1)
-
-    def is_protected(self) -> bool:
-        return self._records.read(META, ["protected"])[0] is not None
+        return None
 
     def state(self) -> StoreState:
         return self._moves.state(self._steps.refuse)
@@ -214,19 +202,21 @@ class AerospikeStore:
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
         return self._buckets.overflowed(keys)
 
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        return self._members(scope, leader, limit)[:limit]
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
+    def members(
+        self,
+        scope: str,
+        leader: str,
+        limit: int | None = None,
+        *,
+        after: int = 0,
+        skip: int = 0,
+        content: bool = True,
     ) -> list[Entry]:
-        later_members = [
-            without_content(entry) for entry in self._members(scope, leader) if entry.ref > after
-        ]
-        return later_members[skip : skip + limit]
-
-    def member_count(self, scope: str, leader: str) -> int:
-        return len(self._members(scope, leader))
+        # pages are read without content, and each one goes on where the previous one ended
+        most = limit if content and not skip else None
+        later = [entry for entry in self._members(scope, leader, most) if entry.ref > after]
+        listed = later[skip:][:limit]
+        return listed if content else [without_content(entry) for entry in listed]
 
     def _members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         """Returns members in the order of their numbers.
@@ -307,25 +297,8 @@ class AerospikeStore:
                     replaced.append(fields[ref])
         yield from sorted(self._steps.visible(replaced).values())
 
-    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
-        there = self.scan(content=False)
-        due_entries = [
-            entry for entry in there if entry.seen < before and (entry.posted or not posted)
-        ]
-        yield from sorted(due_entries, key=lambda entry: (entry.seen, entry.ref))
-
-    def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        # every plan is completed or undone, so there are no stray postings
-        return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
-
     def times(self) -> list[float]:
         return self._records.times()
-
-    def median_seen(self, before: float, *, posted: bool) -> float | None:
-        return None
-
-    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
-        return None
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         name, operations = f"turn {work}", self._records.put({"h": holder})
@@ -341,9 +314,6 @@ class AerospikeStore:
             )
         (answer,) = self._records.run([write], (EXISTS, GENERATION, NOT_FOUND, FILTERED))
         return answer.code == 0
-
-    def log_end(self) -> None:
-        """Returns None, because the log is always read as a whole."""
 
     def events(self, after: None = None) -> Iterator[Event]:
         self._steps.repair()
@@ -368,9 +338,6 @@ class AerospikeStore:
         (answer,) = self._records.run([self._records.change(META, "numbers", adding, self._never)])
         last = answer.bins["v"]
         return list(range(last - count + 1, last + 1))
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def last_number(self) -> int:
         (numbers,) = self._records.read(META, ["numbers"])

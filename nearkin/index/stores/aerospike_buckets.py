@@ -87,7 +87,7 @@ class Buckets:
         return groups
 
     def look_up(self, keys: np.ndarray) -> Postings:
-        """Returns the buckets of band keys, as `PostingStore.postings` does."""
+        """Returns the buckets of band keys, as `Store.postings` does."""
         reads = self._records.readings(
             KIND, zip(self._groups(keys), self._ranges(keys), strict=True)
         )
@@ -101,7 +101,7 @@ class Buckets:
         return Postings(words, np.array(ends, np.int64))
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        """Returns whether buckets may lack postings, as `PostingStore.overflowed` does.
+        """Returns whether buckets may lack postings, as `Store.overflowed` does.
 
         All buckets of a group are marked if one of them has lost postings.
         """

@@ -49,7 +49,7 @@ class Moves:
             self._enforce(stored_state, refuse)
 
     def redirect(self, migration: MigrationState, refuse: Refuse) -> None:
-        """Writes the state of a migration, as `StateStore.redirect` does."""
+        """Writes the state of a migration, as `Store.redirect` does."""
         while True:
             (stored_state,) = self._records.read(META, [MOVE])
             now = _announced(stored_state) or _move(stored_state)

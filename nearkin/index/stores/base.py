@@ -1,11 +1,13 @@
-"""The interfaces of a store, and the sizes of the portions in which stores are read."""
+"""The interface of a store, and the sizes of the portions in which stores are read."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
 
 import numpy as np
 
+from nearkin.errors import IncompatibleError
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.migration.state import MigrationState, StoreState
@@ -23,6 +25,11 @@ PORTION_BYTES = 16 << 20
 """The intended size of a portion of documents with content, in bytes."""
 FIRST_PORTION = 50
 """The number of documents in the first portion of a scan with content."""
+
+
+HEADER = "header"
+PROTECTED = "protected"
+"""The names of values that are written once."""
 
 
 class Portions:
@@ -62,42 +69,39 @@ class Portions:
         self.size = max(1, min(self._most, fitting, 2 * self.size))
 
 
-class StateStore(Protocol):
-    """The part of a store that describes the index as a whole, and coordinates its processes."""
+class Store(ABC):
+    """A database that holds an index: documents, buckets of postings, the state and the change log.
+
+    A store writes the twelve abstract methods and `url`. The other methods follow from them, or
+    answer for a store without the ability; a store overrides those that it can do better.
+
+    All changes are made in atomic steps. Every method may raise StoreError. Nothing of the step was
+    written in that case, and it may be repeated. `apply` and `redirect` raise OutcomeUnknownError,
+    which is a StoreError, if the step may have been written.
+    """
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """The address of the store, without a password."""
 
-    @property
-    def durability(self) -> str:
-        """The failures that an acknowledged step survives, as far as the server reports them."""
-
-    def claim(self, header: dict[str, object]) -> dict[str, object]:
-        """Writes the header of a new index.
+    @abstractmethod
+    def write_once(self, name: str, value: object) -> Any:
+        """Writes a value that describes the index, unless one is stored under its name.
 
         Args:
-            header: Spec, banding and threshold of the index.
+            name: Name of the value.
+            value: The value, which JSON can express. If it is None, nothing is written.
 
         Returns:
-            The header that is stored. It is another one if the index existed already.
-
-        Raises:
-            IncompatibleError: If the store consists of shards that do not belong to one index.
+            The value that is stored, or None.
         """
 
-    def read_header(self) -> dict[str, object] | None:
-        """Returns the header of the index, or None if the store has none. Nothing is written."""
-
-    def protect(self) -> None:
-        """Marks the index permanently as one that requires tokens. Repeating it has no effect."""
-
-    def is_protected(self) -> bool:
-        """Returns whether the index was marked by `protect`."""
-
+    @abstractmethod
     def state(self) -> StoreState:
         """Returns the migration state and the generation of the index, with one small read."""
 
+    @abstractmethod
     def redirect(self, migration: MigrationState) -> None:
         """Writes the state of a migration. Steps of an older epoch are refused from then on.
 
@@ -108,59 +112,37 @@ class StateStore(Protocol):
             RacedError: If the store has reached the epoch of `migration` already.
         """
 
-    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
-        """Takes the turn to do work that one process at a time should do.
-
-        The turn ends when the holder has not renewed it for `seconds`, by the clock of the store.
-        Two processes that do the work at the same time cause no harm; a turn only saves work.
-
-        Args:
-            work: Name of the work.
-            holder: Name of the process, which must be unique.
-            seconds: Duration of the turn, in seconds.
-
-        Returns:
-            True if it is the turn of `holder`.
-        """
-
-    def close(self) -> None:
-        """Closes the store and releases its connections."""
-
-
-class RecordStore(Protocol):
-    """The part of a store that reads documents."""
-
+    @abstractmethod
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         """Returns documents by their ids, with None for an id that is not stored."""
 
+    @abstractmethod
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         """Returns documents by their numbers, with None for a number that is not stored."""
 
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        """Returns the members of a cluster, in the order of their numbers.
+    @abstractmethod
+    def members(
+        self,
+        scope: str,
+        leader: str,
+        limit: int | None = None,
+        *,
+        after: int = 0,
+        skip: int = 0,
+        content: bool = True,
+    ) -> list[Entry]:
+        """Returns members of a cluster, in the order of their numbers.
 
         Args:
             scope: Scope of the representative.
             leader: Id of the representative. It is not among the members.
             limit: Maximum number of documents; None for all.
-        """
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
-    ) -> list[Entry]:
-        """Returns some members of a cluster without their content, in the order of their numbers.
-
-        Args:
-            scope: Scope of the representative.
-            leader: Id of the representative. It is not among the members.
             after: Number of the last member of the previous page; 0 for the first page.
             skip: Number of members behind `after` that are left out.
-            limit: Maximum number of members.
+            content: Whether to read signatures, texts and payloads. Listings do without them.
         """
 
-    def member_count(self, scope: str, leader: str) -> int:
-        """Returns the number of documents that are resolved to a representative."""
-
+    @abstractmethod
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         """Yields documents in the order of their numbers. It reads a bounded portion at a time.
 
@@ -172,23 +154,7 @@ class RecordStore(Protocol):
             content: Whether to read signatures, texts and payloads. Listings do without them.
         """
 
-    def scopes(self) -> Iterator[str]:
-        """Yields each scope that has documents once, in no particular order."""
-
-    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
-        """Yields documents without their content, those that were seen longest ago first.
-
-        It reads a bounded portion at a time.
-
-        Args:
-            before: Time before which the documents were last seen, in seconds since 1970.
-            posted: Whether to yield only documents that have postings.
-        """
-
-
-class PostingStore(Protocol):
-    """The part of a store that reads buckets and writes steps."""
-
+    @abstractmethod
     def postings(self, keys: np.ndarray) -> Postings:
         """Returns the buckets of band keys, each in the order of its postings, oldest first.
 
@@ -199,42 +165,11 @@ class PostingStore(Protocol):
             keys: Band keys, uint64 of shape (m,).
         """
 
-    def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        """Returns whether buckets may lack postings beyond their capacity, bool of shape (m,).
-
-        A bucket is not marked if it never held more postings than its capacity. One that did may
-        stay marked after postings were deleted from it. All buckets are marked if it is not known
-        which ones lost postings, after a version that deleted them and did not record it.
-
-        Args:
-            keys: Band keys, uint64 of shape (m,).
-        """
-
-    def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        """Returns some of the postings that were stored without their documents.
-
-        These are the postings of documents on other shards (`Changes.postings_added`), also those
-        beyond the capacity of their buckets. Postings that come or go during the scan may be
-        missing.
-
-        Args:
-            place: End of the previous portion; None for the beginning.
-            most: Approximate number of postings.
-        """
-
+    @abstractmethod
     def reserve(self, count: int) -> list[int]:
         """Returns document numbers, ascending, that no other call returns."""
 
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Returns a context in which all reads of this thread see one state, for a few reads.
-
-        A store that cannot do that returns a context without an effect. A reader must then expect
-        that steps are applied between its reads.
-        """
-
-    def last_number(self) -> int:
-        """Returns the last document number that was given, or a larger one. Nothing is written."""
-
+    @abstractmethod
     def apply(self, changes: Changes) -> list[int]:
         """Writes one atomic step.
 
@@ -251,13 +186,7 @@ class PostingStore(Protocol):
                 was written. If it can tell, a step that was written is not reported as a failure.
         """
 
-
-class LogStore(Protocol):
-    """The part of a store that keeps the change log, the clock and the counts."""
-
-    def log_end(self) -> Any:
-        """Returns the present end of the change log; None if the log is always read as a whole."""
-
+    @abstractmethod
     def events(self, after: Any = None) -> Iterator[Event]:
         """Yields the lines of the change log, oldest first. It reads a bounded portion at a time.
 
@@ -269,11 +198,138 @@ class LogStore(Protocol):
             after: An end that `log_end` returned; None for the beginning.
         """
 
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """Returns the numbers of records, leaders, postings, evicted postings and bytes.
+
+        Evicted postings are those beyond the capacity of their buckets, which are not read.
+
+        Each step keeps these numbers up to date, so that nothing is counted here.
+        """
+
+    @property
+    def durability(self) -> str:
+        """The failures that an acknowledged step survives, as far as the server reports them."""
+        return "unknown: the store does not say what an acknowledged step survives"
+
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
+        """Writes the header of a new index.
+
+        Args:
+            header: Spec, banding and threshold of the index.
+
+        Returns:
+            The header that is stored. It is another one if the index existed already.
+
+        Raises:
+            IncompatibleError: If the store consists of shards that do not belong to one index.
+        """
+        return cast(dict[str, object], self.write_once(HEADER, header))
+
+    def read_header(self) -> dict[str, object] | None:
+        """Returns the header of the index, or None if the store has none. Nothing is written."""
+        header: dict[str, object] | None = self.write_once(HEADER, None)
+        return header or None
+
+    def protect(self) -> None:
+        """Marks the index permanently as one that requires tokens. Repeating it has no effect."""
+        self.write_once(PROTECTED, 1)
+
+    def is_protected(self) -> bool:
+        """Returns whether the index was marked by `protect`."""
+        return self.write_once(PROTECTED, None) is not None
+
+    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
+        """Takes the turn to do work that one process at a time should do.
+
+        The turn ends when the holder has not renewed it for `seconds`, by the clock of the store.
+        Two processes that do the work at the same time cause no harm; a turn only saves work, so
+        that a store may give it to everyone.
+
+        Args:
+            work: Name of the work.
+            holder: Name of the process, which must be unique.
+            seconds: Duration of the turn, in seconds.
+
+        Returns:
+            True if it is the turn of `holder`.
+        """
+        return True
+
+    def member_count(self, scope: str, leader: str) -> int:
+        """Returns the number of documents that are resolved to a representative."""
+        return len(self.members(scope, leader, content=False))
+
+    def scopes(self) -> Iterator[str]:
+        """Yields each scope that has documents once, in no particular order."""
+        yield from dict.fromkeys(entry.scope for entry in self.scan(content=False))
+
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
+        """Yields documents without their content, those that were seen longest ago first.
+
+        It reads a bounded portion at a time, if the store has an order by time.
+
+        Args:
+            before: Time before which the documents were last seen, in seconds since 1970.
+            posted: Whether to yield only documents that have postings.
+        """
+        due_entries = [
+            entry
+            for entry in self.scan(content=False)
+            if entry.seen < before and (entry.posted or not posted)
+        ]
+        yield from sorted(due_entries, key=lambda entry: (entry.seen, entry.ref))
+
+    def overflowed(self, keys: np.ndarray) -> np.ndarray:
+        """Returns whether buckets may lack postings beyond their capacity, bool of shape (m,).
+
+        A bucket is not marked if it never held more postings than its capacity. One that did may
+        stay marked after postings were deleted from it. All buckets are marked if it is not known
+        which ones lost postings, after a version that deleted them and did not record it.
+
+        Args:
+            keys: Band keys, uint64 of shape (m,).
+        """
+        return np.ones(len(keys), bool)
+
+    def posting_portion(self, place: Any, most: int) -> PostingPortion:
+        """Returns some of the postings that were stored without their documents.
+
+        These are the postings of documents on other shards (`Changes.postings_added`), also those
+        beyond the capacity of their buckets. Postings that come or go during the scan may be
+        missing. A store that leaves none returns nothing.
+
+        Args:
+            place: End of the previous portion; None for the beginning.
+            most: Approximate number of postings.
+        """
+        return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Returns a context in which all reads of this thread see one state, for a few reads.
+
+        A store that cannot do that returns a context without an effect. A reader must then expect
+        that steps are applied between its reads.
+        """
+        return nullcontext()
+
+    def last_number(self) -> int:
+        """Returns the last document number that was given, or a larger one.
+
+        A store that records the number writes nothing.
+        """
+        return self.reserve(1)[0]
+
+    def log_end(self) -> Any:
+        """Returns the present end of the change log; None if the log is always read as a whole."""
+        return None
+
     def times(self) -> list[float]:
         """Returns the times of the servers' clocks, in seconds since 1970.
 
         The list is empty if the store has no clock of its own.
         """
+        return []
 
     def median_seen(self, before: float, *, posted: bool) -> float | None:
         """Returns the median of the times before a time at which documents were last seen.
@@ -283,8 +339,10 @@ class LogStore(Protocol):
             posted: True to read only documents that are in buckets.
 
         Returns:
-            The median. None if there are no such documents, or if the store has a clock of its own.
+            The median. None if there are no such documents, or if only one clock has set the times:
+            that of the store, or that of this process.
         """
+        return None
 
     def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
         """Returns the earliest time in a range at which a document was last seen.
@@ -297,22 +355,23 @@ class LogStore(Protocol):
             posted: True to read only documents that are in buckets.
 
         Returns:
-            The time. None if there are no such documents, or if the store has a clock of its own.
+            The time. None as for `median_seen`.
         """
+        return None
 
-    def counts(self) -> dict[str, int]:
-        """Returns the numbers of records, leaders, postings, evicted postings and bytes.
-
-        Evicted postings are those beyond the capacity of their buckets, which are not read.
-
-        Each step keeps these numbers up to date, so that nothing is counted here.
-        """
+    def close(self) -> None:  # noqa: B027
+        """Closes the store and releases its connections, if it has any."""
 
 
-class Store(StateStore, RecordStore, PostingStore, LogStore, Protocol):
-    """A database that holds an index: documents, buckets of postings, the state and the change log.
-
-    All changes are made in atomic steps. Every method may raise StoreError. Nothing of the step was
-    written in that case, and it may be repeated. `apply` and `redirect` raise OutcomeUnknownError,
-    which is a StoreError, if the step may have been written.
-    """
+def require_layout(where: str, kind: str, stored: int, supported: int) -> None:
+    """Requires that a store has the version of the layout that this version of nearkin supports."""
+    if stored == supported:
+        return
+    remedy = (
+        "upgrade nearkin"
+        if stored > supported
+        else "export it with the version of nearkin that made it, and build it again"
+    )
+    raise IncompatibleError(
+        f"{where} has {kind} {stored}, and this version of nearkin supports {supported}; {remedy}"
+    )

@@ -20,7 +20,7 @@ from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments, coun
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
-from nearkin.index.stores.base import LOG_KEPT, PORTION, SCAN_ROUNDS
+from nearkin.index.stores.base import LOG_KEPT, PORTION, SCAN_ROUNDS, Store
 from nearkin.index.stores.bucket_table import BucketTable, enter_new
 from nearkin.index.stores.entry_table import EntryTable
 from nearkin.index.stores.memory_bound import growing_keys, require_room
@@ -43,15 +43,13 @@ EVENT_BYTES = 400
 """The memory of a line of the change log, with names of usual length, in bytes."""
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A store in the memory of this process.
 
     Args:
         most: Maximum number of postings of a bucket.
         max_memory: Maximum memory of the store in bytes, or None for no limit.
     """
-
-    url = MEMORY_URL
 
     def __init__(self, most: int, max_memory: int | None = None) -> None:
         self._max_memory = max_memory
@@ -60,7 +58,8 @@ class MemoryStore:
         self._members: dict[str, array[int]] = {}
         self._scopes: dict[str, array[int]] = {}
         """The numbers of the documents of each scope, ascending."""
-        self._header: dict[str, object] | None = None
+        self._values: dict[str, object] = {}
+        """The values that describe the index."""
         self._events: deque[tuple[int, Event]] = deque()
         """The last lines of the change log, with their numbers."""
         self._lines = 0
@@ -71,24 +70,17 @@ class MemoryStore:
         self._lock = RLock()
         self._leaders = 0
         self._state = StoreState(MigrationState(), 0)
-        self._protected = False
 
-    def claim(self, header: dict[str, object]) -> dict[str, object]:
+    @property
+    def url(self) -> str:
+        return MEMORY_URL
+
+    def write_once(self, name: str, value: object) -> Any:
         with self._lock:
             self._finish_step()
-            self._header = self._header or header
-            return self._header
-
-    def read_header(self) -> dict[str, object] | None:
-        with self._lock:
-            self._finish_step()
-            return self._header or None
-
-    def protect(self) -> None:
-        self._protected = True
-
-    def is_protected(self) -> bool:
-        return self._protected
+            if value is not None:
+                self._values.setdefault(name, value)
+            return self._values.get(name)
 
     def state(self) -> StoreState:
         with self._lock:
@@ -330,22 +322,23 @@ class MemoryStore:
         rest = LIST_BYTES * lists + NUMBER_BYTES * len(self._entries) + EVENT_BYTES * events
         return self.table.nbytes + self._entries.nbytes + rest
 
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        with self._lock:
-            self._finish_step()
-            return [
-                unpack_entry(ref, self._row(ref))
-                for ref in self._members.get(_key(scope, leader), _NO_MEMBERS)[:limit]
-            ]
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
+    def members(
+        self,
+        scope: str,
+        leader: str,
+        limit: int | None = None,
+        *,
+        after: int = 0,
+        skip: int = 0,
+        content: bool = True,
     ) -> list[Entry]:
+        unpack = unpack_entry if content else unpack_head
         with self._lock:
             self._finish_step()
             refs = self._members.get(_key(scope, leader), _NO_MEMBERS)
             start = bisect_right(refs, after) + skip
-            return [unpack_head(ref, self._row(ref)) for ref in refs[start : start + limit]]
+            end = None if limit is None else start + limit
+            return [unpack(ref, self._row(ref)) for ref in refs[start:end]]
 
     def member_count(self, scope: str, leader: str) -> int:
         with self._lock:
@@ -395,16 +388,6 @@ class MemoryStore:
             self._finish_step()
             return self.table.portion(place or 0, most)
 
-    def times(self) -> list[float]:
-        return []
-
-    def median_seen(self, before: float, *, posted: bool) -> float | None:
-        # Only the clock of this process has set the times at which documents were seen.
-        return None
-
-    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
-        return None
-
     def _due(self, before: float, *, posted: bool) -> tuple[np.ndarray, np.ndarray]:
         """Returns the documents that `due` yields. The lock is released between portions.
 
@@ -428,9 +411,6 @@ class MemoryStore:
                         refs.append(ref)
                         seen.append(at)
         return np.array(refs, np.int64), np.array(seen, np.float64)
-
-    def take_turn(self, work: str, holder: str, seconds: float) -> bool:
-        return True
 
     def log_end(self) -> int:
         with self._lock:
@@ -459,9 +439,6 @@ class MemoryStore:
     @property
     def durability(self) -> str:
         return "kept in this process's memory: lost when the process ends"
-
-    def close(self) -> None:
-        """Does nothing, because there is nothing to release."""
 
 
 class _Step(NamedTuple):

@@ -5,10 +5,10 @@ Each step is one transaction of statements over sets of rows. Connections come f
 
 import json
 import logging
-import math
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import numpy as np
 
 from nearkin.errors import (
-    IncompatibleError,
     MissingExtraError,
     MissingIndexError,
     MovedError,
@@ -26,18 +25,14 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event, count_leaders
-from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
-from nearkin.index.migration.state import (
-    CLOSING,
-    COPYING,
-    MigrationState,
-    StoreState,
-)
+from nearkin.index.changes import Changes, Event
+from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
+from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.addresses import require_known_options, without_password
-from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
-from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
+from nearkin.index.stores.base import LOG_PORTION, PROTECTED, require_layout
+from nearkin.index.stores.entry_rows import COLUMNS, row_of_entry
 from nearkin.index.stores.pool_log import watch_pool_log
+from nearkin.index.stores.sql import Condition, Dialect, SqlStore, count_changes
 
 R = TypeVar("R")
 SCHEMA = 4
@@ -49,11 +44,6 @@ TIMEOUT = 30.0
 FAILED_TIMEOUT = 1.0
 """The maximum time to wait for a connection after the last attempt to connect failed, in seconds.
 Whoever waits holds a thread."""
-HEADS = (
-    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
-    "''::bytea, NULL::text, ''::bytea"
-)
-"""The columns of an entry without its content."""
 TYPES = (
     "int8",
     "text",
@@ -113,12 +103,13 @@ STATUS_PAUSE = 0.05
 log = logging.getLogger("nearkin.postgres")
 MERGED_AFTER = 1000
 """The number of steps of this process after which the tallies are added up."""
-RESOLVED_TO = "scope = %(scope)s AND leader = %(leader)s AND leader <> id"
+NAMED_VALUE = re.compile("(?<!:):([a-z]+)")
+"""A named value in a statement of `SqlStore`. Two colons precede a type."""
 LOCK = 0x6E6B
 """The advisory lock under which the schema is created."""
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """A store in PostgreSQL.
 
     Args:
@@ -143,6 +134,19 @@ class PostgresStore:
                 f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit "
                 f"first"
             )
+        self.dialect = Dialect(
+            documents=f"{self._s}.documents",
+            meta=f"{self._s}.meta",
+            events=f"{self._s}.events",
+            heads=(
+                "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
+                "''::bytea, NULL::text, ''::bytea"
+            ),
+            json="jsonb",
+            for_update="FOR UPDATE",
+            for_share="FOR SHARE",
+            no_limit="ALL",
+        )
         known = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
         require_known_options(options, ["schema", "ssl", *known], without_password(url))
         self._applied = 0
@@ -240,14 +244,22 @@ class PostgresStore:
                 self._replace_pool(error)
                 raise
 
-    def _read_rows(self, query: str, values: Any = None) -> list[Any]:
-        """Returns the rows of one statement."""
+    def _text(self, query: str) -> str:
+        return NAMED_VALUE.sub(r"%(\1)s", super()._text(query))
 
-        def read(run: Any) -> list[Any]:
-            rows: list[Any] = run.execute(query, values).fetchall()
-            return rows
+    def _fetch(self, run: Any, query: str, values: Any = None) -> list[Any]:
+        rows: list[Any] = run.execute(self._text(query), values).fetchall()
+        return rows
 
-        return self._read(read)
+    def _refs_among(self, refs: Sequence[int]) -> Condition:
+        return Condition("ref = ANY(:refs::bigint[])", {"refs": _array_literal(refs)})
+
+    def _ids_among(self, ids: Sequence[str]) -> Condition:
+        return Condition("id = ANY(:ids)", {"ids": list(ids)})
+
+    def _entry(self, row: tuple[Any, ...]) -> Entry:
+        entry = super()._entry(row)
+        return entry if entry.text is None else entry._replace(text=unescape_text(entry.text))
 
     def _write(self, action: Callable[[Any], R]) -> R:
         """Returns the result of an action with a cursor of one transaction."""
@@ -305,16 +317,7 @@ class PostgresStore:
             version = run.execute(
                 f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
             ).fetchone()[0]
-            if version != SCHEMA:
-                remedy = (
-                    "upgrade nearkin"
-                    if version > SCHEMA
-                    else "export it with the version of nearkin that made it, and build it again"
-                )
-                raise IncompatibleError(
-                    f"{self._url} has schema {version}, and this version of nearkin supports "
-                    f"{SCHEMA}; {remedy}"
-                )
+            require_layout(self._url, "schema", version, SCHEMA)
         else:
             self._run_all(run, CREATE)
         self._write_state_rows(run)
@@ -332,61 +335,11 @@ class PostgresStore:
         )
         run.execute(query, (json.dumps(MigrationState()),))
 
-    def claim(self, header: dict[str, object]) -> dict[str, object]:
-        def claim(run: Any) -> dict[str, object]:
-            run.execute(
-                f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING",
-                (json.dumps(header, sort_keys=True),),
-            )
-            stored_header: dict[str, object] = run.execute(
-                f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
-            ).fetchone()[0]
-            return stored_header
-
-        return self._write(claim)
-
-    def read_header(self) -> dict[str, object] | None:
-        rows = self._read_rows(f"SELECT value FROM {self._s}.meta WHERE name = 'header'")
-        header: dict[str, object] | None = rows[0][0] if rows else None
-        return header or None
-
     def protect(self) -> None:
-        query = f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING"
-        self._write(lambda run: run.execute(query))
-
-    def is_protected(self) -> bool:
-        query = f"SELECT value FROM {self._s}.meta WHERE name = 'protected'"
-        return bool(self._read_rows(query))
+        self.write_once(PROTECTED, value=True)
 
     def state(self) -> StoreState:
-        values_by_name = dict(
-            self._read_rows(
-                f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"
-            )
-        )
-        epoch, phase, urls = values_by_name["place"]
-        return StoreState(MigrationState(epoch, phase, tuple(urls)), values_by_name["generation"])
-
-    def redirect(self, migration: MigrationState) -> None:
-        query = (
-            f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND "
-            f"(value->>0)::bigint < %s"
-        )
-        values = (json.dumps(migration), migration.epoch)
-        if not self._write(lambda run: run.execute(query, values).rowcount):
-            raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
-
-    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE scope = %s AND id = ANY(%s)"
-        rows = self._read_rows(query, (scope, list(ids)))
-        entries_by_id = {row[2]: _entry(row) for row in rows}
-        return [entries_by_id.get(name) for name in ids]
-
-    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])"
-        rows = self._read_rows(query, (_array_literal(refs),))
-        entries_by_ref = {row[0]: _entry(row) for row in rows}
-        return [entries_by_ref.get(ref) for ref in refs]
+        return self._read(self._read_state)
 
     def postings(self, keys: np.ndarray) -> Postings:
         signed = keys.view(np.int64)
@@ -422,9 +375,6 @@ class PostgresStore:
     def reserve(self, count: int) -> list[int]:
         return self._read(lambda run: self._take_numbers(run, count))
 
-    def snapshot(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def last_number(self) -> int:
         last, called = self._read_rows(f"SELECT last_value, is_called FROM {self._s}.refs")[0]
         return int(last) if called else 0
@@ -454,18 +404,6 @@ class PostgresStore:
             self._try_to_merge_tallies()
         return numbers
 
-    def _tally_changes(
-        self, run: Any, changes: Changes, leaders: dict[int, str], postings: int
-    ) -> None:
-        """Adds a row with the changes of the counts."""
-        gained = count_leaders(changes.new)
-        last = {entry.ref: entry for entry in changes.changed}
-        gained += sum(entry.is_leader - (leaders[entry.ref] == entry.id) for entry in last.values())
-        gained -= sum(leaders[entry.ref] == entry.id for entry, _ in changes.dropped)
-        tally = (len(changes.new) - len(changes.dropped), gained, postings)
-        if any(tally):
-            run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", tally)
-
     def _try_to_merge_tallies(self) -> None:
         """Adds up the tallies. The step before it is written, so a failure must not look like its.
 
@@ -484,22 +422,6 @@ class PostgresStore:
         if rows:
             total = [sum(column) for column in zip(*rows, strict=True)]
             run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", total)
-
-    def _trim_log(self, run: Any) -> None:
-        """Deletes the oldest lines of the change log, at most one portion.
-
-        Nothing is deleted while the index is copied.
-        """
-        bounds = f"SELECT min(number), max(number) FROM {self._s}.events"
-        first, last = run.execute(bounds).fetchone()
-        if last - first < LOG_KEPT + LOG_PORTION:
-            return
-        migration = run.execute(
-            f"SELECT value FROM {self._s}.meta WHERE name = 'place'"
-        ).fetchone()[0]
-        if migration[1] not in (COPYING, CLOSING):
-            until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
-            run.execute(f"DELETE FROM {self._s}.events WHERE number <= %s", (until,))
 
     def _committed(self, transaction: int | None) -> bool:
         """Asks the server whether a transaction was committed whose answer was lost."""
@@ -545,7 +467,9 @@ class PostgresStore:
         added = self._insert_postings(
             run, [*pairs, *changes.postings_added], may_overflow=changes.may_overflow
         )
-        self._tally_changes(run, changes, leaders, added - removed)
+        tally = (*count_changes(changes, leaders), added - removed)
+        if any(tally):
+            run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", tally)
         if changes.events:
             query = (
                 f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, "
@@ -579,45 +503,6 @@ class PostgresStore:
         if epoch != changes.epoch:
             raise MovedError(f"{self._url} is being moved")
         return number
-
-    def _check(self, run: Any, changes: Changes) -> dict[int, str]:
-        """Checks the conditions of a step, and locks its rows in the order of their numbers."""
-        there = {entry.ref: entry.id for entry in changes.present}
-        leaders: dict[int, str] = {}
-        if there:
-            query = (
-                f"SELECT ref, id, leader FROM {self._s}.documents WHERE ref = "
-                f"ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
-            )
-            rows = run.execute(query, (_array_literal(sorted(there)),)).fetchall()
-            if {ref: name for ref, name, _ in rows} != there:
-                raise RacedError("a document was deleted by another process")
-            leaders = {ref: leader for ref, _, leader in rows}
-        if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
-            raise RacedError("a document was resolved to another representative by another process")
-        for standing in changes.leader_snapshots:
-            # A statement of its own sees what was committed until the statement above locked the
-            # row. A step that resolves a document to this one needs the row, and waits for it.
-            query = (
-                f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND "
-                f"leader <> id LIMIT %s"
-            )
-            member_refs = run.execute(
-                query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)
-            ).fetchall()
-            standing.require_unchanged(
-                leaders.get(standing.entry.ref), (ref for (ref,) in member_refs)
-            )
-        needed = sorted({entry.ref for entry in changes.required_leaders})
-        if needed:
-            query = (
-                f"SELECT ref FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) AND "
-                f"leader "
-                f"= id ORDER BY ref FOR SHARE"
-            )
-            if len(run.execute(query, (_array_literal(needed),)).fetchall()) < len(needed):
-                raise RacedError("a representative was deleted by another process")
-        return leaders
 
     def _delete_documents(self, run: Any, changes: Changes) -> int:
         """Deletes postings and documents, and returns the number of deleted postings."""
@@ -700,63 +585,6 @@ class PostgresStore:
                 run.execute(f"SELECT nextval('{self._s}.evicted')")
         return len(keys)
 
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        query = (
-            f"SELECT {COLUMNS} FROM {self._s}.documents WHERE {RESOLVED_TO} ORDER BY ref "
-            f"LIMIT "
-            f"%(limit)s"
-        )
-        return [
-            _entry(row)
-            for row in self._read_rows(query, {"scope": scope, "leader": leader, "limit": limit})
-        ]
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
-    ) -> list[Entry]:
-        query = (
-            f"SELECT {HEADS} FROM {self._s}.documents WHERE {RESOLVED_TO} AND ref > %(after)s "
-            "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
-        )
-        values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [_entry(row) for row in self._read_rows(query, values)]
-
-    def member_count(self, scope: str, leader: str) -> int:
-        query = f"SELECT count(*) FROM {self._s}.documents WHERE {RESOLVED_TO}"
-        return int(self._read_rows(query, {"scope": scope, "leader": leader})[0][0])
-
-    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
-        last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
-        columns = COLUMNS if content else HEADS
-        order = "ref" if scope is None else "scope, ref"
-        query = (
-            f"SELECT {columns} FROM {self._s}.documents WHERE ref > %(last)s {inside} ORDER "
-            f"BY "
-            f"{order} LIMIT %(limit)s"
-        )
-        portions = Portions(PORTION)
-        while rows := self._read_rows(
-            query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
-        ):
-            last = rows[-1][0]
-            entries = [_entry(row) for row in rows]
-            portions.read(len(entries), content_size(entries))
-            yield from entries
-
-    def scopes(self) -> Iterator[str]:
-        s, last = self._s, None
-        query = f"""WITH RECURSIVE found AS (
-            (SELECT scope FROM {s}.documents WHERE %(last)s::text IS NULL OR scope > %(last)s
-              ORDER BY scope LIMIT 1)
-            UNION ALL SELECT (
-              SELECT e.scope FROM {s}.documents e WHERE e.scope > found.scope
-              ORDER BY e.scope LIMIT 1)
-              FROM found WHERE found.scope IS NOT NULL)
-            SELECT scope FROM found WHERE scope IS NOT NULL LIMIT {PORTION}"""
-        while rows := self._read_rows(query, {"last": last}):
-            last = rows[-1][0]
-            yield from (name for (name,) in rows)
-
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         query = (
             f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, "
@@ -772,25 +600,6 @@ class PostgresStore:
     def times(self) -> list[float]:
         query = "SELECT extract(epoch FROM clock_timestamp())::float8"
         return [float(self._read_rows(query)[0][0])]
-
-    def median_seen(self, before: float, *, posted: bool) -> float | None:
-        return None
-
-    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
-        return None
-
-    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
-        only = "AND posted" if posted else ""
-        query = (
-            f"SELECT {HEADS} FROM {self._s}.documents WHERE (seen, ref) > (%(seen)s, %(ref)s) AND "
-            f"seen < %(before)s {only} "
-            f"ORDER BY seen, ref LIMIT {PORTION}"
-        )
-        values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
-        while rows := self._read_rows(query, values):
-            entries = [_entry(row) for row in rows]
-            values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
-            yield from entries
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         now = "extract(epoch FROM clock_timestamp())::float8"
@@ -906,12 +715,6 @@ def _row(entry: Entry) -> tuple[Any, ...]:
 
 def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
     return row[1], row[2]
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    """Returns the entry of a row with COLUMNS or HEADS."""
-    entry = entry_of_row(row)
-    return entry if entry.text is None else entry._replace(text=unescape_text(entry.text))
 
 
 def escape_text(text: str) -> str:

@@ -11,14 +11,13 @@ import secrets
 import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
 from nearkin.errors import (
-    IncompatibleError,
     MissingExtraError,
     MissingIndexError,
     MovedError,
@@ -32,7 +31,16 @@ from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, cont
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
 from nearkin.index.stores.addresses import require_known_options
-from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, SCAN_ROUNDS, Portions
+from nearkin.index.stores.base import (
+    HEADER,
+    LOG_KEPT,
+    LOG_PORTION,
+    PORTION,
+    SCAN_ROUNDS,
+    Portions,
+    Store,
+    require_layout,
+)
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
 
@@ -52,11 +60,13 @@ A step that is sent twice is executed once.
 """
 LAYOUT = 3
 """The version of the layout of the keys."""
+VALUE_KEYS = {HEADER: "made"}
+"""The keys of values that are written once, if they differ from the names of the values."""
 FIND_ATTEMPTS = 10
 """The number of times that a document is looked up that others replace at the same time."""
 
 
-class RedisStore:
+class RedisStore(Store):
     """A store in Redis."""
 
     def __init__(self, url: str, most: int, expected: int, *, must_exist: bool = False) -> None:
@@ -155,17 +165,7 @@ class RedisStore:
         if stored is None and not self._client.exists(self._key("header")):
             self._client.set(self._key("layout"), LAYOUT, nx=True)
             return
-        layout = int(stored or 1)
-        if layout != LAYOUT:
-            remedy = (
-                "upgrade nearkin"
-                if layout > LAYOUT
-                else "export it with the version of nearkin that made it, and build it again"
-            )
-            raise IncompatibleError(
-                f"{self._url} has layout {layout}, and this version of nearkin supports {LAYOUT}; "
-                f"{remedy}"
-            )
+        require_layout(self._url, "layout", int(stored or 1), LAYOUT)
 
     def _groups(self) -> list[int]:
         start = len(self._key("e:"))
@@ -183,28 +183,13 @@ class RedisStore:
             if packed_head
         ]
 
-    def claim(self, header: dict[str, object]) -> dict[str, object]:
+    def write_once(self, name: str, value: object) -> Any:
+        key = self._key(VALUE_KEYS.get(name, name))
         with self._redis_errors():
-            self._client.set(self._key("made"), json.dumps(header, sort_keys=True), nx=True)
-            stored_header: Any = self._client.get(self._key("made"))
-        header_there: dict[str, object] = json.loads(stored_header)
-        return header_there
-
-    def read_header(self) -> dict[str, object] | None:
-        with self._redis_errors():
-            stored_header: Any = self._client.get(self._key("made"))
-        header: dict[str, object] | None = (
-            None if stored_header is None else json.loads(stored_header)
-        )
-        return header or None
-
-    def protect(self) -> None:
-        with self._redis_errors():
-            self._client.set(self._key("protected"), "1", nx=True)
-
-    def is_protected(self) -> bool:
-        with self._redis_errors():
-            return self._client.get(self._key("protected")) is not None
+            if value is not None:
+                self._client.set(key, json.dumps(value, sort_keys=True), nx=True)
+            stored: Any = self._client.get(key)
+        return None if stored is None else json.loads(stored)
 
     def state(self) -> StoreState:
         with self._redis_errors():
@@ -295,9 +280,6 @@ class RedisStore:
         with self._redis_errors():
             last = self._client.incrby(self._key("ref"), count)
         return list(range(last - count + 1, last + 1))
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def last_number(self) -> int:
         with self._redis_errors():
@@ -432,17 +414,21 @@ class RedisStore:
         if not entry.is_leader:
             yield from (b"M", id_key(entry.scope, entry.leader), b"%016d" % entry.ref, b"")
 
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        refs = self._member_refs(scope, leader, 0, 0, -1 if limit is None else limit)
-        return [entry for entry in self.by_refs(refs) if entry is not None]
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
+    def members(
+        self,
+        scope: str,
+        leader: str,
+        limit: int | None = None,
+        *,
+        after: int = 0,
+        skip: int = 0,
+        content: bool = True,
     ) -> list[Entry]:
-        return self._heads(self._member_refs(scope, leader, after, skip, limit))
-
-    def _member_refs(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[int]:
-        return self._refs_behind(self._key("n:") + id_key(scope, leader), after, skip, limit)
+        most = -1 if limit is None else limit
+        refs = self._refs_behind(self._key("n:") + id_key(scope, leader), after, skip, most)
+        if not content:
+            return self._heads(refs)
+        return [entry for entry in self.by_refs(refs) if entry is not None]
 
     def _refs_behind(self, key: bytes, after: int, skip: int, limit: int) -> list[int]:
         """Returns numbers of a sorted set in ascending order. A limit of -1 means no limit."""
@@ -550,12 +536,6 @@ class RedisStore:
         with self._redis_errors():
             seconds, microseconds = self._client.time()
         return [seconds + microseconds / 1e6]
-
-    def median_seen(self, before: float, *, posted: bool) -> float | None:
-        return None
-
-    def first_seen(self, after: float, before: float, *, posted: bool) -> float | None:
-        return None
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         milliseconds = max(1, round(seconds * 1000))

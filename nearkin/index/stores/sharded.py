@@ -31,8 +31,9 @@ import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,7 +48,7 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
-from nearkin.index.entry import RESERVED, Entry, PostingPortion, Postings
+from nearkin.index.entry import RESERVED, Entry, Postings
 from nearkin.index.migration.state import CLOSING, OPEN, MigrationState, StoreState
 from nearkin.index.stores.base import Store
 from nearkin.index.stray_postings import StraySweeper, sweep_quietly
@@ -56,7 +57,7 @@ T = TypeVar("T")
 log = logging.getLogger("nearkin.shards")
 
 
-class ShardedStore:
+class ShardedStore(Store):
     """Several stores that hold one index. Their order and number are part of the index."""
 
     def __init__(self, shards: Sequence[Store]) -> None:
@@ -133,11 +134,9 @@ class ShardedStore:
             )
         return plain[0]
 
-    def protect(self) -> None:
-        self._on_all_shards(lambda _, shard: shard.protect())
-
-    def is_protected(self) -> bool:
-        return any(self._on_all_shards(lambda _, shard: shard.is_protected()))
+    def write_once(self, name: str, value: object) -> Any:
+        answers = self._on_all_shards(lambda _, shard: shard.write_once(name, value))
+        return next((answer for answer in answers if answer is not None), None)
 
     def state(self) -> StoreState:
         shard_states = self._on_all_shards(lambda _, shard: shard.state())
@@ -170,10 +169,6 @@ class ShardedStore:
 
     def reserve(self, count: int) -> list[int]:
         return self.shards[0].reserve(count)
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        # no state of several shards is the state of one moment
-        return nullcontext()
 
     def last_number(self) -> int:
         # a number encodes the place of its shard
@@ -542,17 +537,22 @@ class ShardedStore:
         except StoreError:
             return [UNREACHABLE] * len(refs)
 
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        shard_members = self._on_all_shards(lambda _, shard: shard.members(scope, leader, limit))
-        return _in_order(shard_members)[:limit]
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
+    def members(
+        self,
+        scope: str,
+        leader: str,
+        limit: int | None = None,
+        *,
+        after: int = 0,
+        skip: int = 0,
+        content: bool = True,
     ) -> list[Entry]:
+        most = None if limit is None else skip + limit
         shard_members = self._on_all_shards(
-            lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit)
+            lambda _, shard: shard.members(scope, leader, most, after=after, content=content)
         )
-        return _in_order(shard_members)[skip : skip + limit]
+        listed = heapq.merge(*shard_members, key=lambda entry: entry.ref)
+        return list(islice(listed, skip, most))
 
     def member_count(self, scope: str, leader: str) -> int:
         return sum(self._on_all_shards(lambda _, shard: shard.member_count(scope, leader)))
@@ -574,10 +574,6 @@ class ShardedStore:
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         parts = (shard.due(before, posted=posted) for shard in self.shards)
         yield from heapq.merge(*parts, key=lambda entry: (entry.seen, entry.ref))
-
-    def posting_portion(self, place: Any, most: int) -> PostingPortion:
-        """Returns nothing, because `sweep_strays` reads each shard on its own."""
-        return PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
 
     def sweep_strays(self) -> None:
         """Checks the next portion of the postings of each shard, and deletes stray ones."""
@@ -653,10 +649,6 @@ def _is_representative(entry: Entry) -> bool:
 
 def _is_member(entry: Entry) -> bool:
     return not entry.is_leader and not _is_reserved(entry)
-
-
-def _in_order(parts: list[list[Entry]]) -> list[Entry]:
-    return sorted((entry for part in parts for entry in part), key=lambda entry: entry.ref)
 
 
 def _without_members(entries: list[Entry]) -> list[LeaderSnapshot]:

@@ -9,7 +9,6 @@ between a commit and the line after it, and the file alone says whether the step
 """
 
 import json
-import math
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,7 +22,6 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import numpy as np
 
 from nearkin.errors import (
-    IncompatibleError,
     MissingIndexError,
     MovedError,
     NearkinError,
@@ -32,27 +30,21 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments, count_leaders
+from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments
 from nearkin.index.entry import (
     REF_SHIFT,
     RESERVED,
-    Entry,
     PostingPortion,
     Postings,
-    content_size,
     posting_of,
 )
-from nearkin.index.migration.state import (
-    CLOSING,
-    COPYING,
-    MigrationState,
-    StoreState,
-)
+from nearkin.index.migration.state import StoreState
 from nearkin.index.stores.addresses import require_known_options
-from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.base import LOG_PORTION, require_layout
 from nearkin.index.stores.bucket_table import BucketTable
-from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, keyed_rows
+from nearkin.index.stores.entry_rows import COLUMNS, keyed_rows
 from nearkin.index.stores.memory_bound import growing_keys, require_room
+from nearkin.index.stores.sql import Condition, Dialect, SqlStore, count_changes
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
 from nearkin.runtime.suggestions import did_you_mean
@@ -66,8 +58,6 @@ FULL_SYNC = 2
 """The smallest value of `PRAGMA synchronous` with which each commit is synced."""
 SCHEMA = 3
 """The version of the tables."""
-AT_ONCE = 500
-"""The maximum number of values in one statement."""
 BLOCK = 10_000
 """The number of rows that are read at once when a file is opened."""
 GONE = 100_000
@@ -86,11 +76,21 @@ LOG_PAGES = 16_000
 
 It is large so that a page that many batches change is copied once.
 """
-HEADS = (
-    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', "
-    "NULL, x''"
+DIALECT = Dialect(
+    documents="entries",
+    meta="meta",
+    events="events",
+    # the content is stored in other pages of the file
+    heads=(
+        "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', "
+        "NULL, x''"
+    ),
+    json="TEXT",
+    # a transaction that writes is alone
+    for_update="",
+    for_share="",
+    no_limit="-1",
 )
-"""The columns of an entry without its content, which is stored in other pages of the file."""
 CREATE = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
@@ -121,7 +121,6 @@ LAST_STEPS = """SELECT
   CAST((SELECT value FROM meta WHERE name = 'forgotten') AS INT)"""
 """The last step, and the last one whose removals are not kept."""
 COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
-RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 UPDATE = """UPDATE entries
   SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
   WHERE ref = ?"""
@@ -197,13 +196,15 @@ def _explain_unopened(path: Path) -> str:
     return "permission denied"
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
     """A store in an SQLite file.
 
     Args:
         max_memory: Maximum memory of buckets and pages in this process, in bytes, or None for no
             limit. A quarter of it is for pages.
     """
+
+    dialect = DIALECT
 
     def __init__(
         self,
@@ -304,23 +305,23 @@ class SqliteStore:
             raise
         return db
 
-    def _read(self, action: Callable[[], R]) -> R:
+    def _read(self, action: Callable[[sqlite3.Connection], R]) -> R:
         """Returns the result of an action that uses the connection, which no other thread uses."""
         with self._lock, self._converted_errors():
             try:
                 self._reconnect()
-                return action()
+                return action(self._db)
             except BaseException as error:
                 self._restore_connection(error)
                 raise
 
-    def _write(self, action: Callable[[], R]) -> R:
+    def _write(self, action: Callable[[sqlite3.Connection], R]) -> R:
         """Returns the result of an action in one transaction, which is synced."""
         with self._lock, self._converted_errors():
             try:
                 self._reconnect()
                 self._db.execute("BEGIN IMMEDIATE")
-                result = action()
+                result = action(self._db)
                 self._version = UNREAD
                 self._remembered = None
                 self._commit()
@@ -354,24 +355,16 @@ class SqliteStore:
 
     def _prepare_tables(self) -> None:
         version = self._fetch_rows("PRAGMA user_version")[0][0]
-        if version not in (0, SCHEMA):
-            remedy = (
-                "upgrade nearkin"
-                if version > SCHEMA
-                else "export it with the version of nearkin that made it, and build it again"
-            )
-            raise IncompatibleError(
-                f"{self.path} has schema {version}, and this version of nearkin supports {SCHEMA}; "
-                f"{remedy}"
-            )
         if version == 0:
             self._write(self._create_tables)
+        else:
+            require_layout(str(self.path), "schema", version, SCHEMA)
 
-    def _create_tables(self) -> None:
+    def _create_tables(self, run: sqlite3.Connection) -> None:
         # another process may have created them since the check
         if self._fetch_rows("PRAGMA user_version")[0][0] == 0:
             for statement in CREATE.split(";\n"):
-                self._db.execute(statement)
+                run.execute(statement)
 
     def _commit(self) -> None:
         try:
@@ -383,6 +376,15 @@ class SqliteStore:
                 f"{self.path}: {error} during a commit, so that the outcome is unknown; the call "
                 f"may be repeated safely"
             ) from error
+
+    def _fetch(self, run: Any, query: str, values: Any = None) -> list[Any]:
+        return self._fetch_rows(self._text(query), values or {})
+
+    def _refs_among(self, refs: Sequence[int]) -> Condition:
+        return _among("ref", refs)
+
+    def _ids_among(self, ids: Sequence[str]) -> Condition:
+        return _among("id", ids)
 
     def _fetch_rows(self, query: str, values: Any = ()) -> list[Any]:
         """Returns all rows of a statement, and closes its cursor.
@@ -489,100 +491,31 @@ class SqliteStore:
         self._step = last_step
         self._is_table_whole = True
 
-    def claim(self, header: dict[str, object]) -> dict[str, object]:
-        def claim() -> dict[str, object]:
-            self._db.execute(
-                "INSERT OR IGNORE INTO meta VALUES ('header', ?)",
-                (json.dumps(header, sort_keys=True),),
-            )
-            stored_header: dict[str, object] = json.loads(
-                self._fetch_rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
-            )
-            return stored_header
-
-        return self._write(claim)
-
-    def read_header(self) -> dict[str, object] | None:
-        rows = self._read_rows("SELECT value FROM meta WHERE name = 'header'")
-        header: dict[str, object] | None = json.loads(rows[0][0]) if rows else None
-        return header or None
-
-    def protect(self) -> None:
-        query = "INSERT OR IGNORE INTO meta VALUES ('protected', '1')"
-        self._write(lambda: self._db.execute(query))
-
-    def is_protected(self) -> bool:
-        return bool(self._read_rows("SELECT value FROM meta WHERE name = 'protected'"))
-
     def state(self) -> StoreState:
         return self._read(self._remembered_state)
 
-    def _remembered_state(self) -> StoreState:
+    def _remembered_state(self, run: sqlite3.Connection) -> StoreState:
         version = self._data_version()
         if self._remembered is None or self._remembered[0] != version:
-            self._remembered = version, self._read_state()
+            self._remembered = version, self._read_state(run)
         return self._remembered[1]
 
-    def _read_state(self) -> StoreState:
-        values_by_name = dict(
-            self._fetch_rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')")
-        )
-        epoch, phase, urls = (
-            json.loads(values_by_name["place"]) if "place" in values_by_name else MigrationState()
-        )
-        return StoreState(
-            MigrationState(epoch, phase, tuple(urls)), int(values_by_name.get("generation", 0))
-        )
-
-    def redirect(self, migration: MigrationState) -> None:
-        def redirect() -> None:
-            if migration.epoch <= (current_epoch := self._read_state().migration.epoch):
-                raise RacedError(f"{self.path} is in epoch {current_epoch} already")
-            self._db.execute(
-                "INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(migration),)
-            )
-
-        self._write(redirect)
-
-    def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        def read() -> list[Any]:
-            rows: list[Any] = []
-            for portion in _split_values(ids):
-                marks = _marks_for(portion)
-                query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({marks})"
-                rows += self._fetch_rows(query, (scope, *portion))
-            return rows
-
-        entries_by_id = {row[2]: entry_of_row(row) for row in self._read(read)}
-        return [entries_by_id.get(name) for name in ids]
-
-    def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        def read() -> list[Any]:
-            rows: list[Any] = []
-            for portion in _split_values(refs):
-                query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks_for(portion)})"
-                rows += self._fetch_rows(query, portion)
-            return rows
-
-        entries_by_ref = {row[0]: entry_of_row(row) for row in self._read(read)}
-        return [entries_by_ref.get(ref) for ref in refs]
-
     def postings(self, keys: np.ndarray) -> Postings:
-        def look_up() -> Postings:
+        def look_up(_: sqlite3.Connection) -> Postings:
             self._learn_steps()
             return self.table.look_up(keys)
 
         return self._read(look_up)
 
     def overflowed(self, keys: np.ndarray) -> np.ndarray:
-        def look_up() -> np.ndarray:
+        def look_up(_: sqlite3.Connection) -> np.ndarray:
             self._learn_steps()
             return self.table.overflowed(keys)
 
         return self._read(look_up)
 
     def reserve(self, count: int) -> list[int]:
-        return self._write(lambda: self._take_numbers(self._number("reserved"), count))
+        return self._write(lambda _: self._take_numbers(self._number("reserved"), count))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -598,7 +531,7 @@ class SqliteStore:
     def last_number(self) -> int:
         return self._read(self._last_number)
 
-    def _last_number(self) -> int:
+    def _last_number(self, _: sqlite3.Connection) -> int:
         """Returns the larger one of the last number that was recorded and the last one stored.
 
         Older versions did not record the numbers that a step gave.
@@ -624,70 +557,26 @@ class SqliteStore:
         count = given.count(0)
         if not count:
             return given
-        fresh = iter(self._take_numbers(self._last_number(), count))
+        fresh = iter(self._take_numbers(self._last_number(self._db), count))
         return [ref or next(fresh) for ref in given]
 
     def apply(self, changes: Changes) -> list[int]:
-        def apply() -> list[int]:
+        def apply(run: sqlite3.Connection) -> list[int]:
             self._learn_steps()
-            counted = self._check(changes)
-            numbers = self._write_step(changes, self._step + 1)
-            self._db.executemany(COUNT, counted)
+            if changes.epoch not in (None, self._read_state(run).migration.epoch):
+                raise MovedError(f"{self.path} is being moved")
+            keys = growing_keys(changes)
+            if keys:
+                self._require_room(self.table, keys)
+            counted = count_changes(changes, self._check(run, changes))
+            numbers = self._write_step(run, changes, self._step + 1)
+            names = ("records", "leaders")
+            run.executemany(COUNT, [(n, name) for n, name in zip(counted, names, strict=True) if n])
             return numbers
 
         return self._write(apply)
 
-    def _check(self, changes: Changes) -> list[tuple[int, str]]:
-        """Checks the conditions of a step."""
-        if changes.epoch not in (None, self._read_state().migration.epoch):
-            raise MovedError(f"{self.path} is being moved")
-        there = [(entry.ref, entry.id) for entry in changes.present]
-        leaders: dict[int, str] = {}
-        for portion in _split_values(there):
-            query = f"SELECT ref, id, leader FROM entries WHERE ref IN ({_marks_for(portion)})"
-            rows = self._fetch_rows(query, [ref for ref, _ in portion])
-            leaders |= {ref: leader for ref, _, leader in rows}
-            if set(portion) - {(ref, name) for ref, name, _ in rows}:
-                raise RacedError("a document was deleted by another process")
-        keys = growing_keys(changes)
-        if keys:
-            self._require_room(self.table, keys)
-        if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
-            raise RacedError("a document was resolved to another representative by another process")
-        for refs in _split_values(sorted({entry.ref for entry in changes.required_leaders})):
-            query = (
-                f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks_for(refs)})"
-            )
-            if self._fetch_rows(query, refs)[0][0] < len(refs):
-                raise RacedError("a representative was deleted by another process")
-        for standing in changes.leader_snapshots:
-            gone = standing.entry
-            leader_rows = self._fetch_rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
-            query = (
-                "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
-            )
-            members = [
-                ref
-                for (ref,) in self._fetch_rows(
-                    query, (gone.scope, gone.id, len(standing.members) + 1)
-                )
-            ]
-            standing.require_unchanged(leader_rows[0][0] if leader_rows else None, members)
-        return self._count_changes(changes, leaders)
-
-    def _count_changes(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
-        """Returns the changes of the counts by a step."""
-        gained = count_leaders(changes.new)
-        gained += sum(
-            entry.is_leader - (leaders[entry.ref] == entry.id)
-            for entry in {e.ref: e for e in changes.changed}.values()
-        )
-        gained -= sum(leaders[entry.ref] == entry.id for entry, _ in changes.dropped)
-        counts = [(len(changes.new) - len(changes.dropped), "records"), (gained, "leaders")]
-        return [(change, name) for change, name in counts if change]
-
-    def _write_step(self, changes: Changes, step: int) -> list[int]:
-        run = self._db
+    def _write_step(self, run: sqlite3.Connection, changes: Changes, step: int) -> list[int]:
         leaving = [
             (step, entry.ref, keys.tobytes())
             for entry, keys in (*changes.dropped, *changes.unposted)
@@ -725,7 +614,7 @@ class SqliteStore:
             raise RacedError("a document with this id exists already") from error
         run.executemany(LOG, [tuple(event) for event in changes.events])
         if changes.events:
-            self._trim_log()
+            self._trim_log(run)
         run.execute("UPDATE meta SET value = ? WHERE name = 'last_step'", (str(step),))
         if changes.invalidates_caches:
             run.execute(
@@ -736,70 +625,6 @@ class SqliteStore:
             run.execute("DELETE FROM gone WHERE step <= ?", (step - GONE,))
             run.execute("UPDATE meta SET value = ? WHERE name = 'forgotten'", (str(step - GONE),))
         return numbers
-
-    def _trim_log(self) -> None:
-        """Deletes the oldest lines of the change log, at most one portion.
-
-        Nothing is deleted while the index is copied.
-        """
-        first, last = self._fetch_rows(
-            "SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)"
-        )[0]
-        if last - first < LOG_KEPT + LOG_PORTION or self._read_state().migration.phase in (
-            COPYING,
-            CLOSING,
-        ):
-            return
-        until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
-        self._db.execute("DELETE FROM events WHERE number <= ?", (until,))
-
-    def _read_rows(self, query: str, values: Any = ()) -> list[Any]:
-        """Returns the rows of one statement. The lock is released afterwards."""
-        return self._read(lambda: self._fetch_rows(query, values))
-
-    def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        query = f"SELECT {COLUMNS} FROM entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT :limit"
-        rows = self._read_rows(
-            query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit}
-        )
-        return [entry_of_row(row) for row in rows]
-
-    def member_page(
-        self, scope: str, leader: str, after: int, skip: int, limit: int
-    ) -> list[Entry]:
-        query = (
-            f"SELECT {HEADS} FROM entries WHERE {RESOLVED_TO} AND ref > :after ORDER BY ref "
-            f"LIMIT :limit OFFSET :skip"
-        )
-        values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [entry_of_row(row) for row in self._read_rows(query, values)]
-
-    def member_count(self, scope: str, leader: str) -> int:
-        query = f"SELECT COUNT(*) FROM entries WHERE {RESOLVED_TO}"
-        return int(self._read_rows(query, {"scope": scope, "leader": leader})[0][0])
-
-    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
-        last, inside = 0, "" if scope is None else "AND scope = :scope"
-        columns = COLUMNS if content else HEADS
-        query = (
-            f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT :limit"
-        )
-        portions = Portions(PORTION)
-        while rows := self._read_rows(
-            query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
-        ):
-            last = rows[-1][0]
-            entries = [entry_of_row(row) for row in rows]
-            portions.read(len(entries), content_size(entries))
-            yield from entries
-
-    def scopes(self) -> Iterator[str]:
-        rows = self._read_rows("SELECT MIN(scope) FROM entries", {})
-        while rows[0][0] is not None:
-            yield rows[0][0]
-            rows = self._read_rows(
-                "SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]}
-            )
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         query = "SELECT ref, word, keys FROM loose WHERE ref > ? ORDER BY ref LIMIT ?"
@@ -816,9 +641,6 @@ class SqliteStore:
         return (
             PostingPortion(np.concatenate(keys), np.concatenate(words), last) if rows else nothing
         )
-
-    def times(self) -> list[float]:
-        return []
 
     def median_seen(self, before: float, *, posted: bool) -> float | None:
         documents = f"FROM entries WHERE seen < :before {'AND posted' if posted else ''}"
@@ -838,30 +660,17 @@ class SqliteStore:
         )
         return rows[0][0] if rows else None
 
-    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
-        only = "AND posted" if posted else ""
-        query = (
-            f"SELECT {HEADS} FROM entries WHERE (seen, ref) > (:seen, :ref) AND seen < :before "
-            f"{only} "
-            f"ORDER BY seen, ref LIMIT {PORTION}"
-        )
-        values = {"seen": -math.inf, "ref": 0, "before": before}
-        while rows := self._read_rows(query, values):
-            entries = [entry_of_row(row) for row in rows]
-            values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
-            yield from entries
-
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         name = f"turn:{work}"
         now = time.time()
 
-        def take() -> bool:
+        def take(run: sqlite3.Connection) -> bool:
             rows = self._fetch_rows("SELECT value FROM meta WHERE name = ?", (name,))
             last, until = json.loads(rows[0][0]) if rows else (holder, 0.0)
             # a turn that ends too late was taken by a process with a wrong clock
             if last != holder and now < until <= now + MOST_TURN:
                 return False
-            self._db.execute(
+            run.execute(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)",
                 (name, json.dumps([holder, now + seconds])),
             )
@@ -884,7 +693,7 @@ class SqliteStore:
                 yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
 
     def counts(self) -> dict[str, int]:
-        def count() -> dict[str, int]:
+        def count(_: sqlite3.Connection) -> dict[str, int]:
             self._learn_steps()
             records, leaders = self._number("records"), self._number("leaders")
             pages, size = (
@@ -923,16 +732,15 @@ def _append_rows(table: BucketTable, rows: Sequence[Any]) -> None:
     table.append_all(keys, np.repeat(np.array(words, np.int64), counts))
 
 
+def _among(column: str, values: Sequence[int] | Sequence[str]) -> Condition:
+    """Returns the condition that the value of a column is among some values."""
+    if len(values) == 1:
+        # most reads are of one document, and a table of one value takes as long as reading it
+        return Condition(f"{column} = :{column}", {column: values[0]})
+    among = f"{column} IN (SELECT value FROM json_each(:{column}))"
+    return Condition(among, {column: json.dumps(values)})
+
+
 def _count_keys(rows: Sequence[Any]) -> int:
     """Returns the number of band keys of rows (ref, leads, size, keys)."""
     return sum(len(row[3]) for row in rows) // KEY_BYTES
-
-
-def _marks_for(values: Sequence[Any]) -> str:
-    """Returns a placeholder for each value of a statement."""
-    return ", ".join("?" * len(values))
-
-
-def _split_values(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(values), AT_ONCE):
-        yield values[start : start + AT_ONCE]

@@ -6,7 +6,7 @@ import pytest
 
 from nearkin.index.changes import TOUCHED
 from nearkin.index.migration.state import COPYING, OPEN, MigrationState
-from nearkin.index.stores import memory, postgres, redis, sqlite
+from nearkin.index.stores import memory, postgres, redis, sql, sqlite
 from tests.index.conftest import (
     Opener,
     corpus,
@@ -23,9 +23,9 @@ def test_the_log_keeps_a_bounded_number_of_erasures(
 ) -> None:
     if not has_indexes(url):
         pytest.skip("Aerospike keeps its log")
-    for module in (sqlite, postgres, memory, redis):
+    for module in (sql, memory, redis):
         monkeypatch.setattr(module, "LOG_KEPT", 10)
-    for module in (sqlite, postgres, redis):
+    for module in (sql, sqlite, postgres, redis):
         monkeypatch.setattr(module, "LOG_PORTION", 4)
     index = opened()
     names = [f"d{i}" for i in range(80)]
@@ -53,7 +53,7 @@ def test_the_log_is_read_from_a_position(
 ) -> None:
     if not has_indexes(url):
         pytest.skip("Aerospike reads its log as a whole")
-    for module in (sqlite, postgres, redis):
+    for module in (sql, sqlite, postgres, redis):
         monkeypatch.setattr(module, "LOG_PORTION", 4)
     index = opened()
     names = [f"d{i:02d}" for i in range(40)]

@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.index.index import Index
-from nearkin.index.stores import sqlite
+from nearkin.index.stores import sql
 from tests.index.conftest import ReadMeter, family, fill, store_of
 from tests.service.server.conftest import Serve
 from tests.service.server.console.pages import page_content
@@ -18,8 +18,8 @@ MEMBERS = 120
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
     read_meter = ReadMeter()
-    made = sqlite.entry_of_row
-    monkeypatch.setattr(sqlite, "entry_of_row", lambda row: read_meter.count(made(row)))
+    made = sql.entry_of_row
+    monkeypatch.setattr(sql, "entry_of_row", lambda row: read_meter.count(made(row)))
     return read_meter
 
 
