@@ -3,11 +3,11 @@
 import asyncio
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import nearkin as nk
-from nearkin.index.async_index import _run
 from tests.index.conftest import Clock
 from tests.index.repeatable_calls import CALLS, fill, settings_of, verify
 
@@ -76,7 +76,8 @@ def test_a_cancelled_task_takes_effect_as_a_whole(name: str, url: str) -> None:
             proceed.wait(60)
             return CALLS[name](index)
 
-        task = asyncio.create_task(_run(call))
+        calls: Any = SimpleNamespace(stats=call)
+        task = asyncio.create_task(nk.AsyncIndex(calls).stats())
         await asyncio.to_thread(entered.wait)
         task.cancel()
         proceed.set()

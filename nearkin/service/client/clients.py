@@ -12,6 +12,7 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
+    Coroutine,
     Iterable,
     Iterator,
     Mapping,
@@ -19,7 +20,8 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar
 
 import httpx2
 import tenacity
@@ -49,8 +51,8 @@ if TYPE_CHECKING:
     from nearkin.index.description import IndexStats
     from nearkin.stages.measures.explanation import Explanation
 
+P = ParamSpec("P")
 T = TypeVar("T")
-R = TypeVar("R")
 
 TOKEN = "NEARKIN_TOKEN"
 """The environment variable that holds the token."""
@@ -508,7 +510,7 @@ class Client:
             points: Maximum number of operating points.
         """
         return self._send_with_retries(
-            requests.tune_request(threshold, recall, k, documents, points)
+            requests.tune_request(threshold, recall, k=k, documents=documents, points=points)
         )
 
     def spec(self) -> IndexFacts:
@@ -540,6 +542,18 @@ class Client:
             for chunk in answer.iter_bytes():
                 buffer.add(chunk)
         return call.parse(buffer.to_response())
+
+
+def _coroutine(
+    method: Callable[Concatenate[Client, P], T], request: Callable[P, Call[T]]
+) -> "Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]":
+    """Returns a method of `Client` that sends one request as a coroutine."""
+
+    @wraps(method)
+    async def send(self: "AsyncClient", /, *arguments: P.args, **fields: P.kwargs) -> T:
+        return await self._send_with_retries(request(*arguments, **fields))
+
+    return send
 
 
 class AsyncClient:
@@ -588,142 +602,36 @@ class AsyncClient:
         """Closes the connections."""
         await self._http.aclose()
 
-    async def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
-        """Does the same as `Client.upsert`.
-
-        Args:
-            scope: Scope of the document.
-            document: A text, a vector of numbers, or a `TextAndVector`.
-            id: The id, or None for an id that is made from the content.
-
-        Returns:
-            The outcome. After a retry its `kind` is that of the last attempt.
-        """
-        return await self._send_with_retries(requests.upsert_request(scope, document, id))
+    upsert = _coroutine(Client.upsert, requests.upsert_request)
 
     async def upsert_many(
         self,
         scope: str,
         documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any",
     ) -> AsyncIterator[Line]:
-        """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable.
-
-        Args:
-            scope: Scope of the documents.
-            documents: Texts, vectors or NewDocuments; or a stream of Arrow batches (a pyarrow,
-                polars or pandas table, a RecordBatchReader) with columns `text` or `vector`, and
-                optionally `id`. They are read while outcomes are taken.
-
-        Yields:
-            An Outcome; or a ServiceError with its `line`, which is not raised, so that the
-            following documents are still processed.
-        """
+        """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable."""
         async for call in async_upsert_requests(scope, documents):
             for line in await self._send_with_retries(call):
                 yield line
 
-    async def query(
-        self, scope: str, document: Document, top: int = 10, *, members: bool = False
-    ) -> list[Match]:
-        """Does the same as `Client.query`.
+    query = _coroutine(Client.query, requests.query_request)
 
-        Args:
-            scope: Scope of the search.
-            document: A text, a vector of numbers, or a `TextAndVector`.
-            top: Maximum number of matches.
-            members: True to compare the members of these representatives, too.
-        """
-        return await self._send_with_retries(
-            requests.query_request(scope, document, top, members=members)
-        )
+    related = _coroutine(Client.related, requests.related_request)
 
-    async def related(self, scope: str, document: Document, top: int = 10) -> list[Match]:
-        """Returns the representatives that are related to a document, as `Index.related_many` does.
+    passages = _coroutine(Client.passages, requests.passages_request)
 
-        Args:
-            scope: Scope of the search.
-            document: A text or a vector of numbers.
-            top: Maximum number of documents. A server returns at most 10.
-        """
-        return await self._send_with_retries(requests.related_request(scope, document, top))
+    near_misses = _coroutine(Client.near_misses, requests.near_misses_request)
 
-    async def passages(self, scope: str, text: str, top: int = 10) -> PassageMatches:
-        """Returns the documents that share a passage with a text, as `Index.passages` does.
+    get = _coroutine(Client.get, requests.get_request)
 
-        Args:
-            scope: Scope of the search.
-            text: The text.
-            top: Maximum number of documents.
-        """
-        return await self._send_with_retries(requests.passages_request(scope, text, top))
+    remove = _coroutine(Client.remove, requests.remove_request)
 
-    async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
-        """Returns documents that share a bucket with a document but are below the threshold.
+    add_part = _coroutine(Client.add_part, requests.add_part_request)
 
-        They show how close a document is to a match, as those of `Index.near_misses`.
-
-        Args:
-            scope: Scope of the search.
-            document: A text, or a vector of numbers.
-            top: Maximum number of documents.
-        """
-        return await self._send_with_retries(requests.near_misses_request(scope, document, top))
-
-    async def get(self, scope: str, id: str) -> StoredDocument | None:
-        """Does the same as `Client.get`.
-
-        Args:
-            scope: Scope of the document.
-            id: The id of the document.
-        """
-        return await self._send_with_retries(requests.get_request(scope, id))
-
-    async def remove(self, scope: str, id: str) -> bool:
-        """Does the same as `Client.remove`.
-
-        Args:
-            scope: Scope of the document.
-            id: The id of the document.
-
-        Returns:
-            False if the document did not exist. After a retry it is False too if the first attempt
-            deleted it.
-        """
-        return await self._send_with_retries(requests.remove_request(scope, id))
-
-    async def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
-        """Does the same as `Client.add_part`.
-
-        Args:
-            scope: Scope of the document.
-            id: The id of the document.
-            part: A text, or a list of tokens.
-
-        Returns:
-            The number of shingles so far. Those of several parts may count more than once.
-        """
-        return await self._send_with_retries(requests.add_part_request(scope, id, part))
-
-    async def finish(self, scope: str, id: str) -> Outcome | None:
-        """Does the same as `Client.finish`.
-
-        Args:
-            scope: Scope of the document.
-            id: The id of the document.
-
-        Returns:
-            The outcome, or None if the document has no parts. After a retry it is None too if the
-            first attempt finished it.
-        """
-        return await self._send_with_retries(requests.finish_request(scope, id))
+    finish = _coroutine(Client.finish, requests.finish_request)
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Does the same as `Client.cluster`.
-
-        Args:
-            scope: Scope of the document.
-            id: The id of any document of the cluster.
-        """
+        """Does the same as `Client.cluster`."""
         reader = ClusterReader(scope, id)
         while reader.call is not None:
             reader.take(await self._send_with_retries(reader.call))
@@ -732,13 +640,7 @@ class AsyncClient:
     async def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
     ) -> AsyncIterator[ClusterPage]:
-        """Does the same as `Client.clusters`.
-
-        Args:
-            scope: Scope of the clusters.
-            order: `largest` or `newest` first.
-            limit: Maximum number of clusters of a page.
-        """
+        """Does the same as `Client.clusters`."""
         cursor: str | None = "0"
         while cursor is not None:
             page = await self._send_with_retries(
@@ -748,70 +650,26 @@ class AsyncClient:
             cursor = page.next
 
     async def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
-        """Does the same as `Client.decide`.
-
-        Args:
-            scope: Scope of the documents.
-            decisions: Decisions about pairs of ids.
-
-        Returns:
-            The number of decisions that were not stored before.
-        """
+        """Does the same as `Client.decide`."""
         stored = 0
         for call in requests.decide_requests(scope, decisions):
             stored += await self._send_with_retries(call)
         return stored
 
     async def decisions(self, scope: str) -> Decisions:
-        """Does the same as `Client.decisions`.
-
-        Args:
-            scope: Scope of the documents.
-        """
+        """Does the same as `Client.decisions`."""
         reader = DecisionReader(scope)
         while reader.call is not None:
             reader.take(await self._send_with_retries(reader.call))
         return reader.decisions
 
-    async def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Does the same as `Client.explain`.
+    explain = _coroutine(Client.explain, requests.explain_request)
 
-        Args:
-            scope: Scope of both documents.
-            a: The id of a document.
-            b: The id of another document.
-        """
-        return await self._send_with_retries(requests.explain_request(scope, a, b))
+    tune = _coroutine(Client.tune, requests.tune_request)
 
-    async def tune(
-        self,
-        threshold: float = 0.8,
-        recall: float = 0.95,
-        *,
-        k: int | None = None,
-        documents: int = 1_000_000,
-        points: int = 10,
-    ) -> TuningResult:
-        """Does the same as `Client.tune`.
+    spec = _coroutine(Client.spec, requests.spec_request)
 
-        Args:
-            threshold: Minimum similarity of a match, in (0, 1].
-            recall: Minimum share of the matches at the threshold that are found, in (0, 1).
-            k: Number of slots or bits of a signature. The default is that of the index.
-            documents: Number of documents for which candidates are expected.
-            points: Maximum number of operating points.
-        """
-        return await self._send_with_retries(
-            requests.tune_request(threshold, recall, k, documents, points)
-        )
-
-    async def spec(self) -> IndexFacts:
-        """Does the same as `Client.spec`."""
-        return await self._send_with_retries(requests.spec_request())
-
-    async def stats(self) -> "IndexStats":
-        """Does the same as `Client.stats`."""
-        return await self._send_with_retries(requests.stats_request())
+    stats = _coroutine(Client.stats, requests.stats_request)
 
     async def ready(self) -> bool:
         """Does the same as `Client.ready`."""

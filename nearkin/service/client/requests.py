@@ -48,7 +48,7 @@ CLUSTER_PART = 1000
 
 
 @check_arguments
-def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outcome]:
+def upsert_request(scope: str, document: Document, id: str | None = None) -> Call[Outcome]:
     """Returns the request that upserts a document."""
     return Call(
         "POST",
@@ -59,7 +59,9 @@ def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outco
 
 
 @check_arguments
-def query_request(scope: str, document: Document, top: int, *, members: bool) -> Call[list[Match]]:
+def query_request(
+    scope: str, document: Document, top: int = 10, *, members: bool = False
+) -> Call[list[Match]]:
     """Returns the request for the representatives that resemble a document."""
     body = to_json_line(document)[:-1] + b',"top":%d' % top
     # older servers do not know the member
@@ -73,7 +75,7 @@ def query_request(scope: str, document: Document, top: int, *, members: bool) ->
 
 
 @check_arguments
-def related_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
+def related_request(scope: str, document: Document, top: int = 10) -> Call[list[Match]]:
     """Returns the request for the representatives that are related to a document."""
     return Call(
         "POST",
@@ -84,7 +86,7 @@ def related_request(scope: str, document: Document, top: int) -> Call[list[Match
 
 
 @check_arguments
-def near_misses_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
+def near_misses_request(scope: str, document: Document, top: int = 10) -> Call[list[Match]]:
     """Returns the request for documents that are almost similar enough to a document."""
     return Call(
         "POST",
@@ -95,7 +97,7 @@ def near_misses_request(scope: str, document: Document, top: int) -> Call[list[M
 
 
 @check_arguments
-def passages_request(scope: str, text: str, top: int) -> Call[PassageMatches]:
+def passages_request(scope: str, text: str, top: int = 10) -> Call[PassageMatches]:
     """Returns the request for documents that share a passage with a text."""
 
     def read(answer: httpx2.Response) -> PassageMatches:
@@ -383,7 +385,12 @@ def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
 
 @check_arguments
 def tune_request(
-    threshold: float, recall: float, k: int | None, documents: int, points: int
+    threshold: float = 0.8,
+    recall: float = 0.95,
+    *,
+    k: int | None = None,
+    documents: int = 1_000_000,
+    points: int = 10,
 ) -> Call[TuningResult]:
     """Returns the request for operating points.
 
