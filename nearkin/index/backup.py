@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.maintenance import check_resolutions
 from nearkin.index.migration.state import MOVED
 from nearkin.index.opening import read_header
 from nearkin.index.settings import IndexSettings
-from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
+from nearkin.index.stores.sqlite import SqliteStore, connect_file, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.runtime.files import create_exclusively
 from nearkin.runtime.outputs import RESULT, claimed
@@ -122,18 +121,16 @@ def _sqlite_file(url: str) -> Path:
 def _copy_index(source: Path, staging: Path, path: Path) -> BackupResult:
     """Copies an index to `staging`, verifies the copy, and describes it as the file `path`."""
     os.close(create_exclusively(staging, source.stat().st_mode & 0o777))
-    with closing(_connect(source, "ro")) as original, closing(_connect(staging, "rw")) as copy:
+    with (
+        closing(connect_file(source, "ro")) as original,
+        closing(connect_file(staging, "rw")) as copy,
+    ):
         _require_index(original, source)
         original.backup(copy)
     result = _verify_copy(source, staging, path)
-    with closing(_connect(staging, "rw")) as copy:
+    with closing(connect_file(staging, "rw")) as copy:
         copy.execute("PRAGMA journal_mode = DELETE")
     return result
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    uri = f"file:{quote(str(path))}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=30.0, isolation_level=None)
 
 
 def is_index_file(path: Path) -> bool:
@@ -141,7 +138,7 @@ def is_index_file(path: Path) -> bool:
     with path.open("rb") as file:
         if not file.read(16).startswith(b"SQLite format 3"):
             return False
-    with closing(_connect(path, "ro")) as db:
+    with closing(connect_file(path, "ro")) as db:
         try:
             _require_index(db, path)
         except (UsageError, sqlite3.DatabaseError):
@@ -163,7 +160,7 @@ def _require_index(db: sqlite3.Connection, path: Path) -> None:
 
 def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
     """Verifies the pages, rows and clusters of a copy. Buckets are not verified."""
-    with closing(_connect(staging, "rw")) as db:
+    with closing(connect_file(staging, "rw")) as db:
         page_check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if page_check != "ok":
         raise StoreError(
@@ -207,7 +204,7 @@ def _exclusive_access(path: Path) -> Iterator[None]:
     if not path.exists():
         yield
         return
-    with closing(_connect(path, "rw")) as db:
+    with closing(connect_file(path, "rw")) as db:
         try:
             db.execute("PRAGMA busy_timeout = 0")
             mode = db.execute("PRAGMA journal_mode = DELETE").fetchone()[0]

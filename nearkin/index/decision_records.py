@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.entry import RESERVED, Entry, reserved_scope
+from nearkin.index.entry import RESERVED, Entry, internal_entry, reserved_scope
 from nearkin.index.stores.base import Store
 
 if TYPE_CHECKING:
@@ -140,22 +140,8 @@ def _format_text(scope: str, decision: "Decision") -> str:
 
 
 def _make_entry(place: str, id: str, text: str, now: float) -> Entry:
-    return Entry(
-        scope=place,
-        id=id,
-        ref=0,
-        digest=hashlib.sha256(text.encode()).digest()[:16],
-        leader=id,
-        cluster=id,
-        similarity=1.0,
-        size=0,
-        created=now,
-        seen=now,
-        posted=False,
-        signature=b"",
-        text=text,
-        payload=b"",
-    )
+    """Returns the entry of a decision, or of the head of a scope."""
+    return internal_entry(place, id, hashlib.sha256(text.encode()).digest()[:16], now, text)
 
 
 def scopes_with_decisions(store: Store) -> list[str]:

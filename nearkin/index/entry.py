@@ -145,6 +145,28 @@ class Entry(NamedTuple):
         return posting_of(self.ref, self.size, leads=self.is_leader)
 
 
+def internal_entry(
+    scope: str, id: str, digest: bytes, now: float, text: str | None = None
+) -> Entry:
+    """Returns a document of the index itself, which represents itself and is in no bucket."""
+    return Entry(
+        scope=scope,
+        id=id,
+        ref=0,
+        digest=digest,
+        leader=id,
+        cluster=id,
+        similarity=1.0,
+        size=0,
+        created=now,
+        seen=now,
+        posted=False,
+        signature=b"",
+        text=text,
+        payload=b"",
+    )
+
+
 def posting_of(ref: int, size: int, *, leads: bool) -> int:
     """Returns the posting of a document, as buckets hold it."""
     return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MAX_SIZE)

@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass, replace
 
 from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.entry import HANDOVERS_PREFIX, Entry, reserved_scope
+from nearkin.index.entry import HANDOVERS_PREFIX, Entry, internal_entry, reserved_scope
 from nearkin.index.stores.base import Store
 
 
@@ -83,22 +83,17 @@ class Handover:
             changes.dropped.append(KeyedEntry(self.stored, None))
 
     def _entry(self, now: float) -> Entry:
-        return Entry(
-            scope=handovers_scope(self.scope),
-            id=self.cluster,
-            ref=0 if self.stored is None else self.stored.ref,
-            digest=hashlib.sha256(self.heir.encode()).digest()[:16],
-            leader=self.cluster,
-            cluster=self.heir,
-            similarity=1.0,
-            size=0,
-            created=now if self.stored is None else self.stored.created,
-            seen=now,
-            posted=False,
-            signature=b"",
-            text=json.dumps([self.scope, *sorted(self.removed)]),
-            payload=b"",
-        )
+        """Returns the entry that stores the handover."""
+        entry = internal_entry(
+            handovers_scope(self.scope),
+            self.cluster,
+            hashlib.sha256(self.heir.encode()).digest()[:16],
+            now,
+            json.dumps([self.scope, *sorted(self.removed)]),
+        )._replace(cluster=self.heir)
+        if self.stored is None:
+            return entry
+        return entry._replace(ref=self.stored.ref, created=self.stored.created)
 
 
 def read_handover(store: Store, scope: str, cluster: str) -> Handover | None:

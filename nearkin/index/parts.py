@@ -22,7 +22,7 @@ import pyarrow as pa
 from nearkin.errors import RacedError, UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.documents import ShingledDocument
-from nearkin.index.entry import RESERVED, Entry, Outcome, reserved_scope
+from nearkin.index.entry import RESERVED, Entry, Outcome, internal_entry, reserved_scope
 from nearkin.index.session import Session
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.runtime.setting_names import name_setting
@@ -283,23 +283,8 @@ class DocumentParts:
         return self._entry(place, id, digest, payload, size)
 
     def _entry(self, place: str, id: str, digest: bytes, payload: bytes, size: int) -> Entry:
-        now = self._session.clock()
-        return Entry(
-            scope=place,
-            id=id,
-            ref=0,
-            digest=digest,
-            leader=id,
-            cluster=id,
-            similarity=1.0,
-            size=size,
-            created=now,
-            seen=now,
-            posted=False,
-            signature=b"",
-            text=None,
-            payload=payload,
-        )
+        entry = internal_entry(place, id, digest, self._session.clock())
+        return entry._replace(payload=payload, size=size)
 
 
 def _is_list(head: Entry) -> bool:

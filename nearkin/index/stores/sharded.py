@@ -48,7 +48,7 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
-from nearkin.index.entry import RESERVED, Entry, Postings
+from nearkin.index.entry import RESERVED, Entry, Postings, internal_entry
 from nearkin.index.migration.state import CLOSING, OPEN, MigrationState, StoreState
 from nearkin.index.stores.base import Store
 from nearkin.index.stray_postings import StraySweeper, sweep_quietly
@@ -619,22 +619,7 @@ class ShardedStore(Store):
         self._pool.shutdown()
 
 
-UNREACHABLE = Entry(
-    scope="",
-    id="",
-    ref=0,
-    digest=b"",
-    leader="",
-    cluster="",
-    similarity=0.0,
-    size=0,
-    created=0.0,
-    seen=0.0,
-    posted=False,
-    signature=b"",
-    text=None,
-    payload=b"",
-)
+UNREACHABLE = internal_entry("", "", b"", 0.0)
 """The result for a document whose shard cannot be reached."""
 
 

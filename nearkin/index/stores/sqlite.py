@@ -138,13 +138,23 @@ def file_of(url: str) -> Path:
     return Path(path)
 
 
+def connect_file(path: Path, mode: str) -> sqlite3.Connection:
+    """Opens an SQLite file. The mode is `ro`, `rw`, or `rwc` to create it if it does not exist."""
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=BUSY,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
 def require_index_file(path: Path) -> None:
     """Requires that a file is an index. It is opened for reading only."""
     if not path.is_file():
         reason = "it is a folder" if path.is_dir() else "no such file"
         raise MissingIndexError(f"there is no index at sqlite:///{path}: {reason}")
-    uri = f"file:{quote(str(path))}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None)) as db:
+    with closing(connect_file(path, "ro")) as db:
         tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchall()
         if tables and db.execute("SELECT 1 FROM meta WHERE name = 'header'").fetchall():
             return
@@ -289,14 +299,8 @@ class SqliteStore(SqlStore):
         return sqlite_errors(self.path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        """Opens the file. The mode is `rw`, or `rwc` to create the file if it does not exist."""
-        db = sqlite3.connect(
-            f"file:{quote(str(self.path))}?mode={mode}",
-            uri=True,
-            timeout=BUSY,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        """Opens the file, and sets how it is used."""
+        db = connect_file(self.path, mode)
         try:
             for pragma in self._pragmas:
                 db.execute(f"PRAGMA {pragma}")
