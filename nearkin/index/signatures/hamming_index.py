@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from nearkin.errors import UsageError, WireError
-from nearkin.index.signatures import kernels
+from nearkin.index.signatures.chain_table import ChainTable, enlarge
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import replacing_durably, require_file_path
 from nearkin.stages.lsh.band_keys import write_band_keys
@@ -40,69 +40,6 @@ class Neighbour(NamedTuple):
 
     id: int
     distance: int
-
-
-class _ChainTable:
-    """A hash table of n rows with m keys each, whose chains are arrays."""
-
-    def __init__(self, keys_per_row: int) -> None:
-        self.keys = np.empty((LEAST_ROWS, keys_per_row), np.uint64)
-        self._following = np.empty(LEAST_ROWS * keys_per_row, np.uint32)
-        self._heads = np.zeros(1, np.uint32)
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the arrays, in bytes."""
-        return self.keys.nbytes + self._following.nbytes + self._heads.nbytes
-
-    def reserve(self, capacity: int) -> None:
-        """Makes the arrays large enough for so many rows."""
-        self.keys = _enlarge(self.keys, capacity)
-        self._following = _enlarge(self._following, capacity * self.keys.shape[1])
-
-    def append(self, keys: np.ndarray, alive: np.ndarray) -> None:
-        """Adds rows at the end.
-
-        Args:
-            keys: Keys of the rows, uint64 (new, m).
-            alive: Whether a row is stored, for all rows, bool (n,).
-        """
-        size = len(alive)
-        first = size - len(keys)
-        self.keys[first:size] = keys
-        postings = size * keys.shape[1]
-        if postings > len(self._heads):
-            self._heads = np.zeros(1 << (postings - 1).bit_length(), np.uint32)
-            first = 0
-        kernels.link_postings(self.keys[:size], alive, first, self._heads, self._following)
-
-    def find(self, keys: np.ndarray, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the stored rows that share a key with each query.
-
-        Args:
-            keys: Keys of the queries, uint64 (q, m).
-            alive: Whether a row is stored, bool (n,).
-
-        Returns:
-            The place of the first row of each query, and the end, int64 (q + 1,), and the rows,
-            uint32.
-        """
-        every_query = np.ones(len(keys), bool)
-        counts = np.empty(len(keys), np.int64)
-        stored = self.keys[: len(alive)]
-        seen = np.zeros(len(alive), np.uint32)
-        kernels.count_candidates(
-            keys, every_query, stored, alive, self._heads, self._following, seen, counts
-        )
-        starts = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        rows = np.empty(starts[-1], np.uint32)
-        # new zeros: the operating system clears only the pages that are touched
-        seen = np.zeros(len(alive), np.uint32)
-        kernels.collect_candidates(
-            keys, every_query, stored, alive, self._heads, self._following, seen, starts, rows
-        )
-        return starts, rows
 
 
 class HammingIndex:
@@ -153,8 +90,8 @@ class HammingIndex:
         self._ids = np.empty(LEAST_ROWS, np.int64)
         self._words = np.empty((LEAST_ROWS, self.bits // 64), np.uint64)
         self._alive = np.zeros(LEAST_ROWS, bool)
-        self._bands = _ChainTable(len(self._layout.masks_or_keys))
-        self._rows_by_id = _ChainTable(1)
+        self._bands = ChainTable(len(self._layout.masks_or_keys), LEAST_ROWS, heads_per_posting=1)
+        self._rows_by_id = ChainTable(1, LEAST_ROWS, heads_per_posting=1)
 
     def __len__(self) -> int:
         return self._count
@@ -371,9 +308,9 @@ class HammingIndex:
         if size <= capacity:
             return
         capacity = max(size, capacity + capacity // 2)
-        self._ids = _enlarge(self._ids, capacity)
-        self._words = _enlarge(self._words, capacity)
-        self._alive = _enlarge(self._alive, capacity)
+        self._ids = enlarge(self._ids, capacity)
+        self._words = enlarge(self._words, capacity)
+        self._alive = enlarge(self._alive, capacity)
         self._bands.reserve(capacity)
         self._rows_by_id.reserve(capacity)
 
@@ -422,10 +359,3 @@ def _as_ids(ids: Sequence[int] | np.ndarray) -> np.ndarray:
 def _id_keys(ids: np.ndarray) -> np.ndarray:
     """Returns the keys of ids in their table, uint64 (n, 1). Different ids have different keys."""
     return (ids.view(np.uint64) * ID_MULTIPLIER).reshape(-1, 1)
-
-
-def _enlarge(array: np.ndarray, capacity: int) -> np.ndarray:
-    """Returns a longer copy of an array. New items are 0."""
-    larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger

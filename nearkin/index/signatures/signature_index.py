@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nearkin.corpus.arrow_conversion import refuse_paths, to_documents, type_name
 from nearkin.errors import UsageError, WireError
-from nearkin.index.signatures import kernels
+from nearkin.index.signatures.chain_table import ChainTable, enlarge
 from nearkin.index.signatures.signature import Signature, tokens_of_set
 from nearkin.index.signatures.sketching import SketchedDocuments, sketch_documents, sketcher_pool
 from nearkin.runtime.argument_types import check_arguments
@@ -211,9 +211,7 @@ class SignatureIndex:
         )
         self._shingles = np.zeros(LEAST_ROWS, np.uint32)
         self._alive = np.zeros(LEAST_ROWS, bool)
-        self._keys = np.empty((LEAST_ROWS, self._banding.bands), np.uint64)
-        self._following = np.empty(LEAST_ROWS * self._banding.bands, np.uint32)
-        self._heads = np.zeros(1, np.uint32)
+        self._chains = ChainTable(self._banding.bands, LEAST_ROWS, heads_per_posting=2)
 
     @property
     def bands(self) -> int:
@@ -555,12 +553,12 @@ class SignatureIndex:
         self._reserve(end)
         self._signatures[first:end] = sketched.signatures
         self._shingles[first:end] = sketched.shingles
-        self._keys[first:end] = self._keys_of(sketched.signatures)
         self._alive[first:end] = True
         self._ids[first:end] = names
         self._rows.update(zip(names, range(first, end), strict=True))
         self._size = end
-        self._chain_rows(first)
+        linked = self._alive[:end] & (self._shingles[:end] > 0)
+        self._chains.append(self._keys_of(sketched.signatures), linked)
 
     def _reserve(self, size: int) -> None:
         """Makes the arrays large enough for so many rows. Their capacity doubles."""
@@ -573,29 +571,9 @@ class SignatureIndex:
         if size <= capacity:
             return
         capacity = max(size, 2 * capacity)
-        for name in ("_ids", "_signatures", "_shingles", "_alive", "_keys"):
-            array = getattr(self, name)
-            larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
-            larger[: self._size] = array[: self._size]
-            setattr(self, name, larger)
-        following = np.empty(capacity * self.bands, np.uint32)
-        used = self._size * self.bands
-        following[:used] = self._following[:used]
-        self._following = following
-
-    def _chain_rows(self, first: int) -> None:
-        """Puts the rows from `first` on into chains.
-
-        All rows, if the table has become too small.
-        """
-        postings = self._size * self.bands
-        if postings > len(self._heads):
-            self._heads = np.zeros(1 << (2 * postings - 1).bit_length(), np.uint32)
-            first = 0
-        comparable = self._alive[: self._size] & (self._shingles[: self._size] > 0)
-        kernels.link_postings(
-            self._keys[: self._size], comparable, first, self._heads, self._following
-        )
+        for name in ("_ids", "_signatures", "_shingles", "_alive"):
+            setattr(self, name, enlarge(getattr(self, name), capacity))
+        self._chains.reserve(capacity)
 
     def _list_stored(self) -> tuple[list[Id], np.ndarray]:
         """Returns the ids and the rows of the stored signatures."""
@@ -618,7 +596,8 @@ class SignatureIndex:
         top: int | None,
     ) -> SignatureMatches:
         """Returns the matches of a portion of queries."""
-        queries, rows = self._candidates(keys, comparable)
+        row_starts, rows = self._chains.find(keys, self._alive[: self._size], comparable)
+        queries = np.repeat(np.arange(len(keys)), np.diff(row_starts))
         estimates = np.empty(len(rows))
         agreeing = np.empty(len(rows), np.int64)
         for start in range(0, len(rows), PAIRS_PER_BATCH):
@@ -634,25 +613,6 @@ class SignatureIndex:
         counts = np.bincount(queries[order], minlength=len(keys))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return SignatureMatches(starts, self._ids[rows[order]], estimates[order])
-
-    def _candidates(
-        self, keys: np.ndarray, comparable: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the queries and the rows that share a band key, int64 (m,) and uint32 (m,)."""
-        chains = (
-            self._keys[: self._size],
-            self._alive[: self._size],
-            self._heads,
-            self._following,
-        )
-        counts = np.empty(len(keys), np.int64)
-        seen = np.zeros(self._size, np.uint32)
-        kernels.count_candidates(keys, comparable, *chains, seen, counts)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        rows = np.empty(int(starts[-1]), np.uint32)
-        seen = np.zeros(self._size, np.uint32)
-        kernels.collect_candidates(keys, comparable, *chains, seen, starts, rows)
-        return np.repeat(np.arange(len(keys)), counts), rows
 
     def _compare(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the agreeing slots and the estimated similarity of signatures, row by row."""
