@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -162,10 +161,6 @@ class FileCorpus:
     def tables(self) -> list[TableRecord]:
         """The versions of the tables among the inputs, for run.json."""
         return [watch.version.record for watch in self._watches]
-
-    def set_scratch_folder(self, folder: Path) -> None:
-        """Sets the folder for temporary files. The default is that of the system."""
-        self._parquet.scratch_folder = folder
 
     def set_codec(self, codec: str | None) -> None:
         """Sets the codec of copies of Parquet files. The default is that of each file."""
@@ -549,8 +544,8 @@ class FileCorpus:
                 if len(found):
                     raise RunError(
                         f"cannot copy rows {found[0]} to {found[-1]} of {file.shown_path}: a "
-                        f"column that the run did not read is damaged ({entry.reason}); drop that "
-                        "column from the file, or leave the file out"
+                        f"column that the run did not read is damaged or too large "
+                        f"({entry.reason}); drop that column from the file, or leave the file out"
                     )
                 if readable.next_row >= end:
                     break

@@ -79,7 +79,6 @@ def write_kept(
         kept: True for each document that is kept, bool (n,).
     """
     first = 0
-    corpus.set_scratch_folder(folder)
     for number, name in enumerate(make_output_names(corpus.names)):
         target = join_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,9 @@
 """Parquet files, which are read and written by row group."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from nearkin.corpus.columns import Columns
@@ -19,7 +17,6 @@ from nearkin.corpus.formats.record_batches import (
     check_batches,
     split_batches,
 )
-from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import has_row_between
 from nearkin.runtime.threads import ordered_map
@@ -85,14 +82,12 @@ class Parquet(ColumnarFormat):
         ahead: The number of bytes up to which a row group is decoded ahead, two at a time.
 
     Attributes:
-        scratch_folder: The folder of temporary files, or None for that of the system.
         codec: The codec of files that are written, or None for that of each input.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
         self._ahead = ahead
         self.codec: str | None = None
-        self.scratch_folder: Path | None = None
 
     def schema(self, file: InputFile) -> pa.Schema:
         """Returns the stored schema of a file."""
@@ -115,9 +110,7 @@ class Parquet(ColumnarFormat):
                 for group in list_row_groups(parquet.metadata, start)
                 if has_row_between(rows, group.first, group.first + group.rows)
             ]
-            reader = RowGroupReader(
-                source, parquet.metadata, columns, ScratchFiles(self.scratch_folder), whole=whole
-            )
+            reader = RowGroupReader(source, parquet.metadata, columns, whole=whole)
             # A single row group would be decoded completely before its first rows are used. Copies
             # are limited by the thread that encodes them.
             in_threads = (

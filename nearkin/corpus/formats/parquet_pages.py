@@ -2,10 +2,9 @@
 
 A page is decompressed as a whole, and a value of a dictionary may occur in every row. Neither is
 bounded by the size of the file, and the sizes in the footer may be wrong. Headers are structs in
-the compact protocol of Thrift (`PageHeader` of parquet-format).
+the compact protocol of Thrift (`PageHeader` of parquet-format), which pyarrow does not hand out.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,175 +14,116 @@ import pyarrow.parquet as pq
 from nearkin.corpus.encoded_columns import split_encoding
 from nearkin.runtime.arrow_types import is_list, view_as_binary
 
-HEADER = 512
-"""The number of bytes that most headers fit into."""
-HEADER_WITH_LONG_VALUES = 16 << 10
-"""The number of bytes of a header whose statistics hold the smallest and the largest value. Writers
-leave out longer values."""
-LONGEST_HEADER = 1 << 20
-"""The maximum number of bytes of a header."""
+READ_BUFFER = 1 << 20
+"""The number of bytes of a column that are read at a time. Without it, a column of a row group is
+read as a whole before it is decoded."""
+COMMON_PAGE = 1 << 20
+"""The number of bytes that a page or a dictionary has at most, as most writers make them."""
+HEADER_SIZES = (512, 16 << 10, 1 << 20)
+"""The numbers of bytes that most headers fit into, those with long values in their statistics, and
+the longest ones."""
 DICTIONARY_PAGE = 2
 """The type of a page that holds a dictionary."""
 KIND = 1
 UNCOMPRESSED = 2
 COMPRESSED = 3
-CHECKSUM = 4
-DATA_HEADER = 5
 DICTIONARY_HEADER = 7
-DATA_HEADER_V2 = 8
 """The numbers of the fields of a header."""
 LARGEST_SHIFT = 63
 """The position of the last bits of an integer of 64 bits, which has seven in each byte."""
 DEEPEST = 8
 """The maximum number of levels of structs in a header."""
-ThriftFields = dict[int, "int | ThriftFields"]
-TRUE = 1
-FALSE = 2
-BYTE = 3
-DOUBLE = 7
+TRUTH_VALUES = (1, 2)
+INTEGERS = (4, 5, 6)
 BINARY = 8
 STRUCT = 12
-
-
-class PageHeader(NamedTuple):
-    """The content of a page header."""
-
-    at: int
-    """The position in the file where the content of the page begins."""
-    stored: int
-    """The number of bytes of the content in the file."""
-    unfolded: int
-    """The number of bytes of the decompressed content."""
-    kind: int
-    values: int
-    encoding: int
-    checksum: int | None
-    repetition_bytes: int
-    definition_bytes: int
-    is_compressed: bool
+"""The types of fields in Thrift."""
 
 
 class PageSizes(NamedTuple):
-    """The sizes of the pages of a column in a row group."""
+    """The sizes of the pages of a column in a row group, in bytes."""
 
-    largest: int
-    """The decompressed size of the largest page, in bytes."""
+    dictionary: int
+    """The decompressed size of the dictionary."""
     decoder_bytes: int
     """The maximum number of bytes that pyarrow needs to decode the column."""
 
 
 def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the sizes of the pages of a column of a row group, from their headers."""
+    at = chunk.dictionary_page_offset or chunk.data_page_offset
+    end = min(at + chunk.total_compressed_size, source.size())
     largest = dictionary = values = 0
-    for page in iterate_pages(source, chunk):
-        largest = max(largest, page.unfolded)
-        if page.kind == DICTIONARY_PAGE:
-            dictionary, values = page.unfolded, page.values
+    while at < end:
+        header, length = _read_header(source, at)
+        size, stored = header.get(UNCOMPRESSED), header.get(COMPRESSED)
+        if not isinstance(size, int) or not isinstance(stored, int) or stored < 0:
+            raise ValueError(f"the header of the page at byte {at} has no size")
+        if header.get(KIND) == DICTIONARY_PAGE:
+            dictionary = size
+            values = header.get(DICTIONARY_HEADER, {}).get(1, 0)
+        else:
+            largest = max(largest, size)
+        at += length + stored
     buffer = min(chunk.total_compressed_size, READ_BUFFER)
     # A dictionary is in memory decompressed and decoded, with a pointer and a length per text.
-    return PageSizes(largest, buffer + 2 * (largest + dictionary) + 16 * values)
+    texts = values if chunk.physical_type == "BYTE_ARRAY" else 0
+    return PageSizes(dictionary, buffer + 2 * (largest + dictionary) + 16 * texts)
 
 
 def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the maximum sizes of the pages of a column of a row group, from the footer."""
     size = chunk.total_uncompressed_size
-    return PageSizes(
-        size, min(chunk.total_compressed_size, READ_BUFFER) + 2 * min(size, 2 * COMMON_PAGE)
-    )
+    buffer = min(chunk.total_compressed_size, READ_BUFFER)
+    return PageSizes(size, buffer + 2 * min(size, 2 * COMMON_PAGE))
 
 
-def measure_dictionary(source: Any, chunk: pq.ColumnChunkMetaData) -> int:
-    """Returns the decompressed size of the dictionary of a column in a row group."""
-    return next((page.unfolded for page in iterate_pages(source, chunk)), 0)
-
-
-def iterate_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> Iterator[PageHeader]:
-    """Yields the page headers of a column of a row group."""
-    at = chunk.dictionary_page_offset or chunk.data_page_offset
-    end = min(at + chunk.total_compressed_size, source.size())
-    while at < end:
-        fields, length = _read_header(source, at)
-        uncompressed, compressed = (fields.get(name) for name in (UNCOMPRESSED, COMPRESSED))
-        if not isinstance(uncompressed, int) or not isinstance(compressed, int) or compressed < 0:
-            raise ValueError(f"the header of the page at byte {at} has no size")
-        yield _make_page_header(fields, at + length, compressed, uncompressed)
-        at += length + compressed
-
-
-def _make_page_header(fields: ThriftFields, at: int, stored: int, unfolded: int) -> PageHeader:
-    parts: ThriftFields = {}
-    second = False
-    for name in (DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2):
-        if isinstance(found := fields.get(name), dict):
-            parts, second = found, name == DATA_HEADER_V2
-
-    def number(fields: ThriftFields, name: int, default: int) -> int:
-        value = fields.get(name, default)
-        return value if isinstance(value, int) else default
-
-    checksum = fields.get(CHECKSUM)
-    return PageHeader(
-        at,
-        stored,
-        unfolded,
-        kind=number(fields, KIND, -1),
-        values=number(parts, 1, 0),
-        encoding=number(parts, 4 if second else 2, -1),
-        checksum=checksum if isinstance(checksum, int) else None,
-        repetition_bytes=number(parts, 6, 0) if second else 0,
-        definition_bytes=number(parts, 5, 0) if second else 0,
-        is_compressed=not second or number(parts, 7, 1) != 0,
-    )
-
-
-def _read_header(source: Any, at: int) -> tuple[ThriftFields, int]:
-    for size in (HEADER, HEADER_WITH_LONG_VALUES, LONGEST_HEADER):
-        reader = _CompactReader(source.read_at(size, at))
+def _read_header(source: Any, at: int) -> tuple[dict[int, Any], int]:
+    """Returns the fields of a page header, and its length."""
+    for size in HEADER_SIZES:
+        reader = _HeaderReader(source.read_at(size, at))
         try:
-            return reader.fields_of_struct(), reader.at
+            return reader.read_struct(), reader.at
         except IndexError:
             continue
     raise ValueError(
         f"the page at byte {at} has no header, or its header is longer than "
-        f"{LONGEST_HEADER:,} bytes"
+        f"{HEADER_SIZES[-1]:,} bytes"
     )
 
 
-class _CompactReader:
-    """A reader of the compact protocol of Thrift.
-
-    Attributes:
-        at: The number of bytes that were read.
-    """
+class _HeaderReader:
+    """A reader of the compact protocol of Thrift, which counts the bytes that it has read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
-    def fields_of_struct(self, depth: int = 0) -> ThriftFields:
-        """Returns the fields of a struct that are integers, booleans or structs, by number."""
+    def read_struct(self, depth: int = 0) -> dict[int, Any]:
+        """Returns the fields of a struct that are integers or structs, by number."""
         if depth > DEEPEST:
             raise ValueError("a page header has more levels than the format allows")
-        fields: ThriftFields = {}
+        fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():
-            number = number + (head >> 4) if head >> 4 else self._read_zigzag()
+            number = number + (head >> 4) if head >> 4 else self._read_integer()
             kind = head & 0x0F
-            if kind in (TRUE, FALSE):
-                fields[number] = int(kind == TRUE)
-            elif BYTE < kind < DOUBLE:
-                fields[number] = self._read_zigzag()
+            if kind in INTEGERS:
+                fields[number] = self._read_integer()
             elif kind == STRUCT:
-                fields[number] = self.fields_of_struct(depth + 1)
-            else:
-                self._skip_value(kind)
+                fields[number] = self.read_struct(depth + 1)
+            elif kind == BINARY:
+                length = self._read_unsigned()
+                self.at += length
+            elif kind not in TRUTH_VALUES:
+                raise ValueError("a page header has an unknown field")
         return fields
 
     def _read_byte(self) -> int:
         self.at += 1
         return self._data[self.at - 1]
 
-    def _read_varint(self) -> int:
+    def _read_unsigned(self) -> int:
         value = shift = 0
         while (byte := self._read_byte()) & 0x80:
             value |= (byte & 0x7F) << shift
@@ -192,22 +132,9 @@ class _CompactReader:
                 raise ValueError("a page header has an integer of more than 64 bits")
         return value | byte << shift
 
-    def _read_zigzag(self) -> int:
-        value = self._read_varint()
+    def _read_integer(self) -> int:
+        value = self._read_unsigned()
         return (value >> 1) ^ -(value & 1)
-
-    def _skip_value(self, kind: int) -> None:
-        if kind == BYTE:
-            self.at += 1
-        elif kind == DOUBLE:
-            self.at += 8
-        elif kind == BINARY:
-            length = self._read_varint()
-            self.at += length
-        else:
-            raise ValueError("a page header has an unknown field")
-        if self.at > len(self._data):
-            raise IndexError
 
 
 def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:
@@ -226,10 +153,3 @@ def _innermost(values: pa.Array) -> pa.Array:
     if is_list(values.type) or pa.types.is_map(values.type):
         return _innermost(values.values)
     return _innermost(values.field(0)) if pa.types.is_struct(values.type) else values
-
-
-COMMON_PAGE = 1 << 20
-"""The number of bytes that a page or a dictionary has at most, as most writers make them."""
-READ_BUFFER = 1 << 20
-"""The number of bytes of a column that are read at a time. Without it, a column of a row group is
-read as a whole before it is decoded."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
+from nearkin.corpus import Columns, Corpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
 from nearkin.corpus.rejects import count_reasons, list_top_reasons
@@ -226,8 +226,6 @@ class LocalRun(Run):
     def prepare_inputs(self) -> None:
         """Checks the columns, and fixes the largest size of a document for all readings."""
         self.corpus.check(self.columns)
-        if isinstance(self.corpus, FileCorpus):
-            self.corpus.set_scratch_folder(self.work.path)
         self.columns = replace(self.columns, document_limit=self._document_limit())
 
     def _document_limit(self) -> int:

@@ -155,10 +155,8 @@ class DocumentRun:
         return pc.if_else(pa.array(is_wanted), texts, pa.scalar("", texts.type))
 
     def check_corpus(self) -> None:
-        """Requires that the corpus has the columns, and sets its folder for temporary files."""
+        """Requires that the corpus has the columns."""
         self.corpus.check(self.columns)
-        if isinstance(self.corpus, FileCorpus):
-            self.corpus.set_scratch_folder(self.work.path)
 
     def write_facts(
         self, batches: Iterable[tuple[Batch, Result]], use: Callable[[Result], None]
