@@ -128,7 +128,7 @@ def _add_counts(lines: PlanLines, run: RunRequest) -> _IndexBuckets:
     formula = f"representatives · keys = {work.kept:,} · {run.keys}"
     postings = lines.add("index", "postings", work.kept * run.keys, "", formula)
     if run.spec.has_slots:
-        formula = "one for each posting: representatives seldom share a band"
+        formula = "at most one for each posting"
         occupied = lines.add("index", "buckets", postings, "", formula)
         formula = "candidates of a query / b"
         per_bucket = run.candidates.candidates.total / bands
