@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.cluster_ids import SharedClusterIds, is_being_removed, still_sharing
 from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
@@ -343,6 +345,8 @@ def _count_own_postings(store: Store, keys: np.ndarray, refs: np.ndarray) -> np.
 def merge_clusters(index: Index) -> dict[str, int]:
     """Merges clusters whose representatives are similar.
 
+    Documents are posted again in buckets that were full and have room now.
+
     The younger representative and its members are resolved to the older one. A member that is not
     similar to the older one is searched for again. Each merge is in the change log.
 
@@ -353,6 +357,7 @@ def merge_clusters(index: Index) -> dict[str, int]:
     moved = 0
     shared_ids = SharedClusterIds()
     index._removals.delete_finished_handovers()
+    posted = _post_evicted(index)
     # documents come in the order of their numbers, so the older representative is met first
     for entry in index.scan(content=False):
         shared_ids.add([entry])
@@ -365,4 +370,51 @@ def merge_clusters(index: Index) -> dict[str, int]:
             documents = index._removals.separate_cluster_ids(entry.scope, entry.id, oldest.id)
             merged += documents > 0
             moved += documents
-    return {"merged": merged, "moved": moved}
+    return {"merged": merged, "moved": moved, "posted": posted}
+
+
+def _post_evicted(index: Index) -> int:
+    """Posts documents again in buckets that evicted them and have room. Returns their number.
+
+    Most stores keep the postings beyond the capacity of a bucket, so that nothing is to be done.
+    """
+    session = index._session
+    posted = 0
+    if not session.store.counts()["evicted"]:
+        return posted
+    for scope, entries in batches_by_scope(index.scan()):
+        searched = [entry for entry in entries if entry.posted]
+        for id in _list_evicted(index, scope, searched):
+            posted += session.run_step(scope, partial(_post_again, index, scope, id))
+    return posted
+
+
+def _list_evicted(index: Index, scope: str, entries: list[Entry]) -> list[str]:
+    """Returns the ids of documents that are missing in a bucket that has room."""
+    session = index._session
+    if not entries:
+        return []
+    own_keys = session.documents.keys_of(scope, entries)
+    keys = np.concatenate(own_keys)
+    owners = np.repeat(np.arange(len(entries)), [len(own) for own in own_keys])
+    refs = np.array([entry.ref for entry in entries])
+    absent = np.flatnonzero(_count_own_postings(session.store, keys, refs[owners]) == 0)
+    sizes = np.diff(session.store.postings(keys[absent]).offsets)
+    has_room = absent[sizes < session.settings.bucket_capacity]
+    return [entries[owner].id for owner in np.unique(owners[has_room]).tolist()]
+
+
+def _post_again(index: Index, scope: str, id: str) -> bool:
+    """Posts a document in all of its buckets, in one step."""
+    session = index._session
+    entry = session.entry_of(scope, id)
+    if entry is None or not entry.posted:
+        return False
+    keys = session.documents.keys_of(scope, [entry])[0]
+    all_keys = all_keys_of(entry, keys)
+    spare = all_keys[len(keys) :]
+    if _count_own_postings(session.store, spare, np.full(len(spare), entry.ref)).any():
+        keys = all_keys
+    changes = Changes(changed=[entry], expected=[entry], posted=[KeyedEntry(entry, keys)])
+    session.apply(changes)
+    return True

@@ -155,7 +155,7 @@ def test_members_without_content_follow_a_merged_representative(
     assert cluster_ids(first) == ["base", "m0000"]
     assert not _entry(first, "m0003").has_content
     index = opened(store_text=False)
-    assert merge_clusters(index) == {"merged": 1, "moved": 3}
+    assert merge_clusters(index) == {"merged": 1, "moved": 3, "posted": 0}
     assert cluster_ids(index) == ["base"]
     _assert_bounds_hold(index, texts)
     assert_integrity(index)
