@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,8 @@ class IndexReader(IndexDescription):
                 whose representative is below the threshold.
 
         Returns:
-            The matches, most similar first. The similarity of each was computed exactly.
+            The matches, most similar first, of equally similar ones the oldest. The similarity of
+            each was computed exactly.
 
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
@@ -213,14 +214,14 @@ class IndexReader(IndexDescription):
         # position 0 of the pool is the query itself
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
         compared = searcher.compare(np.uint64(0), positions, pool)
-        matches = _select_matches(
+        ranked_matches = _select_matches(
             searcher, prepared, pool.entries, compared, np.flatnonzero(compared.reached), shared
         )
-        matches.sort(key=_rank_of_match)
+        ranked_matches.sort(key=_rank_of_match)
         if members and searcher.settings.postings == "leaders":
-            matches += _matching_members(searcher, prepared, matches)
-            matches.sort(key=_rank_of_match)
-        return matches[:top]
+            ranked_matches += _matching_members(searcher, prepared, ranked_matches)
+            ranked_matches.sort(key=_rank_of_match)
+        return [match for match, _ in ranked_matches[:top]]
 
     @check_arguments
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
@@ -235,7 +236,8 @@ class IndexReader(IndexDescription):
             top: Maximum number of documents.
 
         Returns:
-            The documents, most similar first. The similarity of each was computed exactly.
+            The documents, most similar first, of equally similar ones the oldest. The similarity
+            of each was computed exactly.
 
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
@@ -259,7 +261,7 @@ class IndexReader(IndexDescription):
             searcher, prepared, entries, compared, np.flatnonzero(~compared.reached), shared
         )
         misses.sort(key=_rank_of_match)
-        return misses[:top]
+        return [match for match, _ in misses[:top]]
 
     @check_arguments
     def get(self, scope: str, id: str) -> Entry | None:
@@ -545,6 +547,13 @@ class IndexReader(IndexDescription):
         return session.preparer.payload_of(session.documents.split(entries)[0])
 
 
+class _AgedMatch(NamedTuple):
+    """A match with the number of its document, by which documents are ordered by age."""
+
+    match: Match
+    age: int
+
+
 def _select_matches(
     searcher: "Searcher",
     prepared: "PreparedBatch",
@@ -552,52 +561,56 @@ def _select_matches(
     compared: "ComparedPairs",
     chosen: np.ndarray,
     shared: Mapping[int, int],
-) -> list[Match]:
+) -> list[_AgedMatch]:
     """Returns some of the documents that a query was compared with."""
     similarities = compared.similarity.tolist()
-    return [
-        Match(
-            id=entries[i].id,
-            cluster=entries[i].cluster,
+    matches: list[_AgedMatch] = []
+    for i in chosen.tolist():
+        entry = entries[i]
+        match = Match(
+            id=entry.id,
+            cluster=entry.cluster,
             similarity=similarities[i],
-            shared=int(shared[entries[i].ref]),
-            representative=entries[i].leader,
+            shared=int(shared[entry.ref]),
+            representative=entry.leader,
             evidence=compared.evidence(i),
-            exact=searcher.documents.is_exact_copy(prepared, 0, entries[i], similarities[i]),
+            exact=searcher.documents.is_exact_copy(prepared, 0, entry, similarities[i]),
         )
-        for i in chosen.tolist()
-    ]
+        matches.append(_AgedMatch(match, entry.ref))
+    return matches
 
 
-def _rank_of_match(match: Match) -> tuple[float, str]:
-    """Returns the key that orders matches: the most similar first, then by id."""
-    return -match.similarity, match.id
+def _rank_of_match(aged: _AgedMatch) -> tuple[float, int]:
+    """Returns the key that orders matches: the most similar first, of equal ones the oldest."""
+    return -aged.match.similarity, aged.age
 
 
 def _matching_members(
-    searcher: "Searcher", prepared: "PreparedBatch", matches: Sequence[Match]
-) -> list[Match]:
+    searcher: "Searcher", prepared: "PreparedBatch", matches: Sequence[_AgedMatch]
+) -> list[_AgedMatch]:
     """Returns the members of matching representatives that are similar to a query themselves."""
     left = searcher.settings.max_candidates
     members: list[Entry] = []
-    for match in matches:
+    for match, _ in matches:
         if left <= 0:
             break
         portion = searcher.store.members(prepared.scope, match.id, left)
         left -= len(portion)
         members += portion
-    return [
-        Match(
-            id=member.entry.id,
-            cluster=member.entry.cluster,
+    matching: list[_AgedMatch] = []
+    for member in searcher.compare_members(prepared, members):
+        entry = member.entry
+        match = Match(
+            id=entry.id,
+            cluster=entry.cluster,
             similarity=member.similarity,
             shared=0,
-            representative=member.entry.leader,
+            representative=entry.leader,
             evidence=member.evidence,
-            exact=searcher.documents.is_exact_copy(prepared, 0, member.entry, member.similarity),
+            exact=searcher.documents.is_exact_copy(prepared, 0, entry, member.similarity),
         )
-        for member in searcher.compare_members(prepared, members)
-    ]
+        matching.append(_AgedMatch(match, entry.ref))
+    return matching
 
 
 def _require_limit(limit: int) -> None:

@@ -36,6 +36,28 @@ def test_documents_of_other_scopes_are_not_found(opened: Opener) -> None:
     assert_integrity(index)
 
 
+def test_equally_similar_documents_are_ordered_by_age(opened: Opener) -> None:
+    """Every call prefers the same one, whatever its id is."""
+    words = [f"w{number}" for number in range(60)]
+    texts = {
+        id: " ".join([*words[:part], *(f"{id}{k}" for k in range(2)), *words[part:]])
+        for id, part in (("z", 15), ("a", 30), ("m", 45))
+    }
+    index = opened(threshold=0.85, bands=40, rows=2)
+    for id, text in texts.items():
+        index.upsert("a", text, id=id)
+    query = " ".join(words)
+    found = index.query("a", query, members=True)
+    assert [match.id for match in found] == ["z", "a", "m"]
+    assert len({match.similarity for match in found}) == 1
+    (match,) = index.match_many("a", [query])
+    assert match is not None
+    assert match.id == "z"
+    distant = " ".join([*words, *(f"x{number}" for number in range(6))])
+    assert [match.id for match in index.near_misses("a", distant)][:1] == ["z"]
+    assert index.upsert("a", query, id="q").representative == "z"
+
+
 def test_explain_returns_similarity_verdict_and_bands(opened: Opener) -> None:
     index = opened()
     index.upsert("a", TEXT, "x")
