@@ -1,6 +1,6 @@
 """The changes that one atomic step makes to a store."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -107,6 +107,13 @@ class NewDocuments(Sequence[KeyedEntry]):
             )
             for i, id in enumerate(self.ids)
         ]
+
+
+def number_documents(new: Sequence[KeyedEntry], take: Callable[[int], list[int]]) -> list[int]:
+    """Returns the numbers of new documents. Those without a number get one that `take` returns."""
+    given = [0] * len(new) if isinstance(new, NewDocuments) else [entry.ref for entry, _ in new]
+    fresh = iter(take(given.count(0)))
+    return [ref or next(fresh) for ref in given]
 
 
 def count_leaders(new: Sequence[KeyedEntry]) -> int:

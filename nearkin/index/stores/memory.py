@@ -16,7 +16,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments, count_leaders
+from nearkin.index.changes import (
+    Changes,
+    Event,
+    KeyedEntry,
+    NewDocuments,
+    count_leaders,
+    number_documents,
+)
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
@@ -173,11 +180,7 @@ class MemoryStore(Store):
         changed = list({entry.ref: entry for entry in changes.changed}.values())
         dropped = [entry for entry, _ in changes.dropped]
         old = [unpack_head(entry.ref, self._row(entry.ref)) for entry in (*dropped, *changed)]
-        new_numbers: list[int]
-        if isinstance(changes.new, NewDocuments):
-            new_numbers = self._take_numbers(len(changes.new))
-        else:
-            new_numbers = [entry.ref or self._take_numbers(1)[0] for entry, _ in changes.new]
+        new_numbers = number_documents(changes.new, self._take_numbers)
         leaders = self._leaders - sum(entry.is_leader for entry in old)
         leaders += sum(entry.is_leader for entry in changed) + count_leaders(changes.new)
         generation = self._state.generation

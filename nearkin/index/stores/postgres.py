@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -25,12 +26,12 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event
+from nearkin.index.changes import Changes, Event, number_documents
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.addresses import require_known_options, without_password
 from nearkin.index.stores.base import LOG_PORTION, PROTECTED, require_layout
-from nearkin.index.stores.entry_rows import COLUMNS, row_of_entry
+from nearkin.index.stores.entry_rows import COLUMNS, keyed_rows
 from nearkin.index.stores.pool_log import watch_pool_log
 from nearkin.index.stores.sql import Condition, Dialect, SqlStore, count_changes
 
@@ -176,14 +177,15 @@ class PostgresStore(SqlStore):
             try:
                 if must_exist:
                     self._require_index()
-                self._create_schema()
+                self._write(self._create_tables)
             except BaseException:
                 self._pool.close()
                 raise
 
     def _configure_connection(self, connection: Any) -> None:
-        """Configures a new connection of the pool."""
-        _configure(connection)
+        """Makes each query use an index: statistics of a fast-growing table are outdated."""
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_bitmapscan = off")
         self._connection_errors.forget(self._pool.name)
 
     def _connection(self) -> Any:
@@ -308,32 +310,20 @@ class PostgresStore(SqlStore):
         query = "SELECT to_regclass(%s) IS NOT NULL"
         return bool(run.execute(query, (f"{self._s}.meta",)).fetchone()[0])
 
-    def _create_schema(self) -> None:
-        self._write(self._create_tables)
-
     def _create_tables(self, run: Any) -> None:
         run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if self._has_tables(run):
-            version = run.execute(
-                f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
-            ).fetchone()[0]
-            require_layout(self._url, "schema", version, SCHEMA)
+            query = f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
+            require_layout(self._url, "schema", run.execute(query).fetchone()[0], SCHEMA)
         else:
-            self._run_all(run, CREATE)
-        self._write_state_rows(run)
-
-    def _run_all(self, run: Any, script: str) -> None:
-        for statement in script.format(s=self._s).split(";"):
-            if statement.strip():
+            for statement in CREATE.format(s=self._s).strip().split(";\n"):
                 run.execute(statement)
-
-    def _write_state_rows(self, run: Any) -> None:
-        """Writes the rows that steps read or count up."""
-        query = (
+        # steps read or count up these rows
+        run.execute(
             f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('generation', '0') "
-            "ON CONFLICT DO NOTHING"
+            "ON CONFLICT DO NOTHING",
+            (json.dumps(MigrationState()),),
         )
-        run.execute(query, (json.dumps(MigrationState()),))
 
     def protect(self) -> None:
         self.write_once(PROTECTED, value=True)
@@ -546,13 +536,10 @@ class PostgresStore(SqlStore):
     def _insert_documents(self, run: Any, changes: Changes) -> list[int]:
         if not changes.new:
             return []
-        fresh = iter(self._take_numbers(run, sum(not entry.ref for entry, _ in changes.new)))
-        numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
-        stored = [
-            _row(entry._replace(ref=number))
-            for (entry, _), number in zip(changes.new, numbers, strict=True)
-        ]
-        rows = sorted(stored, key=_by_id)
+        numbers = number_documents(changes.new, partial(self._take_numbers, run))
+        rows = [_escape_row(row) for row, _ in keyed_rows(changes.new, numbers)]
+        # steps that insert documents of the same ids wait for each other in one order
+        rows.sort(key=itemgetter(1, 2))
         with run.copy(f"COPY {self._s}.documents ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(TYPES)
             for row in rows:
@@ -683,12 +670,6 @@ class PostgresStore(SqlStore):
         self._pool.close()
 
 
-def _configure(connection: Any) -> None:
-    """Makes every query use an index, because statistics of a fast-growing table are outdated."""
-    connection.execute("SET enable_seqscan = off")
-    connection.execute("SET enable_bitmapscan = off")
-
-
 def _array_literal(numbers: Sequence[int]) -> str:
     """Returns numbers as an array literal, which the driver sends faster than many parameters."""
     return f"{{{','.join(map(str, numbers))}}}"
@@ -707,14 +688,10 @@ def _pack_rows(keys: np.ndarray, words: np.ndarray) -> bytes:
     return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"
 
 
-def _row(entry: Entry) -> tuple[Any, ...]:
-    """Returns the row of an entry, with its text as the server can store it."""
-    text = None if entry.text is None else escape_text(entry.text)
-    return row_of_entry(entry._replace(text=text))
-
-
-def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
-    return row[1], row[2]
+def _escape_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the row of a document, with its text as the server can store it."""
+    *head, text, payload = row
+    return (*head, None if text is None else escape_text(text), payload)
 
 
 def escape_text(text: str) -> str:

@@ -26,7 +26,7 @@ from nearkin.errors import (
     RacedError,
     StoreError,
 )
-from nearkin.index.changes import Changes, Event
+from nearkin.index.changes import Changes, Event, number_documents
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
@@ -287,8 +287,7 @@ class RedisStore(Store):
 
     def apply(self, changes: Changes) -> list[int]:
         with self._redis_errors():
-            fresh = iter(self.reserve(sum(not entry.ref for entry, _ in changes.new)))
-            numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
+            numbers = number_documents(changes.new, self.reserve)
             before = self.by_refs([entry.ref for entry in changes.changed])
             refused = self._run_step(
                 [

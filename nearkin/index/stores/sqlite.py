@@ -30,7 +30,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments
+from nearkin.index.changes import Changes, Event, number_documents
 from nearkin.index.entry import (
     REF_SHIFT,
     RESERVED,
@@ -543,26 +543,19 @@ class SqliteStore(SqlStore):
         stored = self._fetch_rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
         return max(self._number("reserved"), stored[0][0] if stored else 0)
 
+    def _number_new(self, count: int) -> list[int]:
+        """Returns numbers for new documents, which follow the largest stored number, too.
+
+        `reserve` does not count it, because shards encode their place in the numbers that they
+        reserve.
+        """
+        return self._take_numbers(self._last_number(self._db), count) if count else []
+
     def _take_numbers(self, last: int, count: int) -> list[int]:
         """Returns document numbers that were not given before, and records that they are given."""
         end = last + count
         self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(end),))
         return list(range(last + 1, end + 1))
-
-    def _number_documents(self, new: Sequence[KeyedEntry]) -> list[int]:
-        """Returns the numbers of new documents. Those without a number get one.
-
-        They follow the largest stored number, too. `reserve` does not count it, because shards
-        encode their place in the numbers that they reserve.
-        """
-        given = [0] * len(new)
-        if not isinstance(new, NewDocuments):
-            given = [entry.ref for entry, _ in new]
-        count = given.count(0)
-        if not count:
-            return given
-        fresh = iter(self._take_numbers(self._last_number(self._db), count))
-        return [ref or next(fresh) for ref in given]
 
     def apply(self, changes: Changes) -> list[int]:
         def apply(run: sqlite3.Connection) -> list[int]:
@@ -607,7 +600,7 @@ class SqliteStore(SqlStore):
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
-        numbers = self._number_documents(changes.new)
+        numbers = number_documents(changes.new, self._number_new)
         try:
             run.executemany(
                 f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
