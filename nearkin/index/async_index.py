@@ -4,21 +4,11 @@ The work is done in threads. The kernels and the stores release the interpreter 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial, wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from nearkin.index.index import Index
-from nearkin.index.settings import IndexSettings, SettingsFields
-from nearkin.runtime.argument_types import check_arguments
-from nearkin.settings.decisions import Decisions
-from nearkin.settings.spec import Spec
-
-if TYPE_CHECKING:
-    from nearkin.engine.blocklist.blocklist import Blocklist
-    from nearkin.index.stores.base import Store
-    from nearkin.stages.sketch.resources import SpecResources
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +23,25 @@ def _in_thread(
     async def run(self: "AsyncIndex", /, *arguments: P.args, **fields: P.kwargs) -> R:
         own: Callable[P, R] = getattr(self.index, method.__name__)
         return await asyncio.to_thread(own, *arguments, **fields)
+
+    return run
+
+
+def _open_in_thread(
+    method: Callable[P, Index],
+) -> "Callable[P, Coroutine[Any, Any, AsyncIndex]]":
+    """Returns `Index.open` as a coroutine, which runs it in a thread."""
+
+    @wraps(method)
+    async def run(*arguments: P.args, **fields: P.kwargs) -> "AsyncIndex":
+        own: Callable[P, Index] = getattr(Index, method.__name__)
+        opening = asyncio.create_task(asyncio.to_thread(own, *arguments, **fields))
+        try:
+            return AsyncIndex(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            # the thread goes on, and nobody else closes what it opens
+            opening.add_done_callback(_close_opened)
+            raise
 
     return run
 
@@ -55,47 +64,7 @@ class AsyncIndex:
         self.index = index
         """The open index."""
 
-    @classmethod
-    @check_arguments
-    async def open(
-        cls,
-        url: str | Sequence[str] | None = None,
-        spec: Spec | None = None,
-        threshold: float | None = None,
-        *,
-        store: "Store | None" = None,
-        settings: IndexSettings | None = None,
-        resources: "SpecResources | None" = None,
-        spec_resources: str | Path | None = None,
-        clock: Callable[[], float] | None = None,
-        must_exist: bool = False,
-        blocklist: "Blocklist | None" = None,
-        decisions: Mapping[str, str | Path | Decisions] | None = None,
-        **fields: Unpack[SettingsFields],
-    ) -> Self:
-        """Opens an index, or creates one if the store is empty, as `Index.open` does."""
-        opened = partial(
-            Index.open,
-            url,
-            spec,
-            threshold,
-            store=store,
-            settings=settings,
-            resources=resources,
-            spec_resources=spec_resources,
-            clock=clock,
-            must_exist=must_exist,
-            blocklist=blocklist,
-            decisions=decisions,
-            **fields,
-        )
-        opening = asyncio.create_task(asyncio.to_thread(opened))
-        try:
-            return cls(await asyncio.shield(opening))
-        except asyncio.CancelledError:
-            # the thread goes on, and nobody else closes what it opens
-            opening.add_done_callback(_close_opened)
-            raise
+    open = staticmethod(_open_in_thread(Index.open))
 
     async def __aenter__(self) -> Self:
         return self
