@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from contextvars import copy_context
@@ -34,7 +34,6 @@ from nearkin.service.server.live_probe import LiveProbes
 from nearkin.service.server.micro_batcher import MicroBatcher
 from nearkin.service.server.resources import ServerResources
 from nearkin.service.server.settings import ServerSettings
-from nearkin.service.server.shadow import ShadowIndex
 from nearkin.service.server.telemetry import Instruments
 from nearkin.service.server.warm_up import compile_kernels, configure_interpreter
 from nearkin.service.server.watched_blocklist import WatchedBlocklist
@@ -109,11 +108,21 @@ class Service:
         if service.golden_pairs:
             background.append(service._query_golden_pairs_regularly())
         if settings.live_probes:
-            background.append(service._probe_live_scopes_regularly())
+            background.append(
+                service._repeat(
+                    settings.live_probe_every,
+                    "probe",
+                    "probes of live scopes failed",
+                    lambda: service.run_overview(service.live_probes.probe, service.index),
+                )
+            )
         if resources.blocklist is not None:
             background.append(service._refresh_blocklist_regularly(resources.blocklist))
         if resources.shadow is not None:
-            background.append(service._refresh_shadow_regularly(resources.shadow))
+            # another worker may have switched to the shadow index or back
+            refresh = partial(service.run_in_thread, resources.shadow.refresh)
+            message = "cannot refresh the shadow index"
+            background.append(service._repeat(SHADOW_REFRESH_SECONDS, "shadow", message, refresh))
         context = copy_context()
         context.run(CURRENT_CALLER.set, SERVER_CALLER)
         tasks = [asyncio.create_task(coroutine, context=context) for coroutine in background]
@@ -189,7 +198,7 @@ class Service:
         finally:
             self.waiting_calls.release(caller, 1)
 
-    # -- operations on documents
+    # -- operations on documents. Those that are not coroutines run in a thread.
 
     def require_ready(self) -> None:
         """Requires that all kernels are compiled."""
@@ -236,36 +245,24 @@ class Service:
         """Returns the representatives that are related to a document, most similar first."""
         return (await self.run_in_thread(self.index.related_many, scope, [document]))[0]
 
-    async def remove(self, scope: str, id: str) -> bool:
+    def remove(self, scope: str, id: str) -> bool:
         """Deletes a document. Returns False if it did not exist."""
-        return await self.run_in_thread(self._remove, scope, id)
-
-    def _remove(self, scope: str, id: str) -> bool:
         with self._copying_to_shadow(scope, id):
             return self.index.remove(scope, id)
 
-    async def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
+    def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
         """Stores decisions about pairs of documents, and follows them at once."""
-        return await self.run_in_thread(self._decide, scope, decisions)
-
-    def _decide(self, scope: str, decisions: Sequence[Decision]) -> int:
         ids = [decision_id(decision.pair) for decision in decisions]
         with self._copying_to_shadow(decisions_scope(scope), *ids, HEAD):
             return self.index.decide(scope, decisions)
 
-    async def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
+    def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
         """Adds a part to an unfinished document, and returns its number of shingles."""
-        return await self.run_in_thread(self._add_part, scope, id, part)
-
-    def _add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
         with self._copying_to_shadow(parts_scope(scope), id):
             return self.index.add_part(scope, id, part)
 
-    async def finish_document(self, scope: str, id: str) -> Outcome | None:
+    def finish_document(self, scope: str, id: str) -> Outcome | None:
         """Upserts a document from its parts, and deletes the parts."""
-        return await self.run_in_thread(self._finish_document, scope, id)
-
-    def _finish_document(self, scope: str, id: str) -> Outcome | None:
         began = time.perf_counter()
         with self._copying_to_shadow(scope, id), self._copying_to_shadow(parts_scope(scope), id):
             outcome = self.index.finish(scope, id)
@@ -349,19 +346,14 @@ class Service:
             lambda index: query_golden_pairs(index, self.golden_pairs)
         )
 
-    async def _probe_live_scopes_regularly(self) -> None:
-        """Queries live scopes with altered copies of their documents."""
+    async def _repeat(
+        self, seconds: float, task: str, message: str, work: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Repeats work of a background task, and logs when it has failed."""
         while True:
-            await asyncio.sleep(self.settings.live_probe_every)
-            with self._logging_failures("probe", "probes of live scopes failed"):
-                await self.run_overview(self.live_probes.probe, self.index)
-
-    async def _refresh_shadow_regularly(self, shadow: ShadowIndex) -> None:
-        """Notices when another worker has switched to the shadow index or back."""
-        while True:
-            await asyncio.sleep(SHADOW_REFRESH_SECONDS)
-            with self._logging_failures("shadow", "cannot refresh the shadow index"):
-                await self.run_in_thread(shadow.refresh)
+            await asyncio.sleep(seconds)
+            with self._logging_failures(task, message):
+                await work()
 
     async def _refresh_blocklist_regularly(self, blocklist: WatchedBlocklist) -> None:
         """Uses the blocklist that another process has written."""

@@ -71,7 +71,7 @@ def test_a_removal_that_nobody_waits_for_is_copied_to_the_shadow_index(
             with monkeypatch.context() as patched:
                 patched.setattr(service, "shadow", shadow)
                 patched.setattr(service.index, "remove", remove)
-                removal = asyncio.create_task(service.remove("a", "one"))
+                removal = asyncio.create_task(service.run_in_thread(service.remove, "a", "one"))
                 await until(begun.is_set)
                 removal.cancel()
                 released.set()

@@ -55,7 +55,8 @@ async def decide(request: Request, scope: ScopeName, who: Writer) -> m.Decisions
         # the request itself counts as one document
         await authenticator.admit_documents(who, source_address(request), count - 1)
     decisions = [_to_decision(new, who) for new in body.decisions]
-    return m.DecisionsStored(stored=await service.decide(scope, decisions))
+    stored = await service.run_in_thread(service.decide, scope, decisions)
+    return m.DecisionsStored(stored=stored)
 
 
 def _to_decision(new: m.NewDecision, who: Principal) -> Decision:

@@ -269,7 +269,7 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
     If it was a representative, another document of its cluster becomes the representative.
     """
     service = ready_service(request)
-    if not await service.remove(scope, validate_name(id, "id")):
+    if not await service.run_in_thread(service.remove, scope, validate_name(id, "id")):
         raise ProblemError("not-found", "this scope has no document of this id")
     return Response(status_code=204)
 
@@ -287,9 +287,9 @@ async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writ
     service = ready_service(request)
     part = await parse_body(request, m.DocumentPart)
     content = part.text if part.text is not None else part.tokens or []
-    return m.PartAnswer(
-        id=id, shingles=await service.add_part(scope, validate_name(id, "id"), content)
-    )
+    name = validate_name(id, "id")
+    shingles = await service.run_in_thread(service.add_part, scope, name, content)
+    return m.PartAnswer(id=id, shingles=shingles)
 
 
 @router.post(
@@ -299,7 +299,9 @@ async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writ
 )
 async def finish(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
     """Upserts the document that the parts form, and deletes the parts."""
-    outcome = await ready_service(request).finish_document(scope, validate_name(id, "id"))
+    service = ready_service(request)
+    name = validate_name(id, "id")
+    outcome = await service.run_in_thread(service.finish_document, scope, name)
     if outcome is None:
         raise ProblemError("not-found", "this scope has no unfinished document of this id")
     return Response(outcome_json(outcome), media_type=JSON)

@@ -200,7 +200,7 @@ async def _answer(
     if answer.verdict is not None:
         try:
             decision = Decision(id_a, id_b, answer.verdict, visit.who.name)
-            await visit.service.decide(state.scope, [decision])
+            await visit.service.run_in_thread(visit.service.decide, state.scope, [decision])
         except UsageError as error:
             message = [ui.alert("The decision was not stored", str(error))]
             return await _show_pair(visit, state, message)
