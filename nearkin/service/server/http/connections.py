@@ -188,7 +188,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._at_shutdown: Callable[[], None] | None = None
         self._awaits_head = True
         self._chunk_is_head = True
-        self._raw_head_size = 0
+        self._unparsed_size = 0
         self._parsed_head_size = 0
         self._refusal = "the request is not valid HTTP"
         self._body_pieces = 0
@@ -217,19 +217,21 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Counts all bytes that arrive until a head is complete."""
+        """Counts all bytes that arrive until a head is complete, or a part of a body comes."""
         if self.is_refusing:
             self._count_rejected(len(data))
             return
         # A chunk in which a head ends is not counted: it is unknown how much of it belongs to the
         # next head.
         self._chunk_is_head = self._awaits_head
+        self._unparsed_size += len(data)
         super().data_received(data)
-        if not self._chunk_is_head or self.is_refusing or self.transport.is_closing():
+        if self.is_refusing or self.transport.is_closing():
             return
-        self._start_head_timer()
-        self._raw_head_size += len(data)
-        if self._raw_head_size > self.limits.max_head:
+        if self._chunk_is_head:
+            self._start_head_timer()
+        # the parser collects a line of a head, of trailers or between the parts of a body
+        if self._unparsed_size > self.limits.max_head:
             self._refusal = self._head_size_refusal
             self.send_400_response(self._refusal)
 
@@ -280,7 +282,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Stops the timer of the head."""
         self._awaits_head = False
         self._chunk_is_head = False
-        self._raw_head_size = 0
+        self._unparsed_size = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -296,6 +298,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Limits the pieces of a body, and the bytes if its request was answered already."""
+        self._unparsed_size = 0
         self._body_pieces += 1
         self._body_size += len(body)
         if self._body_pieces > FREE_PIECES and self._body_size < self._body_pieces * MIN_PIECE:
@@ -327,6 +330,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Stops that timer. The head of the next request may follow."""
         super().on_message_complete()
+        self._unparsed_size = 0
         self._awaits_head = True
         if self._rejected_timer is not None:
             self._rejected_timer.cancel()

@@ -201,6 +201,23 @@ def test_endless_trailers_are_rejected(port: int) -> None:
     assert is_served(port)
 
 
+@pytest.mark.parametrize(
+    "begin", [b"0\r\nX-Trailer: ", b"5;name=", b"0" * 4096], ids=["trailer", "extension", "size"]
+)
+def test_endless_line_after_the_head_is_rejected(port: int, begin: bytes) -> None:
+    """The parser collects a line until its end comes, which takes ever longer."""
+    with connect(port) as connection:
+        connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n" + begin)
+        sent = 0
+        with suppress(ConnectionResetError, BrokenPipeError):
+            while sent < 64 << 20:
+                connection.sendall(b"0" * (1 << 16))
+                sent += 1 << 16
+        # a client may send the rest of a body of 16 MB, and the sockets of both sides buffer more
+        assert sent < 32 << 20
+    assert is_served(port)
+
+
 def test_number_of_pipelined_requests_is_limited(port: int) -> None:
     """The connection is closed if more than eight requests wait."""
     with connect(port) as connection:
