@@ -22,8 +22,13 @@ from nearkin.engine.result_schema import EXACT, NEAR, VECTOR
 
 
 def quote_removed(run: LocalRun, result: Clustering) -> list[QuotedPair]:
-    """Returns the removed documents that are least similar to the kept ones."""
-    near = np.flatnonzero(np.isin(result.kind, (NEAR, VECTOR, EXACT)))
+    """Returns the removed documents that are least similar to the kept ones.
+
+    They are among those that count for the limit.
+    """
+    kind = np.asarray(result.kind)
+    is_counted = run.limited_removals(kind) & np.isin(kind, (NEAR, EXACT))
+    near = np.flatnonzero(is_counted | (kind == VECTOR))
     rank = np.asarray(run.work.load("rank"))[near]
     removed = near[np.lexsort((rank, np.asarray(result.similarity)[near]))[:QUOTED_PAIRS]]
     kept = np.asarray(result.leader)[removed].astype(np.int64)

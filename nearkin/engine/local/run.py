@@ -742,16 +742,23 @@ class LocalRun(Run):
         clustering.save(self.work)
         return self.count_clusters(clustering)
 
+    def limited_removals(self, kind: np.ndarray) -> np.ndarray:
+        """Returns which documents count for the limit of removals, bool (n,).
+
+        Exact copies do not, unless their texts are so short that unique documents share them.
+        """
+        is_counted = self.first_of_groups() & (np.asarray(kind) != EXACT)
+        if self.options.has_short_texts:
+            is_counted |= np.asarray(self.documents().lengths) <= SHORT_TEXT
+        return is_counted
+
     def count_clusters(self, clustering: Clustering) -> ClusterStats:
         """Returns the statistics of clusters of this run."""
         stats = ClusterStats.from_dict(clustering.counts())
         options = self.options
         if stats.near + stats.exact >= LEAST_DOUBTED:
-            kind = np.asarray(clustering.kind)
-            is_counted = self.first_of_groups() & (kind != EXACT)
-            if options.has_short_texts:
-                is_counted |= np.asarray(self.documents().lengths) <= SHORT_TEXT
-            is_removed = is_counted & np.isin(kind, (NEAR, EXACT))
+            is_counted = self.limited_removals(clustering.kind)
+            is_removed = is_counted & np.isin(clustering.kind, (NEAR, EXACT))
             stats = replace(
                 stats,
                 contents=int(np.count_nonzero(is_counted)),

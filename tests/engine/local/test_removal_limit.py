@@ -174,6 +174,15 @@ def test_exact_copies_do_not_count_unless_unique_documents_share_such_short_text
         nk.dedup(short * 10, strict=True)
 
 
+def test_quoted_pairs_are_among_those_that_count() -> None:
+    long = ["a long text that occurs several times, so that nobody doubts it"] * 5
+    with pytest.raises(RunError, match="removes 19 of 21 documents") as caught:
+        nk.dedup([*long, *["Bath"] * 20], strict=True)
+    quoted = [line for line in str(caught.value).splitlines() if "  removed  " in line]
+    assert len(quoted) == 3
+    assert all(line.endswith(": Bath") for line in quoted)
+
+
 def test_few_removed_documents_are_not_doubted() -> None:
     cities = ["Bath"] * LEAST_DOUBTED
     assert nk.dedup(cities, strict=True).kept.sum() == 1
