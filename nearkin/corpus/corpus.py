@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,6 +37,7 @@ from nearkin.corpus.formats.json_values import SeveralListsError
 from nearkin.corpus.formats.lance import Lance
 from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
+from nearkin.corpus.formats.parquet_row_groups import RowGroup
 from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
@@ -63,7 +64,7 @@ from nearkin.corpus.nested_columns import (
     list_paths_of_lists,
     list_roots,
 )
-from nearkin.corpus.places import places_from, split_places
+from nearkin.corpus.places import RowRange, places_from, split_places
 from nearkin.corpus.rejects import MAY_BE_CHANGED
 from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
@@ -427,15 +428,43 @@ class FileCorpus:
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
         """Yields the documents in batches."""
+        numbers = range(start[0], len(self.files))
+        files = (RowRange(number, start[1] if number == start[0] else 0) for number in numbers)
+        yield from self.batches_of(columns, files, first)
+
+    def batches_of(
+        self, columns: Columns, ranges: Iterable[RowRange], first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents of some rows in batches.
+
+        Args:
+            ranges: The rows. A range that ends before its file consists of whole row groups, see
+                `row_groups`.
+        """
         builder = _BatchBuilder(first)
-        for number in range(start[0], len(self.files)):
-            for file_slice in self.read_slices(
-                number, columns, start[1] if number == start[0] else 0
-            ):
+        for number, begin, end in ranges:
+            rows = None if end is None else np.arange(begin, end)
+            for file_slice in self.read_slices(number, columns, begin, rows=rows):
                 if builder.add(number, file_slice):
                     yield builder.take_batch()
         if builder.begun:
             yield builder.take_batch()
+
+    def row_groups(self, rows: RowRange) -> list[RowGroup] | None:
+        """Returns the row groups of a file that hold some of its rows.
+
+        It is None for a file that is read from the beginning: one without row groups, with large
+        ones, or whose footer is damaged, and one that is not local.
+        """
+        file = self.files[rows.file]
+        form = self.format_of(file)
+        if file.remote or not isinstance(form, Parquet):
+            return None
+        try:
+            with decoding():
+                return form.row_groups(file, rows.first)
+        except DamageError:
+            return None
 
     def batches_at(
         self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0

@@ -9,6 +9,16 @@ FILE_SHIFT = np.uint64(40)
 """A place is file << 40 | row."""
 
 
+class RowRange(NamedTuple):
+    """Consecutive rows of a file."""
+
+    file: int
+    """The number of the file in the corpus."""
+    first: int
+    end: int | None = None
+    """The row after the last one, or None for all rows up to the end of the file."""
+
+
 class FileRows(NamedTuple):
     """Some rows of a file."""
 

@@ -23,6 +23,8 @@ PRIVATE_FOLDER = 0o700
 SHARED_FILE = 0o644
 READABLE_BY = "NEARKIN_READABLE_BY"
 """The environment variable that says who may read what commands write."""
+COPIED_AT_ONCE = 1 << 20
+"""The number of bytes that are copied between files at a time."""
 SYNCED_AT_ONCE = 8
 """The number of files that are synced in parallel."""
 FREE_SPACE = "Free some space"
@@ -119,6 +121,25 @@ def reserve_blocks(file: IO[bytes], size: int) -> None:
         os.posix_fallocate(file.fileno(), 0, size)
     else:
         file.truncate(size)
+
+
+def write_at(file: IO[bytes], content: memoryview, position: int) -> None:
+    """Writes bytes at a position of an open file without a buffer. Threads may share the file."""
+    left = content.cast("B") if content.nbytes else memoryview(b"")
+    while left:
+        written = os.pwrite(file.fileno(), left, position)
+        left = left[written:]
+        position += written
+
+
+def copy_bytes(source: IO[bytes], target: IO[bytes], count: int) -> None:
+    """Copies bytes from the position of an open file to that of another one."""
+    while count:
+        content = source.read(min(count, COPIED_AT_ONCE))
+        if not content:
+            raise OSError(f"{source.name} ended {count} bytes too early")
+        target.write(content)
+        count -= len(content)
 
 
 def to_json(value: Any) -> bytes:

@@ -112,9 +112,11 @@ class Parquet(ColumnarFormat):
             ]
             reader = RowGroupReader(source, parquet.metadata, columns, whole=whole)
             # A single row group would be decoded completely before its first rows are used. Copies
-            # are limited by the thread that encodes them.
+            # are limited by the thread that encodes them. Rows are chosen by workers that read
+            # different row groups at the same time.
             in_threads = (
                 not whole
+                and rows is None
                 and len(groups) > 1
                 and all(group.bytes <= self._ahead for group in groups)
             )
@@ -133,6 +135,16 @@ class Parquet(ColumnarFormat):
                     yield file_slice
                 if until.damage is not None:
                     yield _reject_rest_of_group(group, row, until.damage, source.size(), columns)
+
+    def row_groups(self, file: InputFile, start: int) -> list[RowGroup] | None:
+        """Returns the row groups with rows from `start` on, or None if one is too large to be held.
+
+        Raises:
+            ValueError: If the footer is damaged.
+        """
+        with file.open() as source, pq.ParquetFile(source) as parquet:
+            groups = list(list_row_groups(parquet.metadata, start))
+        return groups if all(group.bytes <= self._ahead for group in groups) else None
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema of the input, and its compression or the chosen one."""

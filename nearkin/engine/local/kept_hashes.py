@@ -8,15 +8,18 @@ The hashes belong to one process. If a run is resumed, or the file would take to
 its texts are read again. That gives the same sets, so the result does not depend on it.
 """
 
+import errno
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from threading import Lock
+from typing import BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from nearkin.engine.local.payload_batches import PayloadBatch, wanted_rows
 from nearkin.engine.local.work_folder import map_file
+from nearkin.runtime.files import write_at
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.settings.spec import Spec
 from nearkin.stages.measures import Payload
@@ -79,6 +82,10 @@ class _KeptSlice(NamedTuple):
     """The first word in the file."""
 
 
+StoredHashes: TypeAlias = list[_KeptSlice] | None
+"""The slices of a batch that were stored, or None if that was not possible."""
+
+
 class _KeptBatch(NamedTuple):
     """The slices of a batch of the corpus."""
 
@@ -101,6 +108,8 @@ class KeptHashes:
         self._documents = 0
         self._bytes_in_memory = 0
         self._words_in_file = 0
+        self._file: BinaryIO | None = None
+        self._lock = Lock()
         self.is_open = True
         """True if hashes of further documents are kept."""
 
@@ -118,50 +127,71 @@ class KeptHashes:
         """The size of the file."""
         return 2 * self._words_in_file
 
-    def add(self, first: int, slices: list[HashSlice]) -> None:
-        """Keeps the hashes of the next batch, or releases all if that is not possible."""
+    def store(self, slices: list[HashSlice]) -> StoredHashes:
+        """Puts the hashes of a batch into memory or into the file, which threads may do at a time.
+
+        Returns:
+            Where they are, or None if that is not possible.
+        """
+        words = sum(len(part.words) for part in slices)
+        with self._lock:
+            if not self.is_open:
+                return None
+            if self._bytes_in_memory + 2 * words <= self._memory:
+                self._bytes_in_memory += 2 * words
+                return [_KeptSlice(part.documents, part.words, 0) for part in slices]
+            # Later batches that are smaller go to the file as well.
+            self._memory = 0
+            try:
+                file = self._open_file(2 * words)
+            except OSError:
+                return None
+            position = self._words_in_file
+            self._words_in_file += words
+        kept = []
+        for part in slices:
+            try:
+                write_at(file, part.words.data, 2 * position)
+            except OSError:
+                return None
+            kept.append(_KeptSlice(part.documents, None, position))
+            position += len(part.words)
+        return kept
+
+    def _open_file(self, size: int) -> BinaryIO:
+        """Returns the file, which has room for some bytes more. Raises OSError without room."""
+        self._folder.mkdir(exist_ok=True)
+        free = shutil.disk_usage(self._folder).free
+        if self.bytes_on_disk + size > (free + self.bytes_on_disk) // DISK_SHARE:
+            raise OSError(errno.ENOSPC, "the disk lacks space for shingle hashes")
+        if self._file is None:
+            self._file = (self._folder / HASHES).open("wb")
+        return self._file
+
+    def append(self, first: int, batches: Sequence[StoredHashes]) -> None:
+        """Keeps the next batches, which were stored, or releases all if that is not possible."""
         if not self.is_open:
             return
         if first != self._documents:
             self.release()
             return
-        try:
-            kept = self._keep(slices)
-        except OSError:
-            kept = None
-        if kept is None:
-            self.release()
-            return
-        self._batches.append(_KeptBatch(first, kept))
-        self._documents += sum(part.documents for part in slices)
-
-    def _keep(self, slices: list[HashSlice]) -> list[_KeptSlice] | None:
-        """Puts hashes into memory or into the file. Returns None if the disk lacks space."""
-        size = sum(part.words.nbytes for part in slices)
-        if self._bytes_in_memory + size <= self._memory:
-            self._bytes_in_memory += size
-            return [_KeptSlice(part.documents, part.words, 0) for part in slices]
-        # Later batches that are smaller go to the file as well.
-        self._memory = 0
-        self._folder.mkdir(exist_ok=True)
-        free = shutil.disk_usage(self._folder).free
-        if self.bytes_on_disk + size > (free + self.bytes_on_disk) // DISK_SHARE:
-            return None
-        kept = []
-        with (self._folder / HASHES).open("ab" if self._words_in_file else "wb") as file:
-            for part in slices:
-                file.write(part.words.data)
-                kept.append(_KeptSlice(part.documents, None, self._words_in_file))
-                self._words_in_file += len(part.words)
-        return kept
+        for slices in batches:
+            if slices is None:
+                self.release()
+                return
+            self._batches.append(_KeptBatch(self._documents, slices))
+            self._documents += sum(part.documents for part in slices)
 
     def release(self) -> None:
         """Releases the memory and deletes the file. Further hashes are not kept."""
-        self.is_open = False
-        self._batches = []
-        self._documents = 0
-        self._words_in_file = 0
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with self._lock:
+            self.is_open = False
+            self._batches = []
+            self._documents = 0
+            self._words_in_file = 0
+            # A thread that still writes keeps the file open.
+            self._file = None
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def covers(self, documents: int) -> bool:
         """Returns whether the hashes of the first `documents` documents are kept."""

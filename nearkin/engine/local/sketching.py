@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
+from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, Rejection, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
+from nearkin.corpus.parts import Part, split_corpus
 from nearkin.engine.document_facts import TextFact, hash_text_facts, text_lengths
 from nearkin.engine.local.documents import (
     KEYS,
@@ -30,10 +31,18 @@ from nearkin.engine.local.documents import (
     presence_file,
     signatures_file,
 )
-from nearkin.engine.local.kept_hashes import HashCollector, HashSlice, KeptHashes
+from nearkin.engine.local.kept_hashes import HashCollector, KeptHashes, StoredHashes
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import latency_percentiles
-from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, write_durably
+from nearkin.runtime.files import (
+    copy_bytes,
+    disk_errors,
+    sync_file,
+    sync_folder,
+    to_json,
+    write_at,
+    write_durably,
+)
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.settings.spec import Spec
@@ -48,18 +57,23 @@ CHECKPOINT = "checkpoint.json"
 REJECTED = "rejected.jsonl"
 
 
-class SketchedBatch(NamedTuple):
-    """A batch with the signatures of its documents."""
+class SketchedPart(NamedTuple):
+    """The outcome of sketching a part, for the thread that keeps the order of the parts."""
 
-    batch: Batch
-    ids: pa.Array
-    sketches: Sketches
-    lengths: np.ndarray
-    seconds: float
-    hashes: list[HashSlice] | None
-    """The shingle hashes of the documents, or None if they are not kept."""
-    text_facts: dict[TextFact, np.ndarray]
-    """The hashes of what an acceptance compares of the wordings, uint64 (n, 2) each."""
+    slot: int
+    """The place of the first document in the files of fixed size."""
+    slots: int
+    """The number of places that belong to the part: one for each of its rows."""
+    documents: int
+    columns: list[pa.RecordBatch]
+    """The ids and the carried columns."""
+    rejected: list[Rejection]
+    hashes: list[StoredHashes]
+    """The shingle hashes of each batch, if they are kept."""
+    next: tuple[int, int] | None
+    """The file and the row at which reading continues, or None if the part had no rows."""
+    durations: list[tuple[float, int]]
+    """The seconds to sketch each batch, and its number of documents."""
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -74,9 +88,23 @@ class Position(NamedTuple):
     file: int = 0
     row: int = 0
     documents: int = 0
+    slots: int = 0
+    """The number of documents that the files of fixed size have room for. It is larger than the
+    number of documents if rows were rejected."""
+    gaps: Sequence[tuple[int, int]] = ()
+    """The first place and the number of places that no document took, ascending."""
+    is_closing: bool = False
+    """True if files without gaps are complete and take the places of those with gaps."""
     segments: int = 0
     rejected_bytes: int = 0
     rejected: int = 0
+
+    @property
+    def filled(self) -> int:
+        """The place after the last document."""
+        if self.gaps and sum(self.gaps[-1]) == self.slots:
+            return self.gaps[-1][0]
+        return self.slots
 
 
 def sketch_corpus(
@@ -94,6 +122,8 @@ def sketch_corpus(
 ) -> list[float] | None:
     """Runs the stage, from its checkpoint if there is one.
 
+    A worker reads, checks and sketches its part of the corpus, and writes the facts of fixed size.
+
     Returns:
         The median and the 99th percentile of the seconds to sketch a document, or None if no
         document was left to sketch.
@@ -103,12 +133,14 @@ def sketch_corpus(
     key_count = key_builder.key_count if key_builder else 0
     arrays = arrays_of(measure.spec, key_count, text_facts=text_facts, further=further)
     position = read_checkpoint(folder)
+    if position.is_closing:
+        position = _replace_files_with_gaps(folder, arrays, position)
     if not _is_intact(folder, arrays, position):
         position = Position()
     _remove_later_columns(folder, position)
     sketchers = ObjectPool(lambda: measure.sketcher(key_builder))
 
-    def sketch(batch: Batch) -> SketchedBatch:
+    def sketch_batch(batch: Batch, slot: int, done: SketchedPart) -> SketchedPart:
         documents = batch.documents[columns.content]
         collector = None
         if kept_hashes is not None and kept_hashes.is_open:
@@ -116,27 +148,62 @@ def sketch_corpus(
         began = time.perf_counter()
         sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents, collector))
         seconds = time.perf_counter() - began
-        return SketchedBatch(
-            batch=batch,
-            ids=make_ids(batch, columns, corpus.names),
-            sketches=sketches,
-            lengths=text_lengths(documents),
-            seconds=seconds,
-            hashes=None if collector is None else collector.slices,
-            text_facts=hash_text_facts(documents, text_facts),
-        )
+        writer.write_facts(slot, _facts_of(batch, documents, sketches, text_facts))
+        done.columns.append(_carried_columns(batch, make_ids(batch, columns, corpus.names)))
+        done.rejected.extend(batch.rejected)
+        if kept_hashes is not None and collector is not None:
+            done.hashes.append(kept_hashes.store(collector.slices))
+        done.durations.append((seconds, len(documents)))
+        return done._replace(documents=done.documents + len(documents), next=batch.next)
+
+    def sketch_part(placed: tuple[int, Part]) -> SketchedPart:
+        slot, part = placed
+        done = SketchedPart(slot, part.rows, 0, [], [], [], None, [])
+        for batch in part.read():
+            done = sketch_batch(batch, slot + done.documents, done)
+        return done
 
     progress.advance(position.documents)
-    batches = corpus.batches(columns, (position.file, position.row), position.documents)
+    parts = split_corpus(corpus, columns, workers, (position.file, position.row))
     durations: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
-        for sketched in ordered_map(sketch, batches, workers):
-            writer.add(sketched)
-            if kept_hashes is not None and sketched.hashes is not None:
-                kept_hashes.add(sketched.batch.first, sketched.hashes)
-            progress.advance(len(sketched.ids))
-            durations.append((sketched.seconds, len(sketched.ids)))
+        for done in ordered_map(sketch_part, _place_parts(parts, position.slots), workers):
+            if kept_hashes is not None:
+                kept_hashes.append(writer.position.documents, done.hashes)
+            writer.add(done)
+            progress.advance(done.documents)
+            durations.extend(done.durations)
+    _close_gaps(folder, arrays, writer.position, workers)
     return latency_percentiles(durations)
+
+
+def _place_parts(parts: Iterable[Part], slot: int) -> Iterator[tuple[int, Part]]:
+    """Yields each part with the place of its first document in the files of fixed size."""
+    for part in parts:
+        yield slot, part
+        slot += part.rows
+
+
+def _facts_of(
+    batch: Batch, documents: pa.Array, sketches: Sketches, text_facts: Sequence[TextFact]
+) -> dict[str, np.ndarray]:
+    """Returns the facts of fixed size of a batch, by the names of their files."""
+    facts = {
+        "signatures": sketches.signatures,
+        "shingles": sketches.shingles,
+        "fingerprints": sketches.fingerprints,
+        "lengths": text_lengths(documents),
+        "files": batch.files,
+        "rows": batch.rows,
+    }
+    if sketches.keys is not None:
+        facts[KEYS] = sketches.keys
+    hashes_of_texts = hash_text_facts(documents, text_facts)
+    facts.update({str(fact): hashes for fact, hashes in hashes_of_texts.items()})
+    for number, field in enumerate(sketches.fields):
+        facts[signatures_file(number)] = field.signatures
+        facts[presence_file(number)] = field.has_field
+    return facts
 
 
 def read_checkpoint(folder: Path) -> Position:
@@ -147,11 +214,54 @@ def read_checkpoint(folder: Path) -> Position:
     return Position(**json.loads(path.read_bytes()))
 
 
+def _write_checkpoint(folder: Path, position: Position) -> None:
+    write_durably(folder / CHECKPOINT, to_json(position._asdict()))
+
+
+def _close_gaps(folder: Path, arrays: Arrays, position: Position, workers: int) -> None:
+    """Moves documents together if rejected rows left places that no document took."""
+    if not position.gaps:
+        return
+
+    def copy_documents(named: tuple[str, int]) -> None:
+        name, width = named
+        first = 0
+        with (folder / name).open("rb") as source, _closed_file(folder, name).open("wb") as target:
+            for gap, size in (*position.gaps, (position.slots, 0)):
+                source.seek(first * width)
+                copy_bytes(source, target, (gap - first) * width)
+                first = gap + size
+            target.flush()
+            os.fsync(target.fileno())
+
+    with disk_errors(folder):
+        for _ in ordered_map(copy_documents, _bytes_per_document(arrays).items(), workers):
+            pass
+        sync_folder(folder)
+        position = position._replace(slots=position.documents, gaps=(), is_closing=True)
+        _write_checkpoint(folder, position)
+        _replace_files_with_gaps(folder, arrays, position)
+
+
+def _replace_files_with_gaps(folder: Path, arrays: Arrays, position: Position) -> Position:
+    """Puts the files without gaps into the places of those with gaps."""
+    for name in arrays:
+        if _closed_file(folder, name).exists():
+            _closed_file(folder, name).replace(folder / name)
+    sync_folder(folder)
+    position = position._replace(is_closing=False)
+    _write_checkpoint(folder, position)
+    return position
+
+
+def _closed_file(folder: Path, name: str) -> Path:
+    """Returns the path of a file without gaps before it replaces the one with gaps."""
+    return folder / f"{name}.closed"
+
+
 def _is_intact(folder: Path, arrays: Arrays, position: Position) -> bool:
     """Returns whether the files of the stage hold at least what the checkpoint says."""
-    least = {
-        name: width * position.documents for name, width in _bytes_per_document(arrays).items()
-    }
+    least = {name: width * position.filled for name, width in _bytes_per_document(arrays).items()}
     least[REJECTED] = position.rejected_bytes
     for name, size in least.items():
         if size and (not (folder / name).is_file() or (folder / name).stat().st_size < size):
@@ -199,9 +309,9 @@ class SketchWriter:
         self._last = time.monotonic()
         self._files = ExitStack()
         self._types = {name: dtype for name, (dtype, _) in arrays.items()}
+        self._widths = _bytes_per_document(arrays)
         self._arrays = {
-            name: self._open(name, width * position.documents)
-            for name, width in _bytes_per_document(arrays).items()
+            name: self._open(name, width * position.slots) for name, width in self._widths.items()
         }
         self._quarantine = QuarantineWriter(self._open(REJECTED, position.rejected_bytes), names)
 
@@ -213,46 +323,42 @@ class SketchWriter:
             if kind is None:
                 self.checkpoint()
 
-    def add(self, done: SketchedBatch) -> None:
-        """Appends one batch."""
-        batch = done.batch
-        facts = {
-            "signatures": done.sketches.signatures,
-            "shingles": done.sketches.shingles,
-            "fingerprints": done.sketches.fingerprints,
-            "lengths": done.lengths,
-            "files": batch.files,
-            "rows": batch.rows,
-            KEYS: done.sketches.keys,
-        }
-        facts.update({str(fact): hashes for fact, hashes in done.text_facts.items()})
-        for number, field in enumerate(done.sketches.fields):
-            facts[signatures_file(number)] = field.signatures
-            facts[presence_file(number)] = field.has_field
+    def write_facts(self, slot: int, facts: Mapping[str, np.ndarray]) -> None:
+        """Writes facts of fixed size at a place, which may be done in several threads."""
         for name, dtype in self._types.items():
-            self._arrays[name].write(np.ascontiguousarray(facts[name], dtype).data)
-        self._quarantine.add(batch.rejected)
-        self._pending.append(_carried_columns(done))
-        file, row = batch.next
-        self.position = self.position._replace(
+            content = np.ascontiguousarray(facts[name], dtype).data
+            write_at(self._arrays[name], content, slot * self._widths[name])
+
+    def add(self, done: SketchedPart) -> None:
+        """Appends a part, whose facts of fixed size are written already."""
+        position = self.position
+        gaps = position.gaps
+        if done.documents < done.slots:
+            gap = (done.slot + done.documents, done.slots - done.documents)
+            gaps = [*gaps, gap]
+        file, row = done.next or (position.file, position.row)
+        self.position = position._replace(
             file=file,
             row=row,
-            documents=batch.first + len(done.ids),
-            rejected=self.position.rejected + batch.rejected_rows,
+            documents=position.documents + done.documents,
+            slots=done.slot + done.slots,
+            gaps=gaps,
+            rejected=position.rejected + sum(entry.rows for entry in done.rejected),
         )
-        self._pending_bytes += self._pending[-1].nbytes
+        self._quarantine.add(done.rejected)
+        self._pending.extend(done.columns)
+        self._pending_bytes += sum(columns.nbytes for columns in done.columns)
         if time.monotonic() - self._last > SEGMENT_SECONDS or self._pending_bytes > SEGMENT_BYTES:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Writes a checkpoint, so that all batches so far survive a kill and a power cut.
+        """Writes a checkpoint, so that all parts so far survive a kill and a power cut.
 
         The data is synced first, then the checkpoint is written.
         """
         segments = self.position.segments
         with disk_errors(self.folder):
             for file in self._arrays.values():
-                file.flush()
                 os.fsync(file.fileno())
             if self._pending:
                 path = _segment_path(self.folder, segments)
@@ -266,7 +372,7 @@ class SketchWriter:
             sync_file(self.folder / REJECTED)
             sync_folder(self.folder)
             self.position = self.position._replace(segments=segments, rejected_bytes=rejected_bytes)
-            write_durably(self.folder / CHECKPOINT, to_json(self.position._asdict()))
+            _write_checkpoint(self.folder, self.position)
         self._last = time.monotonic()
 
     def _open(self, name: str, valid: int) -> BinaryIO:
@@ -278,10 +384,10 @@ class SketchWriter:
         return file
 
 
-def _carried_columns(done: SketchedBatch) -> pa.RecordBatch:
-    documents = done.batch.documents
+def _carried_columns(batch: Batch, ids: pa.Array) -> pa.RecordBatch:
+    documents = batch.documents
     names = [name for name in documents.schema.names if name.startswith(CARRIED_PREFIX)]
-    return pa.record_batch([done.ids, *(documents[name] for name in names)], [ID, *names])
+    return pa.record_batch([ids, *(documents[name] for name in names)], [ID, *names])
 
 
 def _write_segment(path: Path, batches: list[pa.RecordBatch]) -> None:

@@ -1,7 +1,7 @@
 """Tests of the shingle hashes that a run keeps of its first reading."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
+from nearkin.corpus.places import RowRange
 from nearkin.engine.local import kept_hashes, sketching
 from nearkin.engine.local.containment import find_contained
 from nearkin.engine.local.kept_hashes import HashCollector, KeptHashes
@@ -80,7 +81,7 @@ def keep(texts: list[str], folder: Path, memory: int) -> tuple[KeptHashes, np.nd
         collector = HashCollector()
         documents = pa.array(texts[first : first + 100], pa.large_string())
         shingles.append(sketcher.sketch(documents, collector).shingles)
-        kept.add(first, collector.slices)
+        kept.append(first, [kept.store(collector.slices)])
     return kept, np.concatenate(shingles)
 
 
@@ -157,7 +158,7 @@ def test_compared_hashes_have_48_bits_on_every_path(monkeypatch: pytest.MonkeyPa
     collector = HashCollector()
     collector(Shingles(WholeSets.hashes, np.array([0, 2, 2, 4])))
     kept = KeptHashes(Path("unused"), 10**6, workers=1)
-    kept.add(0, collector.slices)
+    kept.append(0, [kept.store(collector.slices)])
     (batch,) = kept.source(np.array([2, 0, 2], np.uint32)).map_batches(lambda batch: batch)
     assert batch.payload.sizes.tolist() == truncated.sizes.tolist()
     assert batch.payload.columns[0].tolist() == truncated.columns[0].tolist()
@@ -168,7 +169,7 @@ def test_hashes_of_a_resumed_reading_are_released(texts: list[str], tmp_path: Pa
     kept = KeptHashes(tmp_path / "kept", 0, workers=1)
     collector = HashCollector()
     measure_of(SPEC).sketcher().sketch(pa.array(texts[:100], pa.large_string()), collector)
-    kept.add(100, collector.slices)
+    kept.append(100, [kept.store(collector.slices)])
     assert not kept.is_open
     assert not kept.covers(200)
 
@@ -234,11 +235,11 @@ class ReadingCounter(FileCorpus):
 
     readings = 0
 
-    def batches(
-        self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
+    def batches_of(
+        self, columns: Columns, ranges: Iterable[RowRange], first: int = 0
     ) -> Iterator[Batch]:
         self.readings += 1
-        for batch in super().batches(columns, start, first):
+        for batch in super().batches_of(columns, ranges, first):
             for low in range(0, len(batch.rows), 100):
                 high = min(low + 100, len(batch.rows))
                 is_last = high == len(batch.rows)
@@ -334,14 +335,14 @@ def test_a_run_resumed_after_a_checkpoint_reads_the_texts_again(
     interrupted = open_run(corpus_path, tmp_path / "work")
     assert interrupted.kept_hashes is not None
     interrupted.kept_hashes._memory = 0
-    add = interrupted.kept_hashes.add
+    append = interrupted.kept_hashes.append
 
-    def add_few(first: int, slices: list[kept_hashes.HashSlice]) -> None:
-        add(first, slices)
+    def append_few(first: int, batches: Sequence[kept_hashes.StoredHashes]) -> None:
+        append(first, batches)
         if first > 300:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(interrupted.kept_hashes, "add", add_few)
+    monkeypatch.setattr(interrupted.kept_hashes, "append", append_few)
     with pytest.raises(KeyboardInterrupt):
         interrupted.to_pairs()
     assert (tmp_path / "work" / KEPT_HASHES / "hashes").stat().st_size > 0

@@ -1,0 +1,103 @@
+"""Tests of parts of a corpus: together they are what is read in order."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
+from nearkin.corpus.parts import split_corpus
+
+COLUMNS = Columns(id="id")
+
+
+@pytest.fixture(params=["in memory", "from files"])
+def part_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes each row group a part, or joins a few."""
+    size = 1 if request.param == "in memory" else 6_000
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", size)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> FileCorpus:
+    """Files with and without row groups, of which one is damaged and one is empty."""
+    rows = [
+        {"id": f"{number}", "text": None if number % 17 == 3 else f"text {number} " * 20}
+        for number in range(700)
+    ]
+    files = {"a": rows[:300], "c": [], "d": rows[300:320], "g": rows[320:600]}
+    for name, part in files.items():
+        table = pa.Table.from_pylist(part, pa.schema([("id", pa.string()), ("text", pa.string())]))
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=13)
+    damaged = (tmp_path / "d.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(damaged[:-30])
+    for name, part in {"e": rows[600:650], "f": rows[650:]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    return FileCorpus.open([str(tmp_path)])
+
+
+def contents_of(batches: Iterator[Batch]) -> tuple[list[object], list[object], list[object]]:
+    """Returns the places, the documents and the rejected rows of batches."""
+    read = list(batches)
+    places = [(batch.files.tolist(), batch.rows.tolist()) for batch in read]
+    documents = [row for batch in read for row in batch.documents.to_pylist()]
+    joined = [place for files, rows in places for place in zip(files, rows, strict=True)]
+    return list(joined), documents, [entry for batch in read for entry in batch.rejected]
+
+
+def read_parts(
+    corpus: FileCorpus | TableCorpus, workers: int, start: tuple[int, int] = (0, 0)
+) -> Iterator[Batch]:
+    for part in split_corpus(corpus, COLUMNS, workers, start):
+        batches = list(part.read())
+        assert batches[0].first == 0
+        for batch, following in pairwise(batches):
+            assert following.first == batch.first + len(batch.rows)
+        assert sum(len(batch.rows) for batch in batches) <= part.rows
+        yield from batches
+
+
+@pytest.mark.usefixtures("part_bytes")
+@pytest.mark.parametrize("workers", [1, 3])
+def test_parts_hold_what_is_read_in_order(corpus: FileCorpus, workers: int) -> None:
+    expected = contents_of(corpus.batches(COLUMNS))
+    assert len(expected[0]) > 600
+    assert contents_of(read_parts(corpus, workers)) == expected
+
+
+@pytest.mark.usefixtures("part_bytes")
+def test_parts_continue_where_another_one_ended(corpus: FileCorpus) -> None:
+    parts = [list(part.read()) for part in split_corpus(corpus, COLUMNS, 1)]
+    assert len(parts) > 15
+    for done in range(0, len(parts), 7):
+        following = (batch for part in parts[done + 1 :] for batch in part)
+        start = parts[done][-1].next
+        assert contents_of(read_parts(corpus, 1, start)) == contents_of(following)
+
+
+def test_parts_may_begin_inside_a_row_group(corpus: FileCorpus) -> None:
+    for row in (5, 12, 13):
+        expected = contents_of(corpus.batches(COLUMNS, (0, row)))
+        assert contents_of(read_parts(corpus, 1, (0, row))) == expected
+
+
+def test_files_with_few_row_groups_are_handed_out_in_batches(tmp_path: Path) -> None:
+    path = tmp_path / "one.parquet"
+    pq.write_table(pa.table({"id": ["a"], "text": ["b"]}), path)
+    corpus = FileCorpus.open([str(path)])
+    (part,) = split_corpus(corpus, COLUMNS, 2)
+    assert part.rows == 1
+    assert part.read() is not part.read()
+
+
+def test_a_table_is_handed_out_in_batches() -> None:
+    numbers = np.arange(20_000).astype(str)
+    corpus = TableCorpus(pa.table({"id": numbers, "text": numbers}))
+    parts = list(split_corpus(corpus, COLUMNS, 2))
+    assert [part.rows for part in parts] == [8192, 8192, 3616]
+    assert contents_of(read_parts(corpus, 2)) == contents_of(corpus.batches(COLUMNS))
