@@ -2,11 +2,13 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +25,16 @@ from nearkin.corpus.foreign_errors import (
 from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
+from nearkin.corpus.formats.parquet_footers import RowGroupAppender
 from nearkin.corpus.formats.record_batches import TableWriter
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.parts import divide_file
+from nearkin.corpus.places import RowRange
 from nearkin.errors import RunError
+from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.temporary_folder import TemporaryFolder
+from nearkin.runtime.threads import ordered_map
 
 AHEAD = 6
 """The maximum number of slices that wait to be written."""
@@ -59,6 +67,13 @@ class KnownDocuments(NamedTuple):
         first, end = np.searchsorted(self.files, [number, number + 1])
         return np.asarray(self.rows[first:end])
 
+    def count_before(self, number: int, row: int | None) -> int:
+        """Returns the number of documents before a row of a file, or before the next file."""
+        first, end = np.searchsorted(self.files, [number, number + 1]).tolist()
+        if row is None:
+            return int(end)
+        return int(first + np.searchsorted(self.rows[first:end], row))
+
 
 def write_kept(
     corpus: FileCorpus,
@@ -67,52 +82,241 @@ def write_kept(
     folder: Path,
     rows: Annotations | None = None,
     observe: Observer | None = None,
-    advance: Callable[[int], None] | None = None,
+    advance: Callable[[int], None] = ignore_count,
     rewrite: Rewriter | None = None,
     known: KnownDocuments | None = None,
+    *,
+    workers: int = 1,
 ) -> None:
     """Writes a copy of every input with the rows that are kept.
 
-    Lines of JSON that are known to be documents are copied without parsing them.
+    Lines of JSON that are known to be documents are copied without parsing them. If all documents
+    are known, each worker reads, filters and writes its part of a file by itself.
 
     Args:
         kept: True for each document that is kept, bool (n,).
     """
-    first = 0
-    for number, name in enumerate(make_output_names(corpus.names)):
-        target = join_inside(folder, name)
+    targets = [join_inside(folder, name) for name in make_output_names(corpus.names)]
+    for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
-        writer = _writer(corpus, columns, number, target)
-        if rewrite is not None and isinstance(writer, TableWriter):
+    copier = _Copier(corpus, columns, kept, rows, rewrite, known)
+    if known is not None:
+        copier.copy_parts(targets, folder, observe, advance, workers)
+        return
+    first = 0
+    for number, target in enumerate(targets):
+        part = CopiedPart(RowRange(number, 0), first, None, target)
+        first += copier.copy(part, observe, advance, in_threads=True)
+    if first != len(kept):
+        raise _make_count_error(first, len(kept))
+
+
+class CopiedPart(NamedTuple):
+    """A part of a file that is copied."""
+
+    rows: RowRange
+    first: int
+    """The ordinal of its first document."""
+    end: int | None
+    """The ordinal after its last document, or None if it is not known."""
+    target: Path
+
+
+class _ObservedDocuments(NamedTuple):
+    """The documents of a slice that an observer needs."""
+
+    first: int
+    documents: pa.Array
+
+
+class _CopiedRows(NamedTuple):
+    """The outcome of copying a part."""
+
+    part: CopiedPart
+    documents: int
+    observed: list[_ObservedDocuments]
+
+
+class _Copier(NamedTuple):
+    """A job that copies parts of files."""
+
+    corpus: FileCorpus
+    columns: Columns
+    kept: np.ndarray
+    rows: Annotations | None
+    rewrite: Rewriter | None
+    known: KnownDocuments | None
+
+    def copy_parts(
+        self,
+        targets: Sequence[Path],
+        folder: Path,
+        observe: Observer | None,
+        advance: Callable[[int], None],
+        workers: int,
+    ) -> None:
+        """Copies parts of files with several workers, and joins those of each file in order."""
+        with TemporaryFolder(folder) as parts_folder:
+            parts = self._divide_files(targets, parts_folder)
+            first_parts = list(islice(parts, max(workers, 2)))
+            # A part is read by one thread and encoded by another one if workers would be idle.
+            in_threads = len(first_parts) < workers
+            uses_workers = workers > 1 and len(first_parts) > 1
+
+            def copy(part: CopiedPart) -> _CopiedRows:
+                seen: list[_ObservedDocuments] = []
+                see = None if observe is None else partial(self._collect_observed, seen)
+                count = ignore_count if uses_workers else advance
+                documents = self.copy(part, see, count, in_threads=in_threads)
+                return _CopiedRows(part, documents, seen)
+
+            parts = chain(first_parts, parts)
+            copied = ordered_map(copy, parts, workers) if uses_workers else map(copy, parts)
+            for number, copies in groupby(copied, lambda done: done.part.rows.file):
+                appender = RowGroupAppender(targets[number])
+                for done in copies:
+                    if observe is not None:
+                        for observed in done.observed:
+                            observe(observed.first, observed.documents)
+                    if uses_workers:
+                        advance(done.documents)
+                    if done.part.target != targets[number]:
+                        with _writer_errors(self.corpus.files[number]):
+                            appender.append(done.part.target)
+                appender.close()
+
+    def _divide_files(self, targets: Sequence[Path], parts_folder: Path) -> Iterator[CopiedPart]:
+        """Yields the parts of all files in order. A copy of several parts is joined from theirs."""
+        assert self.known is not None
+        for number, target in enumerate(targets):
+            ranges = divide_file(self.corpus, number)
+            for place, part in enumerate(ranges):
+                first = self.known.count_before(number, part.first)
+                end = self.known.count_before(number, part.end)
+                path = target if len(ranges) == 1 else parts_folder / f"{number}-{place}"
+                yield CopiedPart(part, first, end, path)
+
+    def _collect_observed(
+        self, seen: list[_ObservedDocuments], first: int, documents: pa.Array
+    ) -> None:
+        """Collects the documents of a slice that the observer needs. The others become null."""
+        assert self.known is not None
+        low, high = np.searchsorted(self.known.observed, [first, first + len(documents)])
+        places = self.known.observed[low:high] - first
+        if len(places):
+            observed = spread_values(documents.take(pa.array(places)), places, len(documents))
+            seen.append(_ObservedDocuments(first, observed))
+
+    def copy(
+        self,
+        part: CopiedPart,
+        observe: Observer | None,
+        advance: Callable[[int], None],
+        *,
+        in_threads: bool,
+    ) -> int:
+        """Copies a part of a file, and returns the number of its documents."""
+        corpus = self.corpus
+        columns = self.columns
+        number = part.rows.file
+        writer = _writer(corpus, columns, number, part.target)
+        if self.rewrite is not None and isinstance(writer, TableWriter):
             writer.expect_new_texts()
         file = corpus.files[number]
         form = corpus.format_of(file)
-        known_rows = None
+        needed = None if part.rows.end is None else np.arange(part.rows.first, part.rows.end)
         observer = None
-        if known is not None and rewrite is None and isinstance(form, JsonLines) and form.has_lines:
-            known_rows = known.rows_of(number)
+        copies_lines = isinstance(form, JsonLines) and form.has_lines
+        if self.known is not None and self.rewrite is None and copies_lines:
+            needed = self.known.rows_of(number)
             if observe is not None:
                 own_columns = columns.with_partitions(file.partitions)
-                observer = _LineObserver(own_columns, known.observed, observe)
-        file_slices = _written(
-            corpus.read_slices(number, columns, whole=True, rows=known_rows),
-            writer,
-            kept,
-            rows,
-            first,
-            None if rewrite is None else _RewrittenColumn(columns.content, rewrite),
-            corpus.files[number],
-        )
-        for file_slice in file_slices:
+                observer = _LineObserver(own_columns, self.known.observed, observe)
+        file_slices = corpus.read_slices(number, columns, part.rows.first, whole=True, rows=needed)
+        first = part.first
+        for file_slice in self._write(file_slices, writer, part, in_threads=in_threads):
             if observer is not None:
                 observer.observe(first, file_slice)
             elif observe is not None:
                 observe(first, file_slice.documents[columns.content])
             first += len(file_slice.rows)
-            if advance is not None:
-                advance(len(file_slice.rows))
-    if first != len(kept):
-        raise _make_count_error(first, len(kept))
+            advance(len(file_slice.rows))
+        if part.end is not None and first != part.end:
+            raise _make_count_error(len(self.kept) - part.end + first, len(self.kept))
+        return first - part.first
+
+    def _write(
+        self,
+        file_slices: Iterator[FileSlice],
+        writer: Writer | RunError,
+        part: CopiedPart,
+        *,
+        in_threads: bool,
+    ) -> Iterator[FileSlice]:
+        """Yields slices after their kept rows were handed to the writer.
+
+        A thread writes each slice while the next one is read, if `in_threads` is true.
+        """
+        file = self.corpus.files[part.rows.file]
+        first = part.first
+        end = len(self.kept) if part.end is None else part.end
+        with ThreadPoolExecutor(1, "nearkin-write") as pool:
+            pending: deque[Future[None]] = deque()
+            for file_slice in file_slices:
+                count = len(file_slice.rows)
+                if first + count > end:
+                    found = len(self.kept) - end + first + count
+                    raise _make_count_error(found, len(self.kept))
+                if count:
+                    if isinstance(writer, RunError):
+                        raise writer
+                    with _writer_errors(file):
+                        selected = self._select(file_slice, writer, first)
+                        if in_threads:
+                            pending.append(pool.submit(writer.write, selected))
+                        else:
+                            writer.write(selected)
+                        if len(pending) > AHEAD:
+                            pending.popleft().result()
+                first += count
+                yield file_slice
+            with _writer_errors(file):
+                for future in pending:
+                    future.result()
+                if not isinstance(writer, RunError):
+                    writer.close()
+
+    def _select(self, file_slice: FileSlice, writer: Writer, first: int) -> Any:
+        """Returns the kept rows of a slice, ready to be written."""
+        end = first + len(file_slice.rows)
+        keep = self.kept[first:end]
+        complete_rows = file_slice.complete_rows
+        if self.rewrite is not None:
+            texts = self.rewrite(first, file_slice.documents[self.columns.content])
+            if texts is not None:
+                complete_rows = writer.replace_texts(complete_rows, texts)
+        added = None
+        if self.rows is not None:
+            added = self.rows(first, end).filter(pa.array(keep))
+        return writer.select(complete_rows, keep, added)
+
+
+def spread_values(values: pa.Array, places: np.ndarray, count: int) -> pa.Array:
+    """Returns an array with values at some places and null at the others.
+
+    Args:
+        places: The place of each value, ascending, int64 (m,).
+        count: The length of the array.
+
+    Examples:
+        >>> spread_values(pa.array(["a", "b"]), np.array([0, 2]), 3).to_pylist()
+        ['a', None, 'b']
+    """
+    indices = np.zeros(count, np.int64)
+    indices[places] = np.arange(len(places))
+    is_empty = np.ones(count, bool)
+    is_empty[places] = False
+    return values.take(pa.array(indices, mask=is_empty))
 
 
 def _make_count_error(found: int, expected: int) -> RunError:
@@ -136,13 +340,6 @@ def list_kept(folder: Path, root: Path) -> list[InputFile]:
     return [
         InputFile(str((root / name).absolute()), name) for name in sorted(names, key=os.fsencode)
     ]
-
-
-class _RewrittenColumn(NamedTuple):
-    """The column of documents in a slice, and the function that returns its new texts."""
-
-    name: str
-    rewrite: Rewriter
 
 
 class _LineObserver:
@@ -169,11 +366,7 @@ class _LineObserver:
             line = lines.complete_rows[place].removesuffix(b"\n")
             self._builder.add(JsonRow(int(lines.rows[place]), line))
         parsed = self._builder.take_slice().documents[self._content]
-        indices = np.zeros(count, np.int64)
-        indices[places] = np.arange(len(places))
-        is_parsed = np.zeros(count, bool)
-        is_parsed[places] = True
-        self._observe(first, parsed.take(pa.array(indices, mask=~is_parsed)))
+        self._observe(first, spread_values(parsed, places, count))
 
 
 def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | RunError:
@@ -190,52 +383,6 @@ def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> 
             f"cannot copy {file.shown_path} to {target}: {error}; correct the problem, then run "
             "again"
         )
-
-
-def _written(
-    file_slices: Iterator[FileSlice],
-    writer: Writer | RunError,
-    kept: np.ndarray,
-    rows: Annotations | None,
-    first: int,
-    rewritten: _RewrittenColumn | None,
-    file: InputFile,
-) -> Iterator[FileSlice]:
-    """Yields the slices.
-
-    A thread writes each slice while the next one is read.
-    """
-    with ThreadPoolExecutor(1, "nearkin-write") as pool:
-        pending: deque[Future[None]] = deque()
-        for file_slice in file_slices:
-            count = len(file_slice.rows)
-            if first + count > len(kept):
-                raise _make_count_error(first + count, len(kept))
-            if count:
-                if isinstance(writer, RunError):
-                    raise writer
-                keep = kept[first : first + count]
-                complete_rows = file_slice.complete_rows
-                if rewritten is not None:
-                    texts = rewritten.rewrite(first, file_slice.documents[rewritten.name])
-                    if texts is not None:
-                        with _writer_errors(file):
-                            complete_rows = writer.replace_texts(complete_rows, texts)
-                added = None
-                if rows is not None:
-                    added = rows(first, first + count).filter(pa.array(keep))
-                with _writer_errors(file):
-                    selected = writer.select(complete_rows, keep, added)
-                    pending.append(pool.submit(writer.write, selected))
-                    if len(pending) > AHEAD:
-                        pending.popleft().result()
-            first += count
-            yield file_slice
-        with _writer_errors(file):
-            for future in pending:
-                future.result()
-            if not isinstance(writer, RunError):
-                writer.close()
 
 
 @contextmanager

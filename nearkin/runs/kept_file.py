@@ -255,7 +255,15 @@ def write_kept_file(
         columns = columns_to_add(run, clustering, output)
         with TemporaryFolder(run.work.path) as folder:
             known = known_documents(run)
-            write_kept(corpus, run.columns, copied, folder, columns, known=known)
+            write_kept(
+                corpus,
+                run.columns,
+                copied,
+                folder,
+                columns,
+                known=known,
+                workers=run.options.workers,
+            )
             log_warnings(file.write_folder(folder, run.columns, readers, overwrite=False))
     return path
 

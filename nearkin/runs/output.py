@@ -295,7 +295,15 @@ def _write_kept_documents(
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
         known = known_documents(run)
-        write_kept(run.corpus, run.columns, copied, folder, columns, known=known)
+        write_kept(
+            run.corpus,
+            run.columns,
+            copied,
+            folder,
+            columns,
+            known=known,
+            workers=run.options.workers,
+        )
 
 
 def build_run_record(

@@ -24,6 +24,7 @@ from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.document_output import known_documents
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.pairs import with_pair_budget
@@ -161,6 +162,8 @@ def _write_groups(run: LocalRun, corpus: FileCorpus, split: DocumentSplit, folde
             np.asarray(split.group == number),
             folder / name,
             advance=run.progress.advance,
+            known=known_documents(run),
+            workers=run.options.workers,
         )
     write_batches(folder / GROUP_TABLE, GROUPS, split.batches(run.documents().ids))
     rejected = run.work.path / "sketch" / REJECTED

@@ -5,6 +5,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
@@ -124,6 +125,71 @@ def test_known_documents_are_copied_as_parsed_ones_are(
         copies.append({file.name: _decompress(file) for file in sorted(folder.iterdir())})
     assert copies[0] == copies[1]
     assert len(copies[0]) == 2
+
+
+@pytest.mark.parametrize("has_added_columns", [False, True])
+@pytest.mark.parametrize("kept_share", ["none", "some", "all"])
+def test_copies_do_not_depend_on_workers_and_parts(
+    has_added_columns: bool, kept_share: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    rows = [
+        {"id": f"{number}", "text": None if number % 9 == 4 else f"text {number} " * 9, "x": number}
+        for number in range(900)
+    ]
+    schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("x", pa.int32())])
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(("a", "b", "d")):
+        part = rows[300 * number : 300 * number + 300]
+        table = pa.Table.from_pylist(part, schema)
+        pq.write_table(table, tmp_path / "in" / f"{name}.parquet", row_group_size=50 + number)
+    (tmp_path / "in" / "c.jsonl").write_text(lines_of(*range(20)))
+    corpus = FileCorpus.open([str(tmp_path / "in")])
+    batches = list(corpus.batches(Columns()))
+    files = np.concatenate([batch.files for batch in batches])
+    texts = [text for batch in batches for text in batch.documents["text"].to_pylist()]
+    kept = {"none": np.zeros(len(texts), bool), "all": np.ones(len(texts), bool)}.get(
+        kept_share, (np.arange(len(texts)) > 250) & (rng.random(len(texts)) < 0.5)
+    )
+    rows_of_documents = np.concatenate([batch.rows for batch in batches])
+    observed = np.flatnonzero(rng.random(len(texts)) < 0.05)
+    known = KnownDocuments(files, rows_of_documents, observed)
+
+    def added_columns(start: int, end: int) -> pa.RecordBatch:
+        return pa.record_batch([pa.array(range(start, end))], ["ordinal"])
+
+    copies = []
+    for part_bytes, workers in ((1 << 30, 1), (1 << 30, 4), (1, 1), (1, 3), (6_000, 2)):
+        monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", part_bytes)
+        folder = tmp_path / f"out-{part_bytes}-{workers}"
+        seen: list[tuple[int, str]] = []
+        counts: list[int] = []
+
+        def observe(first: int, documents: pa.Array, seen: list[tuple[int, str]] = seen) -> None:
+            wanted = observed[(observed >= first) & (observed < first + len(documents))]
+            seen.extend((at, documents[at - first].as_py()) for at in wanted.tolist())
+
+        write_kept(
+            corpus,
+            Columns(),
+            kept,
+            folder,
+            added_columns if has_added_columns else None,
+            observe,
+            counts.append,
+            known=known,
+            workers=workers,
+        )
+        assert seen == [(at, texts[at]) for at in observed.tolist()]
+        assert sum(counts) == len(texts)
+        content: dict[str, object] = {}
+        for path in sorted(folder.iterdir()):
+            is_table = path.suffix == ".parquet"
+            content[path.name] = pq.read_table(path) if is_table else path.read_bytes()
+        copies.append(content)
+        assert list(content) == ["a.parquet", "b.parquet", "c.jsonl", "d.parquet"]
+    for other in copies[1:]:
+        assert other == copies[0]
 
 
 def _decompress(path: Path) -> bytes:
