@@ -34,7 +34,9 @@ import psutil
 
 import nearkin as nk
 from benchmarks.index import texts
+from benchmarks.pages import describe
 from benchmarks.tables import Table, main
+from nearkin.quality.lab.measurements import describe_machine
 from nearkin.service.server.http.tokens import Principal, TokenFile
 from tests.services import free_port, program, wait_for
 
@@ -341,7 +343,8 @@ def strangers(full: bool) -> Table:
             rows.append((what, f"{cost:.2f} ms", f"{cost / refusal:.1f}", "≤ 2"))
     note = (
         f"CPU time of the server for a request without a token, the mean of {count:,} on one "
-        "connection, or on one connection each if the server closes it."
+        "connection, or on one connection each if the server closes it. "
+        + describe(describe_machine()).strip()
     )
     return Table("strangers", note, ("request", "CPU time", "refusals", "goal"), rows)
 
