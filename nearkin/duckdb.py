@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.corpus import Columns
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameter_help import show_parameters
-from nearkin.engine.parameters import RunParameters, make_run_options, resources_of, spec_of
+from nearkin.engine.parameters import make_run_options, resources_of, spec_of
 from nearkin.engine.settings_file import Settings
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.integrations.text_columns import TextColumns

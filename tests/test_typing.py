@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import nearkin as nk
-from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.index.settings import IndexSettings, SettingsFields
 from nearkin.quality.plan.workload import Workload, WorkloadKeywords
 from nearkin.settings.spec import Spec, SpecKeywords
@@ -116,7 +115,6 @@ def test_typed_marker_is_part_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("keywords", "fields_of", "apart"),
     [
-        (RunOptionKeywords, RunOptions, {"spec", "threshold", "distance"}),
         (SettingsFields, IndexSettings, {"spec", "threshold"}),
         (WorkloadKeywords, Workload, {"documents"}),
         (SpecKeywords, Spec, {"unit", "n"}),

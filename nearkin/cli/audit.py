@@ -6,19 +6,18 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import RUN, VERIFICATION
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.settings.setting import COUNT, COUNT_OR_NONE, RUN, UNSIGNED_64, VERIFICATION, Setting
 
 Run = Annotated[Path, typer.Argument(help="Output folder of a finished run.", metavar="DIR")]
 GoldenFile = Annotated[
     Path | None,
-    typer.Option(
-        "--golden",
-        help="Labelled documents, CSV or parquet, with columns id_a, id_b (label); or id, cluster.",
+    Setting(
+        "Labelled documents, CSV or parquet, with columns id_a, id_b (label); or id, cluster.",
+        VERIFICATION,
         metavar="FILE",
-        rich_help_panel=VERIFICATION,
     ),
 ]
 
@@ -29,35 +28,36 @@ def audit(
     run: Run,
     sample: Annotated[
         int,
-        typer.Option(
-            help="Number of documents that are compared with the whole corpus, at least 1.",
-            rich_help_panel=VERIFICATION,
+        Setting(
+            "Number of documents that are compared with the whole corpus, at least 1.",
+            VERIFICATION,
+            range=COUNT,
         ),
     ] = 1000,
     removed: Annotated[
         int,
-        typer.Option(
-            help="Number of removed documents that are compared with the kept one.",
-            rich_help_panel=VERIFICATION,
+        Setting(
+            "Number of removed documents that are compared with the kept one.",
+            VERIFICATION,
+            range=COUNT_OR_NONE,
         ),
     ] = 5000,
     budget: Annotated[
         str | None,
-        typer.Option(
-            help="Time after which the audit ends with what it has reached, for example 60s.  "
-            "[default: no limit]",
+        Setting(
+            "Time after which the audit ends with what it has reached, for example 60s.",
+            RUN,
             metavar="TIME",
-            rich_help_panel=RUN,
+            shown_default="no limit",
+            range=COUNT,
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Random seed for sampling.", rich_help_panel=VERIFICATION)
-    ] = 1,
+    seed: Annotated[int, Setting("Random seed for sampling.", VERIFICATION, range=UNSIGNED_64)] = 1,
     golden: GoldenFile = None,
-    key_file: o.KeyFile = None,
-    workers: o.Workers = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
+    key_file: str | None = None,
+    workers: int | None = None,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Measure the precision and the recall of a run on its own corpus.
 

@@ -5,22 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkin.cli import options as o
-from nearkin.cli.given_options import INPUT, OUTPUT
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts
+from nearkin.settings.setting import INPUT, OUTPUT, Setting
 
 if TYPE_CHECKING:
     from nearkin.index.backup import BackupResult
 
 Store = Annotated[
     str,
-    typer.Option(
-        "--store",
-        help="URL of the store of the index: sqlite:///file.db",
-        metavar="URL",
-        rich_help_panel=INPUT,
-    ),
+    Setting("URL of the store of the index: sqlite:///file.db", INPUT, metavar="URL"),
 ]
 
 
@@ -30,12 +24,10 @@ def backup(
     store: Store,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="File of the copy.", rich_help_panel=OUTPUT
-        ),
+        Setting("File of the copy.", OUTPUT, short="-o", metavar="FILE"),
     ],
-    overwrite: o.Overwrite = False,
-    json: o.Json = False,
+    overwrite: bool = False,
+    json: bool = False,
 ) -> None:
     """Copy an index while a server or another process writes to it.
 
@@ -57,8 +49,8 @@ def restore(
     *,
     file: Annotated[Path, typer.Argument(help="File that nearkin index backup wrote.")],
     store: Store,
-    overwrite: o.Overwrite = False,
-    json: o.Json = False,
+    overwrite: bool = False,
+    json: bool = False,
 ) -> None:
     """Restore a backup to the place of an index. No process may have the index open.
 

@@ -8,13 +8,14 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.commands import make_group
-from nearkin.cli.given_options import INPUT, OUTPUT
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.visible_text import make_visible
+from nearkin.settings.setting import INPUT, OUTPUT, Setting
+from nearkin.settings.table import DEFAULT_STEPS
 
 if TYPE_CHECKING:
     from nearkin.runs.blocklist import BlocklistJob, BlocklistSummary
@@ -23,7 +24,7 @@ block = make_group("block", "Create, change and show a blocklist of documents th
 
 ListFile = Annotated[
     Path,
-    typer.Option("--list", help="File of the blocklist.", metavar="LIST", rich_help_panel=OUTPUT),
+    Setting("File of the blocklist.", OUTPUT, metavar="LIST"),
 ]
 
 
@@ -31,17 +32,17 @@ ListFile = Annotated[
 class BlockedSpecOptions:
     """The options that make the Spec of a blocklist."""
 
-    measure: o.Measure = None
-    shingle: o.Shingle = "words:3"
-    normalise: o.Normalise = o.NORMALISE
-    stem: o.Stem = None
-    scheme: o.Scheme = None
-    k: o.K = None
-    slot_bits: o.SlotBits = None
-    seed: o.Seed = 1
-    base_hash: o.BaseHash = None
-    spec_version: o.SpecVersion = None
-    key_file: o.KeyFile = None
+    measure: str | None = None
+    shingle: str = "words:3"
+    normalise: str = DEFAULT_STEPS
+    stem: str | None = None
+    scheme: str | None = None
+    k: int | None = None
+    slot_bits: int | None = None
+    seed: int = 1
+    base_hash: str | None = None
+    spec_version: int | None = None
+    key_file: str | None = None
 
     @property
     def is_default(self) -> bool:
@@ -54,11 +55,11 @@ class BlockedSpecOptions:
 def add(
     *,
     inputs: o.InputFiles,
-    blocklist: ListFile,
+    list_file: ListFile,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     spec: BlockedSpecOptions,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Add documents to a blocklist, which is created if it does not exist. It holds no texts.
 
@@ -71,7 +72,7 @@ def add(
     with file_imports():
         from nearkin.runs.blocklist import add_files_to_blocklist
 
-    job = _make_job(inputs, blocklist, columns, reading, spec)
+    job = _make_job(inputs, list_file, columns, reading, spec)
     _print_summary(add_files_to_blocklist(job), "added", as_json=json)
 
 
@@ -83,20 +84,15 @@ def remove(
         list[str] | None,
         typer.Argument(help="Files, globs, folders or URLs of documents that are blocked."),
     ] = None,
-    blocklist: ListFile,
+    list_file: ListFile,
     entry: Annotated[
         list[str] | None,
-        typer.Option(
-            "--entry",
-            help="Name of an entry to remove. May be repeated.",
-            metavar="NAME",
-            rich_help_panel=INPUT,
-        ),
+        Setting("Name of an entry to remove. May be repeated.", INPUT, metavar="NAME"),
     ] = None,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
-    key_file: o.KeyFile = None,
-    json: o.Json = False,
+    key_file: str | None = None,
+    json: bool = False,
 ) -> None:
     """Remove the entries of documents, or of names, from a blocklist.
 
@@ -113,7 +109,7 @@ def remove(
     if not inputs and not entry:
         raise UsageError("nothing to remove; name files of documents, or entries with --entry")
     spec = BlockedSpecOptions(key_file=key_file)
-    job = _make_job(inputs or [], blocklist, columns, reading, spec)
+    job = _make_job(inputs or [], list_file, columns, reading, spec)
     _print_summary(remove_from_blocklist(job, entry or ()), "removed", as_json=json)
 
 
@@ -122,10 +118,8 @@ def remove(
 def info(
     *,
     blocklist: Annotated[Path, typer.Argument(help="File of the blocklist.", metavar="LIST")],
-    entries: Annotated[
-        bool, typer.Option("--entries", help="List the names of the entries.")
-    ] = False,
-    json: o.Json = False,
+    entries: Annotated[bool, Setting("List the names of the entries.", "")] = False,
+    json: bool = False,
 ) -> None:
     """Show how many entries a blocklist has, and of which Spec they are.
 

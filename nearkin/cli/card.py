@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from nearkin.cli.given_options import OUTPUT
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
+from nearkin.settings.setting import OUTPUT, Setting
 
 
 @with_option_groups
@@ -16,11 +16,12 @@ def card(
     run: Annotated[Path, typer.Argument(help="Output folder of nearkin dedup.", metavar="DIR")],
     readme: Annotated[
         Path | None,
-        typer.Option(
-            help="README.md in which the section is written or replaced. Nothing else of the file "
-            "changes. A new file also gets metadata.  [default: standard output]",
+        Setting(
+            "README.md in which the section is written or replaced. Nothing else of the file "
+            "changes. A new file also gets metadata.",
+            OUTPUT,
             metavar="FILE",
-            rich_help_panel=OUTPUT,
+            shown_default="standard output",
         ),
     ] = None,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import COMMON, OUTPUT, GivenOptions
+from nearkin.cli.given_options import COMMON, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
@@ -15,6 +15,8 @@ from nearkin.cli.split import LeakOptions
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
 from nearkin.runtime.temporary_folder import TemporaryFolder
+from nearkin.settings.setting import COUNT_OR_NONE, OUTPUT, Setting
+from nearkin.settings.table import ClusterSettings
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -55,28 +57,22 @@ def check(
     match: LeakOptions,
     most_pairs: Annotated[
         int,
-        typer.Option(
-            "--max",
-            help="Largest allowed number of pairs.",
-            metavar="N",
-            rich_help_panel=COMMON,
-        ),
+        Setting("Largest allowed number of pairs.", COMMON, metavar="N", range=COUNT_OR_NONE),
     ] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File for the pairs: .parquet, .csv, .tsv, .jsonl or .arrow.",
+        Setting(
+            "File for the pairs: .parquet, .csv, .tsv, .jsonl or .arrow.",
+            OUTPUT,
+            short="-o",
             metavar="PATH",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    overwrite: o.Overwrite = False,
-    readable_by: o.ReadableBy = "owner",
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    settings: o.SettingsFile = None,
+    overwrite: bool = False,
+    readable_by: str = "owner",
+    json: bool = False,
+    quiet: bool = False,
+    settings: Path | None = None,
 ) -> None:
     """Find near-duplicates between two corpora, and end with exit code 3 if there are more than allowed.
 
@@ -104,7 +100,7 @@ def check(
     if out is not None:
         require_pairs_output(out, inputs, resume=False, overwrite=overwrite)
         o.require_apart_from_files(out, spec, settings=settings)
-    carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
+    carried = match.carried_columns(KeepPolicy.parse(ClusterSettings().keep))
     requested_columns = columns.to_columns(carried, match.memory)
     progress = o.open_progress(quiet=quiet)
 

@@ -39,13 +39,24 @@ WIDTH = 79
 """The maximum width of a line of an example, in characters."""
 
 
-PATH_NAMES = ("key_file", "new_key_file")
-"""The parameters that are paths, although their type is text."""
-TEXT_NAMES = (
-    *("text", "id_column", "tokens", "vector", "fingerprint", "ignore_fingerprint"),
-    *("source", "keep", "block_by", "scope", "ids"),
-)
-"""The parameters whose values are compared with the content of files, not opened."""
+PATH_NAMES = ("new_key_file",)
+"""The parameters that are paths although their type is text, beside settings of the table."""
+TEXT_NAMES = ("ignore_fingerprint", "scope", "ids")
+"""The parameters whose values are compared with texts, not opened, beside names of columns."""
+
+
+def is_path_name(name: str) -> bool:
+    """Returns whether a parameter is a path, although its type is text."""
+    from nearkin.settings.table import SETTINGS
+
+    return name in PATH_NAMES or (name in SETTINGS and SETTINGS[name].setting.is_path)
+
+
+def is_text_name(name: str) -> bool:
+    """Returns whether the value of a parameter is compared with the content of files."""
+    from nearkin.settings.table import SETTINGS
+
+    return name in TEXT_NAMES or (name in SETTINGS and SETTINGS[name].setting.names_columns)
 
 
 class Command(TyperCommand):
@@ -63,8 +74,9 @@ class Command(TyperCommand):
         if any(not argument or argument.endswith("=") for argument in args):
             _require_paths(self, ctx, args)
         rest: list[str] = super().parse_args(ctx, args)
-        for name in TEXT_NAMES:
-            value = ctx.params.get(name)
+        for name, value in ctx.params.items():
+            if not is_text_name(name):
+                continue
             if isinstance(value, str):
                 ctx.params[name] = decode_text(value)
             elif isinstance(value, list):
@@ -115,7 +127,7 @@ def _require_paths(command: Command, ctx: Any, arguments: list[str]) -> None:
         is_path = "Path" in str(parameter.type_descriptor.annotation)
         value = values.get(parameter.name)
         given = value if isinstance(value, list | tuple) else [value]
-        if "" in given and (is_path or parameter.name in PATH_NAMES):
+        if "" in given and (is_path or is_path_name(parameter.name)):
             name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
             raise UsageError(f"{name} is empty; give a path")
 

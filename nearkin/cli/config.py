@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nearkin.cli import options as o
 from nearkin.cli.commands import make_group
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
@@ -24,7 +23,7 @@ def describe_group() -> None:
 
 @config.command()
 @with_option_groups
-def show(*, json: o.Json = False) -> None:
+def show(*, json: bool = False) -> None:
     """Show the file whose defaults hold in this folder, and check all its tables.
 
     Examples:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nearkin.cli.commands import is_path_name
 from nearkin.cli.given_options import NO_CONFIG
 from nearkin.errors import UsageError
 
@@ -27,8 +28,6 @@ OF_ONE_RUN = ("out", "overwrite", "resume", "help", "help_all")
 SERVER_SETTINGS = frozenset({"host", "port", "store", "tokens", "key_file", "memory_budget"})
 """Top-level keys by which a file with the settings of a server is recognized, which may have the
 same name and is read by `nearkin serve --config` only."""
-OTHER_PATHS = ("key_file", "new_key_file", "against")
-"""The options that are paths, although their type is text."""
 NOT_PATHS = frozenset({("shadow", "against")})
 """Commands, and options of them with such a name that are not paths."""
 USED = "nearkin.config"
@@ -173,7 +172,7 @@ class ConfigFile:
             if option.name in defaults:
                 raise UsageError(f"{place}: {key!r} is given twice, with - and with _; delete one")
             try:
-                is_path = option.name in OTHER_PATHS and (name, option.name) not in NOT_PATHS
+                is_path = is_path_name(option.name) and (name, option.name) not in NOT_PATHS
                 defaults[option.name] = self._convert(option, key, value, is_path=is_path)
             except UsageError as error:
                 error.args = (f"{place}: {error}",)

@@ -9,12 +9,15 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.engine_options import EngineOptions
-from nearkin.cli.given_options import COMMON, INPUT, OUTPUT, RUN, SIMILARITY, GivenOptions, flag_of
+from nearkin.cli.given_options import COMMON, GivenOptions
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.setting_names import flag_of
 from nearkin.runtime.visible_text import make_visible
+from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, Setting
+from nearkin.settings.table import AUTOMATIC
 
 if TYPE_CHECKING:
     from nearkin.runs.decontamination import DecontaminationSummary
@@ -78,100 +81,105 @@ def decontaminate(
     execution: EngineOptions,
     against: Annotated[
         list[str] | None,
-        typer.Option(
-            "--against",
-            help="File, glob, folder or URL of suites: tables of items, or saved suites. May be "
+        Setting(
+            "File, glob, folder or URL of suites: tables of items, or saved suites. May be "
             "repeated.",
+            INPUT,
             metavar="SUITE",
-            rich_help_panel=INPUT,
         ),
     ] = None,
     suite_fields: Annotated[
         str,
-        typer.Option(
-            help="Columns of the texts of an item. A suite needs at least one of them.",
+        Setting(
+            "Columns of the texts of an item. A suite needs at least one of them.",
+            INPUT,
             metavar="COLUMNS",
-            rich_help_panel=INPUT,
         ),
     ] = "question,answer,context,options",
     suite_id: Annotated[
         str | None,
-        o.column_option("--suite-id", "Column of the ids of items.  [default: row numbers]"),
+        Setting(
+            "Column of the ids of items.",
+            INPUT,
+            metavar=COLUMN,
+            shown_default="row numbers",
+            names_columns=True,
+        ),
     ] = None,
     operating_point: Annotated[
         str,
-        typer.Option(
-            help="What counts as a passage: longest (8 words, one gap) or exact (13 words, none).",
+        Setting(
+            "What counts as a passage: longest (8 words, one gap) or exact (13 words, none).",
+            SIMILARITY,
             metavar="NAME",
-            rich_help_panel=SIMILARITY,
         ),
     ] = "longest",
     field_thresholds: Annotated[
         list[str] | None,
-        typer.Option(
-            "--field-threshold",
-            help="Smallest score at which a field counts as found, for example context=0.95. May "
-            "be repeated.  [default: 0.7; context=0.9]",
+        Setting(
+            "Smallest score at which a field counts as found, for example context=0.95. May be "
+            "repeated.",
+            SIMILARITY,
             metavar="FIELD=SCORE",
-            rich_help_panel=SIMILARITY,
+            shown_default="0.7; context=0.9",
         ),
     ] = None,
     action: Annotated[
         str | None,
-        typer.Option(
-            help="Also write the documents: annotate (with the items that they contain), cut "
+        Setting(
+            "Also write the documents: annotate (with the items that they contain), cut "
             "(without the passages of items), or drop (without contaminated documents).",
+            OUTPUT,
             metavar="ACTION",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     cut_unit: Annotated[
         str | None,
-        typer.Option(
-            "--cut",
-            help="What is cut with --action cut: passage (the words), or each sentence, line or "
-            "paragraph of which every word is to be cut.  [default: passage]",
+        Setting(
+            "What is cut with --action cut: passage (the words), or each sentence, line or "
+            "paragraph of which every word is to be cut.",
+            OUTPUT,
             metavar="UNIT",
-            rich_help_panel=OUTPUT,
+            shown_default="passage",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Output folder.", metavar="PATH", rich_help_panel=OUTPUT),
+        Setting("Output folder.", OUTPUT, short="-o", metavar="PATH"),
     ] = None,
     fail_above: Annotated[
         float | None,
-        typer.Option(
-            help="End with exit code 3 if a larger share of the items of a suite is contaminated.",
+        Setting(
+            "End with exit code 3 if a larger share of the items of a suite is contaminated.",
+            COMMON,
             metavar="SHARE",
-            rich_help_panel=COMMON,
+            range=SHARE,
         ),
     ] = None,
     build: Annotated[
         Path | None,
-        typer.Option(
-            help="Save the suites that are named as inputs in this file, and search for nothing.",
+        Setting(
+            "Save the suites that are named as inputs in this file, and search for nothing.",
+            RUN,
             metavar="FILE",
-            rich_help_panel=RUN,
         ),
     ] = None,
     keyed: Annotated[
         bool,
-        typer.Option(
-            "--keyed",
-            help="Save fingerprints under the key of --key-file in place of words, so that the "
+        Setting(
+            "Save fingerprints under the key of --key-file in place of words, so that the "
             "file can be shared without its texts.",
-            rich_help_panel=RUN,
+            RUN,
         ),
     ] = False,
-    key_file: o.KeyFile = None,
-    overwrite: o.Overwrite = False,
-    readable_by: o.ReadableBy = "owner",
-    json: o.Json = False,
-    quiet: o.Quiet = False,
-    memory: o.Memory = o.MEMORY,
-    workers: o.Workers = None,
-    resume: o.Resume = False,
+    key_file: str | None = None,
+    overwrite: bool = False,
+    readable_by: str = "owner",
+    json: bool = False,
+    quiet: bool = False,
+    memory: str = AUTOMATIC,
+    workers: int | None = None,
+    resume: bool = False,
 ) -> None:
     """Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.
 
@@ -245,7 +253,7 @@ def decontaminate(
         tuple(inputs),
         out,
         requested_columns,
-        RunOptions(suites.spec, memory=memory_bytes, workers=threads),
+        RunOptions(spec=suites.spec, memory=memory_bytes, workers=threads),
         resume=resume,
         overwrite=overwrite,
         on_error=reading.on_error,

@@ -11,7 +11,7 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.engine_options import SPARK, EngineOptions
-from nearkin.cli.given_options import OUTPUT, RUN, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.plan_file import apply_plan
@@ -27,6 +27,8 @@ from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.setting import OUTPUT, RUN, Need, Setting
+from nearkin.settings.table import ClusterSettings, OutputSettings, ReferenceSettings
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
@@ -44,11 +46,7 @@ class DedupEngineOptions(EngineOptions):
 
     merge_parts: Annotated[
         bool,
-        typer.Option(
-            "--merge-parts",
-            help="Merge rows with the same id into one document (Spark only).",
-            rich_help_panel=RUN,
-        ),
+        Setting("Merge rows with the same id into one document (Spark only).", RUN),
     ] = False
 
 
@@ -58,67 +56,59 @@ class ResultOptions:
 
     annotate: Annotated[
         bool,
-        typer.Option(
-            "--annotate", help="Keep all rows and add cluster columns.", rich_help_panel=OUTPUT
-        ),
+        Setting("Keep all rows and add cluster columns.", OUTPUT),
     ] = False
     audit: Annotated[
         bool,
-        typer.Option(
-            "--audit",
-            help="Measure precision and recall on the corpus after the run.",
-            rich_help_panel=OUTPUT,
-        ),
+        Setting("Measure precision and recall on the corpus after the run.", OUTPUT),
     ] = False
     output: Annotated[
         str,
-        typer.Option(
-            help="What the output holds of the documents: kept (the inputs without removed rows), "
+        Setting(
+            "What the output holds of the documents: kept (the inputs without removed rows), "
             "ids (removed.parquet, the removed ids), or none.",
-            rich_help_panel=OUTPUT,
+            OUTPUT,
+            values=("kept", "ids", "none"),
         ),
     ] = "kept"
     codec: Annotated[
         str,
-        typer.Option(
-            help="Codec of kept Parquet files: same (as each input), snappy, zstd, lz4 or none.",
-            rich_help_panel=OUTPUT,
+        Setting(
+            "Codec of kept Parquet files: same (as each input), snappy, zstd, lz4 or none.",
+            OUTPUT,
+            values=("same", "snappy", "zstd", "lz4", "none"),
         ),
     ] = "same"
     sizes: Annotated[
         bool,
-        typer.Option(
-            "--sizes",
-            help="Add the column cluster_size and, with --source, cluster_sources to the kept "
+        Setting(
+            "Add the column cluster_size and, with --source, cluster_sources to the kept "
             "documents.",
-            rich_help_panel=OUTPUT,
+            OUTPUT,
         ),
     ] = False
     document_weights: Annotated[
         str,
-        typer.Option(
-            help="Keep all rows and add the column document_weight, f(n) / n for each of the n "
+        Setting(
+            "Keep all rows and add the column document_weight, f(n) / n for each of the n "
             "documents of a cluster: one (f is 1), sqrt (the square root of n), log (1 + ln n), or "
             "a CSV file with the columns size and weight.",
+            OUTPUT,
             metavar="WEIGHTS",
-            rich_help_panel=OUTPUT,
         ),
     ] = "none"
     save_signatures: Annotated[
         bool,
-        typer.Option(
-            "--save-signatures",
-            help="Keep signatures, so that the run can be clustered again with other settings.",
-            rich_help_panel=OUTPUT,
+        Setting(
+            "Keep signatures, so that the run can be clustered again with other settings.", OUTPUT
         ),
     ] = False
     save_hashes: Annotated[
         bool,
-        typer.Option(
-            "--save-hashes",
-            help="Keep shingle hashes, too, so that a run --against this one reads no texts of it "
+        Setting(
+            "Keep shingle hashes, too, so that a run --against this one reads no texts of it "
             "(jaccard and fields). They take about as much space as the texts.",
-            rich_help_panel=OUTPUT,
+            OUTPUT,
         ),
     ] = False
 
@@ -135,9 +125,14 @@ COMMON_OPTIONS = (
     "memory",
     "resume",
 )
+NEEDS = {
+    **dict.fromkeys(("annotate", "codec", "sizes", "document_weights"), Need("output", ("kept",))),
+    **dict.fromkeys(("master", "conf", "merge_parts"), Need("engine", (SPARK,))),
+}
+"""The options of the output of documents, and those of Spark."""
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_option_groups, common=COMMON_OPTIONS, needs=NEEDS)
 @partial(with_standard_files, result="kept.jsonl", write_rows=copy_file)
 def dedup(
     *,
@@ -146,18 +141,18 @@ def dedup(
     inputs: o.StandardInputs,
     columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
-    reference: o.ReferenceOptions,
-    decisions: o.DecisionsFile = None,
+    reference: ReferenceSettings,
+    decisions: Path | None = None,
     spec: o.SpecOptions,
     match: o.MatchOptions,
-    clustering: o.ClusterOptions,
-    output: o.OutputOptions,
+    clustering: ClusterSettings,
+    output: OutputSettings,
     result: ResultOptions,
     cutting: o.PassageCutOptions,
     execution: DedupEngineOptions,
-    plan: o.PlanFile = None,
-    settings: o.SettingsFile = None,
-    resume: o.Resume = False,
+    plan: Path | None = None,
+    settings: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
 
@@ -327,7 +322,7 @@ def confirm_removals(progress: "Progress", message: str) -> bool:
 
 
 def require_usable_reference(
-    reference: o.ReferenceOptions, execution: DedupEngineOptions, result: ResultOptions
+    reference: ReferenceSettings, execution: DedupEngineOptions, result: ResultOptions
 ) -> None:
     """Requires that the engine and the output have a meaning with a reference or a blocklist."""
     from nearkin.errors import UsageError

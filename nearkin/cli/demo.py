@@ -4,13 +4,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import INPUT, OUTPUT
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.runtime.temporary_folder import TemporaryFolder
+from nearkin.settings.setting import COUNT, INPUT, OUTPUT, Setting
 
 QUOTED_CLUSTERS = 400
 """The number of clusters among which the most interesting ones are chosen."""
@@ -19,27 +17,21 @@ QUOTED_CLUSTERS = 400
 @with_option_groups
 def demo(
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Output folder.", rich_help_panel=OUTPUT)
-    ] = Path("demo"),
+    out: Annotated[Path, Setting("Output folder.", OUTPUT, short="-o")] = Path("demo"),
     source_code: Annotated[
         bool,
-        typer.Option(
-            "--source-code",
-            help="Deduplicate the source code of this Python installation instead.",
-            rich_help_panel=INPUT,
-        ),
+        Setting("Deduplicate the source code of this Python installation instead.", INPUT),
     ] = False,
-    threshold: o.Threshold = 0.7,
+    threshold: float = 0.7,
     top: Annotated[
         int,
-        typer.Option(help="Number of clusters to show, without --json.", rich_help_panel=OUTPUT),
+        Setting("Number of clusters to show, without --json.", OUTPUT, range=COUNT),
     ] = 3,
-    workers: o.Workers = None,
-    overwrite: o.Overwrite = False,
-    readable_by: o.ReadableBy = "owner",
-    json: o.Json = False,
-    quiet: o.Quiet = False,
+    workers: int | None = None,
+    overwrite: bool = False,
+    readable_by: str = "owner",
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Deduplicate an archive of press releases that comes with nearkin, and show what was found.
 

@@ -4,12 +4,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
-from nearkin.cli.given_options import RUN
 from nearkin.cli.imports import file_imports
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.setting import RUN, Setting
 
 LOCAL = "local"
 SPARK = "spark"
@@ -21,26 +19,27 @@ class EngineOptions:
 
     engine: Annotated[
         str,
-        typer.Option(
-            help="Engine: local, or spark (which requires the extra `spark`).", rich_help_panel=RUN
+        Setting(
+            "Engine: local, or spark (which requires the extra `spark`).",
+            RUN,
+            values=(LOCAL, SPARK),
         ),
     ] = LOCAL
     master: Annotated[
         str | None,
-        typer.Option(
-            help="Master of Spark, for example spark://HOST:7077, yarn or k8s://URL.  [default: "
+        Setting(
+            "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL.  [default: "
             "local[*]]",
+            RUN,
             metavar="URL",
-            rich_help_panel=RUN,
         ),
     ] = None
     conf: Annotated[
         list[str] | None,
-        typer.Option(
-            "--conf",
-            help="Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
+        Setting(
+            "Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
+            RUN,
             metavar="KEY=VALUE",
-            rich_help_panel=RUN,
         ),
     ] = None
 

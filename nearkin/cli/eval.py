@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import RUN, VERIFICATION, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
+from nearkin.settings.setting import RUN, VERIFICATION, Setting
 
 if TYPE_CHECKING:
     from nearkin.quality.evaluate.golden import GoldenSet, Labelled, Scores
@@ -29,45 +30,44 @@ def eval(
     ],
     golden: Annotated[
         Path,
-        typer.Option(
-            help="Labelled documents, CSV or parquet, with columns id_a, id_b (label); or id, "
-            "cluster.",
+        Setting(
+            "Labelled documents, CSV or parquet, with columns id_a, id_b (label); or id, cluster.",
+            VERIFICATION,
             metavar="FILE",
-            rich_help_panel=VERIFICATION,
         ),
     ],
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
     grid: Annotated[
         str | None,
-        typer.Option(
-            help="Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,chars:3'. Every "
+        Setting(
+            "Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,chars:3'. Every "
             "combination is run. In a value, + stands for a comma: 'normalise=nfkc+lower,nfkc'.",
+            RUN,
             metavar="SETTINGS",
-            rich_help_panel=RUN,
         ),
     ] = None,
-    measure: o.Measure = None,
+    measure: str | None = None,
     labelled: Annotated[
         str,
-        typer.Option(
-            help="What was chosen for labelling, if --golden has clusters: whole clusters, so that "
+        Setting(
+            "What was chosen for labelling, if --golden has clusters: whole clusters, so that "
             "a document that a cluster does not list is distinct from it; or single documents.",
+            VERIFICATION,
             metavar="clusters|documents",
-            rich_help_panel=VERIFICATION,
+            values=("clusters", "documents"),
         ),
     ] = "clusters",
     closure: Annotated[
         bool,
-        typer.Option(
-            "--closure",
-            help="Take duplicates of duplicates to be duplicates and, in a file without labels, "
+        Setting(
+            "Take duplicates of duplicates to be duplicates and, in a file without labels, "
             "all other pairs to be distinct.",
-            rich_help_panel=VERIFICATION,
+            VERIFICATION,
         ),
     ] = False,
-    plot: Annotated[Path | None, o.picture_option("precision over recall")] = None,
-    json: o.Json = False,
+    plot: Annotated[Path | None, o.picture_of("precision over recall")] = None,
+    json: bool = False,
 ) -> None:
     """Measure a run, or a grid of settings, against labelled documents.
 
@@ -151,7 +151,7 @@ def _score_cells(
     kind_of_labels: "Labelled",
 ) -> "ScoredSettings":
     """Runs the settings of a grid over files, and scores the clusters of each run."""
-    from nearkin.engine.parameters import RunParameters
+    from nearkin.engine.keywords import RunParameters
     from nearkin.quality.evaluate.golden import score_clusters
     from nearkin.runs.grid import run_grid
     from nearkin.runtime.progress import Silent

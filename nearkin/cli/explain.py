@@ -7,10 +7,12 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.command_line import decode_text
-from nearkin.cli.given_options import INPUT, OUTPUT, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.settings.setting import INPUT, OUTPUT, Need, Setting
+from nearkin.settings.table import varied
 
 if TYPE_CHECKING:
     from nearkin.settings.keys import HashKey
@@ -28,39 +30,34 @@ def explain(
     b: Annotated[str, typer.Argument(help="Another file, text or id.")],
     run: Annotated[
         Path | None,
-        typer.Option(
-            help="Output folder of the run that contains both documents.",
+        Setting(
+            "Output folder of the run that contains both documents.",
+            INPUT,
             metavar="DIR",
-            rich_help_panel=INPUT,
+            excludes={"index": "two documents are looked up in one place"},
         ),
     ] = None,
     index: Annotated[
         str | None,
-        typer.Option(
-            help="URL of the index that contains both documents.",
-            metavar="URL",
-            rich_help_panel=INPUT,
-        ),
+        Setting("URL of the index that contains both documents.", INPUT, metavar="URL"),
     ] = None,
     scope: Annotated[
-        str, typer.Option(help="Scope of both documents in the index.", rich_help_panel=INPUT)
+        str, Setting("Scope of both documents in the index.", INPUT, need=Need("index"))
     ] = "default",
-    spec_resources: o.SpecResourcesFolder = None,
-    measure: o.Measure = None,
-    threshold: o.Threshold = 0.8,
-    recall: o.Recall = 0.95,
-    shingle: o.Shingle = "words:3",
-    k: o.K = None,
-    bands: o.Bands = None,
-    rows: o.Rows = None,
-    key_file: o.KeyFile = None,
+    spec_resources: Annotated[Path | None, varied("spec_resources", need=Need("index"))] = None,
+    measure: str | None = None,
+    threshold: float = 0.8,
+    recall: float = 0.95,
+    shingle: str = "words:3",
+    k: int | None = None,
+    bands: int | None = None,
+    rows: int | None = None,
+    key_file: str | None = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the differences into an HTML page.", metavar="FILE", rich_help_panel=OUTPUT
-        ),
+        Setting("Write the differences into an HTML page.", OUTPUT, metavar="FILE"),
     ] = None,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Explain why two documents are matched or not.
 

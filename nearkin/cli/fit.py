@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from nearkin.cli import options as o
 from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
-from nearkin.cli.given_options import OUTPUT, RUN, VERIFICATION, GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
+from nearkin.runtime.setting_names import flag_of
+from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATION, Setting
 
 if TYPE_CHECKING:
     from nearkin.quality.fit.asking import AskedSettings
@@ -46,73 +46,73 @@ def fit(
     inputs: o.InputFiles,
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
-    across: o.Across = None,
+    across: str | None = None,
     labels: Annotated[
         Path | None,
-        typer.Option(
-            help="Labels, CSV or parquet, with columns id_a, id_b, label; or id, cluster. With "
+        Setting(
+            "Labels, CSV or parquet, with columns id_a, id_b, label; or id, cluster. With "
             "--ask, the file of answers (labels.csv).",
+            VERIFICATION,
             metavar="FILE",
-            rich_help_panel=VERIFICATION,
         ),
     ] = None,
     ask: Annotated[
         int | None,
-        typer.Option(
-            help="Ask about pairs until the file of --labels has so many answers.",
+        Setting(
+            "Ask about pairs until the file of --labels has so many answers.",
+            VERIFICATION,
             metavar="ANSWERS",
-            rich_help_panel=VERIFICATION,
+            range=COUNT,
         ),
     ] = None,
     objective: Annotated[
         str,
-        typer.Option(
-            help="What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95, or "
+        Setting(
+            "What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95, or "
             "the share of clusters that may be lost, such as lost<=0.01.",
+            VERIFICATION,
             metavar="SCORE",
-            rich_help_panel=VERIFICATION,
         ),
     ] = "f1",
     labelled: Annotated[
         str,
-        typer.Option(
-            help="What was chosen for labelling, if --labels has clusters: whole clusters, so that "
+        Setting(
+            "What was chosen for labelling, if --labels has clusters: whole clusters, so that "
             "other documents are distinct from them, or documents.",
+            VERIFICATION,
             metavar="clusters|documents",
-            rich_help_panel=VERIFICATION,
+            values=("clusters", "documents"),
         ),
     ] = "clusters",
     sample: Annotated[
         int,
-        typer.Option(
-            help="Number of documents of which all pairs are compared, if --labels has clusters.",
-            rich_help_panel=VERIFICATION,
+        Setting(
+            "Number of documents of which all pairs are compared, if --labels has clusters.",
+            VERIFICATION,
+            range=COUNT,
         ),
     ] = 4000,
-    seed: Annotated[
-        int, typer.Option(help="Random seed of samples and folds.", rich_help_panel=RUN)
-    ] = 1,
-    workers: o.Workers = None,
+    seed: Annotated[int, Setting("Random seed of samples and folds.", RUN, range=UNSIGNED_64)] = 1,
+    workers: int | None = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Settings file to write, for --settings of dedup and pairs.",
+        Setting(
+            "Settings file to write, for --settings of dedup and pairs.",
+            OUTPUT,
+            short="-o",
             metavar="FILE",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option(
-            help="HTML page to write, with precision-recall curves and wrong pairs.",
+        Setting(
+            "HTML page to write, with precision-recall curves and wrong pairs.",
+            OUTPUT,
             metavar="FILE",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Choose settings from labels: the shingle, the normalization, the measure and the threshold.
 

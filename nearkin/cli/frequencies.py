@@ -11,6 +11,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS, OutputSettings
 
 COMMON_OPTIONS = (
     "text",
@@ -30,12 +31,12 @@ COMMON_OPTIONS = (
 class ShingleOptions:
     """The options on which the hashes of shingles depend."""
 
-    shingle: o.Shingle = "words:3"
-    normalise: o.Normalise = o.NORMALISE
-    stem: o.Stem = None
-    base_hash: o.BaseHash = None
-    spec_version: o.SpecVersion = None
-    key_file: o.KeyFile = None
+    shingle: str = "words:3"
+    normalise: str = DEFAULT_STEPS
+    stem: str | None = None
+    base_hash: str | None = None
+    spec_version: int | None = None
+    key_file: str | None = None
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -45,9 +46,9 @@ def frequencies(
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     shingles: ShingleOptions,
-    output: o.OutputOptions,
-    memory: o.ReadMemory = o.MEMORY,
-    workers: o.Workers = None,
+    output: OutputSettings,
+    memory: o.ReadMemory = AUTOMATIC,
+    workers: int | None = None,
 ) -> None:
     """Count in how many documents each shingle occurs, and write the counts into a file.
 

@@ -4,31 +4,10 @@ from dataclasses import dataclass
 
 import typer
 
-from nearkin.runtime.setting_names import OPTIONS
+from nearkin.runtime.setting_names import flag_of
 
 COMMON = "Common options"
-INPUT = "Input"
-SIMILARITY = "Similarity"
-CANDIDATES = "Candidates"
-VERIFICATION = "Verification"
-CLUSTERING = "Clustering"
-OUTPUT = "Output"
-RUN = "Run"
-ADVANCED = "Advanced"
 HELP = "Help"
-PANELS = (
-    COMMON,
-    INPUT,
-    SIMILARITY,
-    CANDIDATES,
-    VERIFICATION,
-    CLUSTERING,
-    OUTPUT,
-    RUN,
-    ADVANCED,
-    HELP,
-)
-"""The panels of the help page, in the order in which they are shown."""
 SHOWS_ALL = "nearkin.shows_all_options"
 """The key of a context under which `--help-all` is recorded."""
 NO_CONFIG = "nearkin.no_config"
@@ -67,13 +46,3 @@ class GivenOptions:
         for name in names:
             if name in self.names:
                 raise UsageError(f"{flag_of(name)} has no effect {reason}; leave it out")
-
-
-def flag_of(name: str) -> str:
-    """Returns the option of a parameter.
-
-    Examples:
-        >>> flag_of("id_column"), flag_of("block_by"), flag_of("min_tokens")
-        ('--id', '--block-by', '--min')
-    """
-    return OPTIONS.get(name) or f"--{name.removesuffix('_column').replace('_', '-')}"

@@ -10,13 +10,28 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.backup import backup, restore
 from nearkin.cli.commands import make_group
-from nearkin.cli.given_options import ADVANCED, INPUT, OUTPUT, RUN, SIMILARITY, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.visible_text import make_visible
+from nearkin.settings.setting import (
+    ADVANCED,
+    COUNT,
+    COUNT_OR_NONE,
+    INPUT,
+    OPEN_SHARE,
+    OUTPUT,
+    RUN,
+    SHARE_ABOVE_0,
+    SIMILARITY,
+    Need,
+    NumberRange,
+    Setting,
+)
+from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS, IndexKeySettings, varied
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,61 +44,46 @@ index = make_group("index", "Build, search, change and maintain an online index.
 
 Store = Annotated[
     str,
-    typer.Option(
-        "--store",
-        help="URL of the store: memory://, sqlite:///file.db, redis://…, postgresql://…, "
-        "aerospike://…",
+    Setting(
+        "URL of the store: memory://, sqlite:///file.db, redis://…, postgresql://…, aerospike://…",
+        INPUT,
         metavar="URL",
-        rich_help_panel=INPUT,
     ),
 ]
 Scope = Annotated[
     str,
-    typer.Option(
-        "--scope",
-        help="Scope, for example a tenant. Documents of different scopes are never compared.",
-        rich_help_panel=INPUT,
+    Setting(
+        "Scope, for example a tenant. Documents of different scopes are never compared.", INPUT
     ),
 ]
+ScopeOfDecisions = Annotated[str, Setting("Scope of the decisions.", INPUT, need=Need("decisions"))]
 DecisionScope = Annotated[
     str,
-    typer.Option("--scope", help="Scope of the decisions.", rich_help_panel=INPUT),
+    Setting("Scope of the decisions.", INPUT),
 ]
 Target = Annotated[
     str,
-    typer.Option(
-        "--to",
-        help="URL of an empty store for the new index.",
-        metavar="URL",
-        rich_help_panel=OUTPUT,
-    ),
+    Setting("URL of an empty store for the new index.", OUTPUT, metavar="URL"),
 ]
 Postings = Annotated[
     str,
-    typer.Option(
-        "--postings",
-        help="Documents that a search finds: leaders (representatives only) or all.",
-        rich_help_panel=ADVANCED,
+    Setting(
+        "Documents that a search finds: leaders (representatives only) or all.",
+        ADVANCED,
+        values=("leaders", "all"),
     ),
 ]
 KeptFolder = Annotated[
     Path | None,
-    typer.Option(
-        "--kept",
-        help="Folder for the documents that are not resolved to another one, and for "
-        "matches.parquet.",
+    Setting(
+        "Folder for the documents that are not resolved to another one, and for matches.parquet.",
+        OUTPUT,
         metavar="DIR",
-        rich_help_panel=OUTPUT,
     ),
 ]
 NewKeyFile = Annotated[
     str,
-    typer.Option(
-        "--new-key-file",
-        help="Secret hash key of the new index: a FILE, or env:NAME.",
-        metavar="FILE",
-        rich_help_panel=ADVANCED,
-    ),
+    Setting("Secret hash key of the new index: a FILE, or env:NAME.", ADVANCED, metavar="FILE"),
 ]
 
 
@@ -91,42 +91,38 @@ OF_THE_INDEX = "that of the index"
 """The default of the options of `index rebuild`, on its help page."""
 
 
-def threshold_option(default: str) -> Any:
-    """Returns the declaration of the option for the threshold of an index."""
-    return typer.Option(
-        "--threshold",
-        "-t",
-        metavar="SHARE",
-        help="Minimum similarity at which a document is resolved to another, in (0, 1].  "
-        f"[default: {default}]",
-        rich_help_panel=SIMILARITY,
+def threshold_of(default: str) -> Setting:
+    """Returns the setting for the threshold of an index."""
+    return varied(
+        "threshold",
+        "Minimum similarity at which a document is resolved to another, in (0, 1].",
+        shown_default=default,
     )
 
 
-def vector_threshold_option(default: str) -> Any:
-    """Returns the declaration of the option for the threshold of the vectors of an index."""
-    return typer.Option(
-        "--vector-threshold",
+def vector_threshold_of(default: str) -> Setting:
+    """Returns the setting for the threshold of the vectors of an index."""
+    return Setting(
+        "Minimum cosine of vectors in an index of texts and vectors, in (0, 1].",
+        SIMILARITY,
         metavar="SHARE",
-        help="Minimum cosine of vectors in an index of texts and vectors, in (0, 1].  "
-        f"[default: {default}]",
-        rich_help_panel=SIMILARITY,
+        shown_default=default,
+        range=SHARE_ABOVE_0,
     )
 
 
-def combine_option(default: str) -> Any:
-    """Returns the declaration of the option for the thresholds that must be reached."""
-    return typer.Option(
-        "--combine",
+def combination_of(default: str) -> Setting:
+    """Returns the setting for the thresholds that must be reached."""
+    return Setting(
+        "Thresholds that two documents must reach in an index of texts and vectors.",
+        SIMILARITY,
         metavar="either|both",
-        help="Thresholds that two documents must reach in an index of texts and vectors.  "
-        f"[default: {default}]",
-        rich_help_panel=SIMILARITY,
+        shown_default=default,
     )
 
 
 @contextmanager
-def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterator["Index"]:
+def open_index(url: str, resources: IndexKeySettings, **fields: Any) -> Iterator["Index"]:
     """Opens an index, and creates it if it does not exist. It is closed at the end."""
     with file_imports():
         from nearkin.index.index import Index
@@ -139,7 +135,7 @@ def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterato
 
 
 @contextmanager
-def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterator["Index"]:
+def open_existing_index(url: str, resources: IndexKeySettings, **fields: Any) -> Iterator["Index"]:
     """Opens an index that must exist, so that a mistyped name does not create an empty one."""
     with open_index(url, resources, must_exist=True, **fields) as opened:
         yield opened
@@ -167,50 +163,59 @@ def build(
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
     scope: Scope = "default",
-    measure: o.Measure = None,
-    threshold: Annotated[float | None, threshold_option("0.8")] = None,
+    measure: str | None = None,
+    threshold: Annotated[float | None, threshold_of("0.8")] = None,
     distance: Annotated[
         int | None,
-        typer.Option(
-            "--distance",
-            help="Maximum Hamming distance in bits at which a document is resolved to another "
+        Setting(
+            "Maximum Hamming distance in bits at which a document is resolved to another "
             "(simhash only). Replaces --threshold.",
+            SIMILARITY,
             metavar="D",
-            rich_help_panel=SIMILARITY,
+            range=COUNT_OR_NONE,
         ),
     ] = None,
     related: Annotated[
         float | None,
-        typer.Option(
-            "--related",
-            help="Minimum similarity of related documents, above 0 and below the threshold. "
+        Setting(
+            "Minimum similarity of related documents, above 0 and below the threshold. "
             "Upserts name them, and resolve no document to them.",
+            SIMILARITY,
             metavar="SHARE",
-            rich_help_panel=SIMILARITY,
+            range=OPEN_SHARE,
         ),
     ] = None,
     passages: Annotated[
         int | None,
-        typer.Option(
-            "--passages",
-            help="Store fingerprints of passages of at least this number of words, with which "
+        Setting(
+            "Store fingerprints of passages of at least this number of words, with which "
             "documents that share a passage with a text are found.",
+            SIMILARITY,
             metavar="N",
-            rich_help_panel=SIMILARITY,
+            range=NumberRange(2, 1048576),
         ),
     ] = None,
-    vector_threshold: Annotated[float | None, vector_threshold_option("0.95")] = None,
-    combine: Annotated[str | None, combine_option("either")] = None,
-    shingle: o.Shingle = "words:3",
-    normalise: o.Normalise = o.NORMALISE,
-    k: o.K = None,
-    slot_bits: o.SlotBits = None,
-    spec_version: o.SpecVersion = None,
+    vector_threshold: Annotated[float | None, vector_threshold_of("0.95")] = None,
+    combine: Annotated[str | None, combination_of("either")] = None,
+    shingle: str = "words:3",
+    normalise: str = DEFAULT_STEPS,
+    stem: str | None = None,
+    k: int | None = None,
+    slot_bits: int | None = None,
+    scheme: str | None = None,
+    seed: int = 1,
+    base_hash: str | None = None,
+    spec_version: int | None = None,
+    recall: float = 0.95,
+    bands: int | None = None,
+    rows: int | None = None,
+    settings: Path | None = None,
+    preset: str | None = None,
     postings: Postings = "leaders",
-    spec_resources: o.SpecResourcesFolder = None,
-    key_file: o.KeyFile = None,
-    memory: o.ReadMemory = o.MEMORY,
-    json: o.Json = False,
+    spec_resources: Path | None = None,
+    key_file: str | None = None,
+    memory: o.ReadMemory = AUTOMATIC,
+    json: bool = False,
 ) -> None:
     """Fill an empty index from a saved run, or from files.
 
@@ -227,6 +232,8 @@ def build(
         nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
 
         nearkin index build docs.csv --id id --measure simhash --distance 3 --store sqlite:///kin.db
+
+        nearkin index build logs/ --settings settings.toml --store sqlite:///kin.db
     """  # noqa: E501
     with file_imports():
         from nearkin.errors import UsageError
@@ -239,8 +246,12 @@ def build(
         measure=measure,
         shingle=shingle,
         normalise=normalise,
+        stem=stem,
         k=k,
         slot_bits=slot_bits,
+        scheme=scheme,
+        seed=seed,
+        base_hash=base_hash,
         spec_version=spec_version,
         key_file=key_file,
     )
@@ -253,7 +264,10 @@ def build(
         )
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
-        of_files = ("threshold", "distance", "related", "passages", "memory", "spec_resources")
+        of_files = (
+            *("threshold", "distance", "related", "passages", "memory", "spec_resources"),
+            *("settings", "preset", "recall", "bands", "rows"),
+        )
         given.require_unused(of_files, f"on the saved run {saved.folder}")
         loaded = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(loaded, as_json=json)
@@ -303,9 +317,14 @@ def build(
         postings,
         spec_resources=spec_resources,
         selection=reading.selection,
-        distance=distance,
-        related=related,
-        passages=passages,
+        searching={
+            "distance": distance,
+            "related": related,
+            "passages": passages,
+            "recall": recall,
+            "bands": bands,
+            "rows": rows,
+        },
     )
     _print_added(added, as_json=json)
 
@@ -316,21 +335,21 @@ def add(
     *,
     inputs: o.InputFiles,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     reading: o.SelectionOptions,
     scope: Scope = "default",
-    text: o.Text = None,
-    vector: o.Vector = None,
-    id_column: o.Id = None,
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = None,
-    lines: o.Lines = False,
-    memory: o.ReadMemory = o.MEMORY,
+    text: str | None = None,
+    vector: str | None = None,
+    id_column: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    lines: bool = False,
+    memory: o.ReadMemory = AUTOMATIC,
     kept: KeptFolder = None,
-    decisions: o.DecisionsFile = None,
+    decisions: Path | None = None,
     blocklist: o.IndexBlocklist = None,
-    overwrite: o.Overwrite = False,
-    json: o.Json = False,
+    overwrite: bool = False,
+    json: bool = False,
 ) -> None:
     """Upsert the documents of files into an index.
 
@@ -420,20 +439,20 @@ def match(
     *,
     inputs: o.InputFiles,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     reading: o.SelectionOptions,
-    out: o.Out,
+    out: Path,
     scope: Scope = "default",
-    text: o.Text = None,
-    vector: o.Vector = None,
-    id_column: o.Id = None,
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = None,
-    lines: o.Lines = False,
-    memory: o.ReadMemory = o.MEMORY,
-    overwrite: o.Overwrite = False,
-    readable_by: o.ReadableBy = "owner",
-    json: o.Json = False,
+    text: str | None = None,
+    vector: str | None = None,
+    id_column: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    lines: bool = False,
+    memory: o.ReadMemory = AUTOMATIC,
+    overwrite: bool = False,
+    readable_by: str = "owner",
+    json: bool = False,
 ) -> None:
     """Find the documents of files that repeat one of an index. Nothing is added to the index.
 
@@ -531,29 +550,23 @@ def query(
         Path | None, typer.Argument(help="Text file, or - for standard input.", metavar="FILE")
     ] = None,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     vector: Annotated[
         Path | None,
-        typer.Option(
-            "--vector",
-            help="File with the vector of the document, as a JSON list of numbers.",
+        Setting(
+            "File with the vector of the document, as a JSON list of numbers.",
+            INPUT,
             metavar="FILE",
-            rich_help_panel=INPUT,
+            names_columns=True,
         ),
     ] = None,
     scope: Scope = "default",
-    top: Annotated[
-        int, typer.Option(help="Maximum number of matches.", rich_help_panel=OUTPUT)
-    ] = 10,
+    top: Annotated[int, Setting("Maximum number of matches.", OUTPUT, range=COUNT)] = 10,
     members: Annotated[
         bool,
-        typer.Option(
-            "--members",
-            help="Also compare the stored members of the representatives that match.",
-            rich_help_panel=OUTPUT,
-        ),
+        Setting("Also compare the stored members of the representatives that match.", OUTPUT),
     ] = False,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """List the representatives that resemble a text, the most similar first. Nothing is written.
 
@@ -587,10 +600,10 @@ def remove(
     *,
     ids: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     scope: Scope = "default",
-    decisions: o.DecisionsFile = None,
-    json: o.Json = False,
+    decisions: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Delete documents. The cluster of a removed representative elects another one."""
     with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
@@ -601,7 +614,7 @@ def remove(
 
 @index.command()
 @with_option_groups
-def info(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def info(*, store: Store, resources: IndexKeySettings, json: bool = False) -> None:
     """Show the settings of an index and the number of its documents."""
     with open_existing_index(store, resources) as opened:
         print_facts({**opened.stats(), "durability": opened.durability}, as_json=json)
@@ -612,10 +625,10 @@ def info(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) ->
 def check(
     *,
     store: Store,
-    resources: o.IndexKeyOptions,
-    decisions: o.DecisionsFile = None,
-    scope: DecisionScope = "default",
-    json: o.Json = False,
+    resources: IndexKeySettings,
+    decisions: Path | None = None,
+    scope: ScopeOfDecisions = "default",
+    json: bool = False,
 ) -> None:
     """Check that an index is consistent, and verify every match again.
 
@@ -648,10 +661,10 @@ def check(
 def compact(
     *,
     store: Store,
-    resources: o.IndexKeyOptions,
-    decisions: o.DecisionsFile = None,
-    scope: DecisionScope = "default",
-    json: o.Json = False,
+    resources: IndexKeySettings,
+    decisions: Path | None = None,
+    scope: ScopeOfDecisions = "default",
+    json: bool = False,
 ) -> None:
     """Merge clusters whose representatives are near-duplicates of each other.
 
@@ -675,9 +688,9 @@ def decide(
         ),
     ],
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     scope: DecisionScope = "default",
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Store decisions about pairs of documents in an index, and follow them at once.
 
@@ -699,7 +712,7 @@ def decide(
 def decisions(
     *,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     scope: DecisionScope = "default",
 ) -> None:
     """Print the decisions that an index stores as JSON lines, for example for `nearkin dedup`.
@@ -720,33 +733,32 @@ def decisions(
 def expire(
     *,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     record_ttl: Annotated[
         str | None,
-        typer.Option(
-            help="Time after which documents that were not seen are deleted, for example 90d.",
+        Setting(
+            "Time after which documents that were not seen are deleted, for example 90d.",
+            RUN,
             metavar="TIME",
-            rich_help_panel=RUN,
         ),
     ] = None,
     bucket_ttl: Annotated[
         str | None,
-        typer.Option(
-            help="Time after which representatives that were not seen leave their buckets.",
+        Setting(
+            "Time after which representatives that were not seen leave their buckets.",
+            RUN,
             metavar="TIME",
-            rich_help_panel=RUN,
         ),
     ] = None,
     trust_clock: Annotated[
         bool,
-        typer.Option(
-            "--trust-clock",
-            help="Sweep even if most documents are due at once, because the clock of the machine "
+        Setting(
+            "Sweep even if most documents are due at once, because the clock of the machine "
             "is right.",
-            rich_help_panel=RUN,
+            RUN,
         ),
     ] = False,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Delete entries that were not seen for longer than their time to live.
 
@@ -766,13 +778,13 @@ def expire(
 def export(
     *,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="Parquet file.", rich_help_panel=OUTPUT),
+        Setting("Parquet file.", OUTPUT, short="-o", metavar="FILE"),
     ],
-    overwrite: o.Overwrite = False,
-    json: o.Json = False,
+    overwrite: bool = False,
+    json: bool = False,
 ) -> None:
     """Write all documents of an index into a parquet file, which migrate can load elsewhere."""
     from nearkin.index.exports import is_export
@@ -793,16 +805,13 @@ def migrate(
     *,
     store: Annotated[
         str,
-        typer.Option(
-            "--store",
-            help="URL of the store of the index, or the parquet file of an export.",
-            metavar="URL",
-            rich_help_panel=INPUT,
+        Setting(
+            "URL of the store of the index, or the parquet file of an export.", INPUT, metavar="URL"
         ),
     ],
     target: Target,
-    resources: o.IndexKeyOptions,
-    json: o.Json = False,
+    resources: IndexKeySettings,
+    json: bool = False,
 ) -> None:
     """Copy an index into another store, with its ids, clusters and times.
 
@@ -821,80 +830,68 @@ def migrate(
 def rebuild(
     *,
     store: Store,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     target: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            help="URL of an empty store for the new index.",
-            metavar="URL",
-            rich_help_panel=OUTPUT,
-        ),
+        Setting("URL of an empty store for the new index.", OUTPUT, metavar="URL"),
     ] = None,
     cut_over: Annotated[
         bool,
-        typer.Option(
-            "--cut-over",
-            help="Move the index to the new store. Processes that have it open follow.",
-            rich_help_panel=RUN,
-        ),
+        Setting("Move the index to the new store. Processes that have it open follow.", RUN),
     ] = False,
     cut_back: Annotated[
         bool,
-        typer.Option(
-            "--cut-back",
-            help="Move the index back to --store, or end an interrupted move.",
-            rich_help_panel=RUN,
-        ),
+        Setting("Move the index back to --store, or end an interrupted move.", RUN),
     ] = False,
-    threshold: Annotated[float | None, threshold_option(OF_THE_INDEX)] = None,
-    vector_threshold: Annotated[float | None, vector_threshold_option(OF_THE_INDEX)] = None,
-    combine: Annotated[str | None, combine_option(OF_THE_INDEX)] = None,
+    threshold: Annotated[float | None, threshold_of(OF_THE_INDEX)] = None,
+    vector_threshold: Annotated[float | None, vector_threshold_of(OF_THE_INDEX)] = None,
+    combine: Annotated[str | None, combination_of(OF_THE_INDEX)] = None,
     shingle: Annotated[
         str | None,
-        typer.Option(
-            help=f"Unit and length of a shingle: words:N or chars:N.  [default: {OF_THE_INDEX}]",
-            rich_help_panel=SIMILARITY,
+        Setting(
+            "Unit and length of a shingle: words:N or chars:N.",
+            SIMILARITY,
+            shown_default=OF_THE_INDEX,
         ),
     ] = None,
     k: Annotated[
         int | None,
-        typer.Option(
-            "--k",
-            help="Number of slots of a signature, or of its bits (simhash and cosine).  "
-            f"[default: {OF_THE_INDEX}]",
-            rich_help_panel=SIMILARITY,
+        Setting(
+            "Number of slots of a signature, or of its bits (simhash and cosine).",
+            SIMILARITY,
+            shown_default=OF_THE_INDEX,
+            range=COUNT,
         ),
     ] = None,
     slot_bits: Annotated[
         int | None,
-        typer.Option(
-            "--slot-bits",
-            help="Number of bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.  "
-            f"[default: {OF_THE_INDEX}]",
-            rich_help_panel=ADVANCED,
+        Setting(
+            "Number of bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.",
+            ADVANCED,
+            shown_default=OF_THE_INDEX,
+            range=NumberRange(1, 32),
         ),
     ] = None,
     spec_version: Annotated[
         int | None,
-        typer.Option(
-            "--spec-version",
-            help="Version of the format, by which texts are read: 2, or 1 for that of older "
-            f"releases.  [default: {OF_THE_INDEX}]",
-            rich_help_panel=ADVANCED,
+        Setting(
+            "Version of the format, by which texts are read: 2, or 1 for that of older releases.",
+            ADVANCED,
+            shown_default=OF_THE_INDEX,
+            range=NumberRange(1, 2),
         ),
     ] = None,
     new_key_file: Annotated[
         str | None,
-        typer.Option(
-            help="Another secret hash key for the new index: a FILE, or env:NAME.",
+        Setting(
+            "Another secret hash key for the new index: a FILE, or env:NAME.",
+            ADVANCED,
             metavar="FILE",
-            rich_help_panel=ADVANCED,
         ),
     ] = None,
-    decisions: o.DecisionsFile = None,
-    scope: DecisionScope = "default",
-    json: o.Json = False,
+    decisions: Path | None = None,
+    scope: ScopeOfDecisions = "default",
+    json: bool = False,
 ) -> None:
     """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
 
@@ -961,31 +958,22 @@ def rotate_key(
     store: Store,
     target: Annotated[
         str,
-        typer.Option(
-            "--to",
-            help="URL of an empty store, or of an unfinished copy of the index.",
-            metavar="URL",
-            rich_help_panel=OUTPUT,
+        Setting(
+            "URL of an empty store, or of an unfinished copy of the index.", OUTPUT, metavar="URL"
         ),
     ],
     new_key_file: NewKeyFile,
     skip_without_text: Annotated[
         bool,
-        typer.Option(
-            "--skip-without-text",
-            help="Leave out documents whose text was not stored.  [default: an error]",
-            rich_help_panel=RUN,
-        ),
+        Setting("Leave out documents whose text was not stored.", RUN, shown_default="an error"),
     ] = False,
     unfinished: Annotated[
         bool,
-        typer.Option(
-            "--unfinished",
-            help="Do not open the new index yet. Repeating the command copies what has changed.",
-            rich_help_panel=RUN,
+        Setting(
+            "Do not open the new index yet. Repeating the command copies what has changed.", RUN
         ),
     ] = False,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Copy an index, with all its scopes, into one with another secret key. The old key is not needed.
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
@@ -28,7 +27,7 @@ RUN_FACTS = (
 def info(
     *,
     path: Annotated[Path, typer.Argument(help="Signature file, or output folder of a run.")],
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
 

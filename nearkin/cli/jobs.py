@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkin.cli.command_line import ARGUMENTS, describe_command_line
-from nearkin.cli.options import OutputOptions, ReadOptions, ReferenceOptions
+from nearkin.cli.options import ReadOptions
+from nearkin.settings.table import OutputSettings, ReferenceSettings
 
 if TYPE_CHECKING:
     from nearkin.corpus.input_manifest import HashedPart
@@ -21,7 +22,7 @@ def make_job(
     resolved: "ResolvedInputs",
     settings: "RunOptions",
     reading: ReadOptions,
-    output: OutputOptions,
+    output: OutputSettings,
     *,
     hash_inputs: "HashedPart",
     resume: bool,
@@ -29,7 +30,7 @@ def make_job(
     save_signatures: bool = False,
     save_hashes: bool = False,
     documents: "DocumentOutput | None" = None,
-    reference: ReferenceOptions | None = None,
+    reference: ReferenceSettings | None = None,
     decisions: Path | None = None,
     passages: "PassageRequest | None" = None,
     lines: "LinesRequest | None" = None,

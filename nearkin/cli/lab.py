@@ -6,10 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import CANDIDATES, INPUT, RUN, VERIFICATION, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.settings.setting import (
+    CANDIDATES,
+    COUNT,
+    COUNT_OR_NONE,
+    INPUT,
+    MOST_DOCUMENTS,
+    RUN,
+    UNSIGNED_64,
+    VERIFICATION,
+    NumberRange,
+    Setting,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,49 +47,47 @@ def lab(
     ] = None,
     bands_rows: Annotated[
         str,
-        typer.Option(
-            help="Bands and rows to compare, separated by commas.",
-            metavar="BxR",
-            rich_help_panel=CANDIDATES,
-        ),
+        Setting("Bands and rows to compare, separated by commas.", CANDIDATES, metavar="BxR"),
     ] = "5x20,10x10,20x5,25x4,50x2",
-    threshold: o.Threshold = 0.5,
-    shingle: o.Shingle = "chars:3",
+    threshold: float = 0.5,
+    shingle: str = "chars:3",
     documents: Annotated[
-        int, typer.Option(help="Number of generated documents.", rich_help_panel=INPUT)
+        int, Setting("Number of generated documents.", INPUT, range=NumberRange(1, MOST_DOCUMENTS))
     ] = 100,
     words: Annotated[
-        int, typer.Option(help="Number of words of a generated document.", rich_help_panel=INPUT)
+        int, Setting("Number of words of a generated document.", INPUT, range=COUNT)
     ] = 80,
     similar_pairs: Annotated[
         int | None,
-        typer.Option(
-            help="Number of generated documents that are edited copies of others.  [default: a "
-            "quarter of the documents]",
-            rich_help_panel=INPUT,
+        Setting(
+            "Number of generated documents that are edited copies of others.",
+            INPUT,
+            shown_default="a quarter of the documents",
+            range=COUNT_OR_NONE,
         ),
     ] = None,
     golden: Annotated[
         Path | None,
-        typer.Option(
-            help="Labelled documents of the files, as nearkin eval reads them.  [default: pairs "
-            "that reach the threshold are similar]",
+        Setting(
+            "Labelled documents of the files, as nearkin eval reads them.",
+            VERIFICATION,
             metavar="FILE",
-            rich_help_panel=VERIFICATION,
+            shown_default="pairs that reach the threshold are similar",
         ),
     ] = None,
     largest: Annotated[
         int,
-        typer.Option(
-            help="Number of documents of the largest corpus of the growth table. More than 3,000 "
+        Setting(
+            "Number of documents of the largest corpus of the growth table. More than 3,000 "
             "documents are projected.",
-            rich_help_panel=RUN,
+            RUN,
+            range=NumberRange(100, MOST_DOCUMENTS),
         ),
     ] = 1_000_000,
     seed: Annotated[
-        int, typer.Option(help="Random seed for the generated texts.", rich_help_panel=RUN)
+        int, Setting("Random seed for the generated texts.", RUN, range=UNSIGNED_64)
     ] = 1,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Compare bands and rows with brute force on a small corpus.
 

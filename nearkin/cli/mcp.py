@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import INPUT, RUN
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
+from nearkin.settings.setting import INPUT, RUN, NumberRange, Setting
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The addresses at which the MCP SDK compares the headers Host and Origin of each request."""
@@ -19,37 +17,28 @@ def mcp(
     *,
     store: Annotated[
         str | None,
-        typer.Option(
-            help="URL of the index that agents search.", metavar="URL", rich_help_panel=INPUT
-        ),
+        Setting("URL of the index that agents search.", INPUT, metavar="URL"),
     ] = None,
-    scope: Annotated[
-        str, typer.Option(help="Scope of the index that agents search.", rich_help_panel=INPUT)
-    ] = "default",
+    scope: Annotated[str, Setting("Scope of the index that agents search.", INPUT)] = "default",
     run: Annotated[
         Path | None,
-        typer.Option(
-            help="Output folder of a run that agents read.", metavar="DIR", rich_help_panel=INPUT
-        ),
+        Setting("Output folder of a run that agents read.", INPUT, metavar="DIR"),
     ] = None,
     allow_write: Annotated[
         bool,
-        typer.Option(
-            "--allow-write", help="Let agents store documents in the scope.", rich_help_panel=RUN
-        ),
+        Setting("Let agents store documents in the scope.", RUN),
     ] = False,
     http: Annotated[
         int | None,
-        typer.Option(
-            help="Serve HTTP on this port of the host, instead of standard input and output.",
+        Setting(
+            "Serve HTTP on this port of the host, instead of standard input and output.",
+            RUN,
             metavar="PORT",
-            rich_help_panel=RUN,
+            range=NumberRange(1, 65535),
         ),
     ] = None,
-    host: Annotated[
-        str, typer.Option(help="Loopback address for --http.", rich_help_panel=RUN)
-    ] = "127.0.0.1",
-    key_file: o.KeyFile = None,
+    host: Annotated[str, Setting("Loopback address for --http.", RUN)] = "127.0.0.1",
+    key_file: str | None = None,
 ) -> None:
     """Let agents search an index or read a finished run, over the Model Context Protocol.
 

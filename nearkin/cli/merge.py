@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
@@ -19,9 +18,9 @@ def merge(
     files: Annotated[
         list[Path], typer.Argument(help="Signature files with the same Spec, or folders of runs.")
     ],
-    out: o.Out,
-    overwrite: o.Overwrite = False,
-    json: o.Json = False,
+    out: Path,
+    overwrite: bool = False,
+    json: bool = False,
 ) -> None:
     """Merge signature files, or sum the sizes of clusters over runs.
 

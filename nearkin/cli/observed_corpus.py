@@ -4,11 +4,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import INPUT
 from nearkin.cli.printing import print_warnings
+from nearkin.settings.setting import COUNT, INPUT, Need, Setting
 
 if TYPE_CHECKING:
     from nearkin.quality.plan.distribution import Distribution
@@ -20,17 +18,18 @@ if TYPE_CHECKING:
 class SampleOptions:
     """The options for a corpus on whose sample the similarities of pairs are observed."""
 
-    text: o.Text = None
-    tokens: o.Tokens = None
-    vector: o.Vector = None
-    delimiter: o.Delimiter = None
-    encoding: o.Encoding = None
-    lines: o.Lines = False
+    text: str | None = None
+    tokens: str | None = None
+    vector: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    lines: bool = False
     sample: Annotated[
         int,
-        typer.Option(
-            help="Number of documents of the corpus that are all compared with each other.",
-            rich_help_panel=INPUT,
+        Setting(
+            "Number of documents of the corpus that are all compared with each other.",
+            INPUT,
+            range=COUNT,
         ),
     ] = 2000
 
@@ -45,6 +44,16 @@ class SampleOptions:
             encoding=self.encoding,
             lines=self.lines,
         )
+
+
+OF_A_CORPUS = {
+    name: Need("inputs")
+    for name in (
+        *("text", "tokens", "vector", "sample", "delimiter", "encoding"),
+        *("hidden", "follow_links", "include", "exclude"),
+    )
+}
+"""The options that have no effect without a corpus."""
 
 
 def observe_inputs(

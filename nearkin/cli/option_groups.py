@@ -5,18 +5,51 @@ for each field of the group, which is what typer sees, and passes the filled gro
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
+from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
 from nearkin.cli.completion import completion_of
-from nearkin.cli.given_options import COMMON, HELP, PANELS, SHOWS_ALL, GivenOptions
+from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL, GivenOptions
+from nearkin.cli.standard_streams import require_open_stdout
+from nearkin.runtime.annotations import is_optional, plain_type
 from nearkin.runtime.docstrings import remove_sections
+from nearkin.runtime.files import restrict_new_files
+from nearkin.runtime.setting_names import flag_of
+from nearkin.settings.setting import (
+    ADVANCED,
+    CANDIDATES,
+    CLUSTERING,
+    INPUT,
+    OUTPUT,
+    RUN,
+    SIMILARITY,
+    VERIFICATION,
+    Need,
+    Setting,
+    setting_of,
+)
+from nearkin.settings.table import SETTINGS
+
+PANELS = (
+    COMMON,
+    INPUT,
+    SIMILARITY,
+    CANDIDATES,
+    VERIFICATION,
+    CLUSTERING,
+    OUTPUT,
+    RUN,
+    ADVANCED,
+    HELP,
+)
+"""The panels of the help page, in the order in which they are shown."""
 
 
 def show_all_options(context: typer.Context, *, requested: bool) -> None:
@@ -41,9 +74,14 @@ HelpAll = Annotated[
 
 
 def with_option_groups(
-    command: Callable[..., None], common: tuple[str, ...] = ()
+    command: Callable[..., None],
+    common: tuple[str, ...] = (),
+    needs: Mapping[str, Need] = MappingProxyType({}),
 ) -> Callable[..., None]:
     """Returns a command that typer can register, with one parameter for each field of its groups.
+
+    A parameter whose annotation is a plain type is the setting of the table with its name. `needs`
+    has the options that have an effect in this command only with certain values of another one.
 
     A parameter of type `GivenOptions` receives the names of the options that were given.
     Options are ordered by the panel of the help page in which they are shown. The help page begins
@@ -66,8 +104,7 @@ def with_option_groups(
 
     @wraps(command)
     def run_command(context: typer.Context, **options: Any) -> None:
-        from nearkin.cli.contradictions import require_consistent
-        from nearkin.cli.number_ranges import require_in_range
+        from nearkin.cli.contradictions import names_to_yield, require_consistent, require_in_range
 
         command_name = context.command_path.partition(" ")[2]
         given_options = GivenOptions.read(context)
@@ -86,14 +123,12 @@ def with_option_groups(
                 settings, given_options = apply_settings(options, given_options, command_name)
                 sources.enter_context(settings.named_in_errors())
             if configured.names:
-                from nearkin.cli.contradictions import names_to_yield
-
-                yielding = names_to_yield(configured, given_options, options, command_name)
+                yielding = names_to_yield(configured, given_options, options, known_settings, needs)
                 options.update({name: defaults[name] for name in yielding})
                 configured = GivenOptions(configured.names - yielding - given_options.names)
             chosen = GivenOptions(given_options.names | configured.names)
-            require_in_range(chosen, options)
-            require_consistent(chosen, options, command_name)
+            require_in_range(chosen, options, known_settings)
+            require_consistent(chosen, options, known_settings, needs)
             arguments: dict[str, object] = dict.fromkeys(names_of_given_options, given_options)
             for name, group in groups.items():
                 group_values = {field.name: options.pop(field.name) for field in fields(group)}
@@ -101,8 +136,14 @@ def with_option_groups(
             command(**arguments, **options)
 
     defaults = {parameter.name: parameter.default for parameter in option_parameters}
-    parameters = _arrange_parameters(option_parameters, common)
+    known_settings = {
+        parameter.name: setting
+        for parameter in option_parameters
+        if (setting := find_setting(parameter)) is not None
+    }
+    parameters = _arrange_parameters(list(map(to_option, option_parameters)), common)
     run_command.__doc__ = remove_sections(inspect.getdoc(command) or "")
+    run_command.__dict__.update(settings=known_settings, needs=needs)
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run_command
@@ -121,7 +162,7 @@ def _arrange_parameters(
     option_parameters: list[inspect.Parameter], common: tuple[str, ...]
 ) -> list[inspect.Parameter]:
     """Returns the parameters that typer sees: the context, and options in the order of the help."""
-    arranged = [_with_completion(parameter) for parameter in option_parameters]
+    arranged = option_parameters
     if common:
         arranged = [
             _move_to_common_panel(parameter) if parameter.name in common else parameter
@@ -157,12 +198,55 @@ def _move_to_common_panel(parameter: inspect.Parameter) -> inspect.Parameter:
     return _with_option(parameter, rich_help_panel=COMMON)
 
 
-def _with_completion(parameter: inspect.Parameter) -> inspect.Parameter:
-    """Returns a parameter whose values a shell completes, if they are a closed set."""
-    complete = completion_of(parameter.name)
-    if complete is None:
+def find_setting(parameter: inspect.Parameter) -> Setting | None:
+    """Returns the setting of an option: that of its annotation, or that of the table."""
+    annotation = parameter.annotation
+    if get_origin(annotation) is Annotated:
+        return setting_of(annotation)
+    declared = SETTINGS.get(parameter.name)
+    return None if declared is None else declared.setting
+
+
+def to_option(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Returns the parameter that typer sees: an option with the facts of its setting."""
+    setting = find_setting(parameter)
+    if setting is None:
         return parameter
-    return _with_option(parameter, autocompletion=complete)
+    flag = flag_of(parameter.name)
+    name = f"{flag}/--no-{flag.removeprefix('--')}" if setting.negatable else flag
+    short = [setting.short] if setting.short else []
+    help = setting.help
+    if setting.shown_default:
+        help = f"{help}  [default: {setting.shown_default}]"
+    option = typer.models.OptionInfo(
+        default=...,
+        param_decls=[name, *short],
+        help=help,
+        metavar=setting.metavar,
+        show_default=not setting.shown_default,
+        rich_help_panel=setting.panel or None,
+        autocompletion=completion_of(setting),
+        envvar=setting.variable or None,
+        callback=CALLBACKS.get(parameter.name),
+    )
+    kind = setting.option_type or plain_type(parameter.annotation)
+    if setting.option_type is not None and is_optional(plain_type(parameter.annotation)):
+        kind = kind | None
+    return parameter.replace(annotation=Annotated[kind, option])
+
+
+def require_stdout_for_json(as_json: bool) -> bool:  # noqa: FBT001 - typer passes the value
+    """Requires that standard output is open if a command prints JSON, and returns the value."""
+    if as_json:
+        require_open_stdout()
+    return as_json
+
+
+CALLBACKS: dict[str, Callable[..., Any]] = {
+    "json": require_stdout_for_json,
+    "readable_by": restrict_new_files,
+}
+"""What is done with the value of an option when the command line is read."""
 
 
 def _with_option(parameter: inspect.Parameter, **fields: object) -> inspect.Parameter:

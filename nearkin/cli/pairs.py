@@ -1,12 +1,11 @@
 """`nearkin pairs`."""
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import OUTPUT, VERIFICATION, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
@@ -15,6 +14,8 @@ from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.settings.setting import OUTPUT, VERIFICATION, Need, Setting
+from nearkin.settings.table import ClusterSettings, OutputSettings
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
@@ -35,6 +36,14 @@ COMMON_OPTIONS = (
     "memory",
     "resume",
 )
+OF_SIMILARITY = {
+    name: Need("relation", ("similarity",))
+    for name in (
+        *("bands", "rows", "tables", "probes", "fanout", "verify"),
+        *("k", "slot_bits", "scheme", "seed", "expand_exact"),
+    )
+}
+"""The options that have no effect on containment, whose search has no bands."""
 
 
 def describe_missing(missing: "MissingPairsStats | None") -> str:
@@ -45,7 +54,7 @@ def describe_missing(missing: "MissingPairsStats | None") -> str:
     return f"; an estimated {missing.pairs:,} more are missing ({share} of all pairs)"
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_option_groups, common=COMMON_OPTIONS, needs=OF_SIMILARITY)
 @partial(with_standard_files, result="pairs.jsonl", write_rows=copy_file)
 def pairs(
     *,
@@ -56,36 +65,35 @@ def pairs(
     reading: o.RunReadOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,
-    output: o.OutputOptions,
+    output: OutputSettings,
     relation: Annotated[
         str,
-        typer.Option(
-            help="Relation of the reported pairs: similarity, or containment of documents in "
+        Setting(
+            "Relation of the reported pairs: similarity, or containment of documents in "
             "larger ones.",
-            rich_help_panel=VERIFICATION,
+            VERIFICATION,
+            values=("similarity", "containment"),
         ),
     ] = "similarity",
     accept: Annotated[
         str,
-        typer.Option(
-            help="Condition of the reported pairs in place of --threshold, for example "
+        Setting(
+            "Condition of the reported pairs in place of --threshold, for example "
             "'containment >= 0.8 and witness >= 30', about the contained or shorter document in "
             "the other one; or safe, contained, or similar (the threshold decides). With --field, "
             "'title and (body or image)'.",
+            VERIFICATION,
             metavar="EXPR",
-            rich_help_panel=VERIFICATION,
         ),
     ] = "similar",
     expand_exact: Annotated[
         bool,
-        typer.Option(
-            "--expand-exact",
-            help="List every member of a group of exact duplicates, instead of one for all.",
-            rich_help_panel=OUTPUT,
+        Setting(
+            "List every member of a group of exact duplicates, instead of one for all.", OUTPUT
         ),
     ] = False,
-    settings: o.SettingsFile = None,
-    resume: o.Resume = False,
+    settings: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl or .arrow.
 
@@ -121,7 +129,7 @@ def pairs(
     columns.require_used(given)
     request = spec.to_request(columns.rules, accept)
     require_one_threshold(given.names, accept)
-    clustering = o.ClusterOptions(accept=accept)
+    clustering = ClusterSettings(accept=accept)
     carried = match.carried_columns(
         KeepPolicy.parse(clustering.keep),
         *(() if columns.fields else columns_of_acceptance(accept)),

@@ -3,13 +3,12 @@
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import OUTPUT, SIMILARITY
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
+from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, SIMILARITY, NumberRange, Setting
+from nearkin.settings.table import AUTOMATIC, OutputSettings
 
 COMMON_OPTIONS = (
     "text",
@@ -25,51 +24,56 @@ COMMON_OPTIONS = (
 
 MinTokens = Annotated[
     int | None,
-    typer.Option(
-        "--min",
-        help="Smallest number of words of a passage, or of characters with --unit chars.  "
-        "[default: 50]",
+    Setting(
+        "Smallest number of words of a passage, or of characters with --unit chars.",
+        SIMILARITY,
         metavar="N",
-        rich_help_panel=SIMILARITY,
+        shown_default="50",
+        range=NumberRange(2, 1048576),
     ),
 ]
 Unit = Annotated[
     str | None,
-    typer.Option(
-        help="Unit of a passage: words, or chars (the letters and digits, for scripts without "
-        "spaces).  [default: words]",
+    Setting(
+        "Unit of a passage: words, or chars (the letters and digits, for scripts without spaces).",
+        SIMILARITY,
         metavar="UNIT",
-        rich_help_panel=SIMILARITY,
+        shown_default="words",
     ),
 ]
 Source = Annotated[
-    str | None, o.column_option("--source", "Column of sources, whose repeated shares are listed.")
+    str | None,
+    Setting(
+        "Column of sources, whose repeated shares are listed.",
+        INPUT,
+        metavar=COLUMN,
+        names_columns=True,
+    ),
 ]
 Keep = Annotated[
     str | None,
-    typer.Option(
-        help="Keep policy: order of the documents, of which the first one keeps a passage that is "
-        "cut from the others, for example 'source:gold>web, length desc'.  [default: length desc]",
+    Setting(
+        "Keep policy: order of the documents, of which the first one keeps a passage that is cut "
+        "from the others, for example 'source:gold>web, length desc'.",
+        OUTPUT,
         metavar="EXPR",
-        rich_help_panel=OUTPUT,
+        shown_default="length desc",
+        names_columns=True,
+        is_list=True,
     ),
 ]
 RepeatedLines = Annotated[
     str | None,
-    typer.Option(
-        help="Find lines that occur in at least this number of documents, or this number of times "
+    Setting(
+        "Find lines that occur in at least this number of documents, or this number of times "
         "(for example 3:places), instead of passages.",
+        SIMILARITY,
         metavar="N",
-        rich_help_panel=SIMILARITY,
     ),
 ]
 RepeatedParagraphs = Annotated[
     str | None,
-    typer.Option(
-        help="Find paragraphs in the same way.",
-        metavar="N",
-        rich_help_panel=SIMILARITY,
-    ),
+    Setting("Find paragraphs in the same way.", SIMILARITY, metavar="N"),
 ]
 
 
@@ -79,20 +83,20 @@ def passages(
     inputs: o.InputFiles,
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
-    output: o.OutputOptions,
+    output: OutputSettings,
     min_tokens: MinTokens = None,
     unit: Unit = None,
     source: Source = None,
-    cut_unit: o.CutUnit = None,
-    min_left: o.MinLeft = 0,
+    cut_unit: str | None = None,
+    min_left: int = 0,
     repeated_lines: RepeatedLines = None,
     repeated_paragraphs: RepeatedParagraphs = None,
-    lines_action: o.LinesActionOption = None,
+    lines_action: str | None = None,
     keep: Keep = None,
-    normalise: o.Normalise = "nfkc,lower",
-    memory: o.Memory = o.MEMORY,
-    workers: o.Workers = None,
-    resume: o.Resume = False,
+    normalise: str = "nfkc,lower",
+    memory: str = AUTOMATIC,
+    workers: int | None = None,
+    resume: bool = False,
 ) -> None:
     """Find the passages that occur at two or more places of a corpus.
 
@@ -135,7 +139,7 @@ def passages(
         tuple(inputs),
         output.out,
         columns.to_columns(memory=memory),
-        RunOptions(spec, memory=options.memory, workers=threads),
+        RunOptions(spec=spec, memory=options.memory, workers=threads),
         resume=resume,
         overwrite=output.overwrite,
         on_error=reading.on_error,

@@ -10,14 +10,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import INPUT, OUTPUT, RUN, SIMILARITY, VERIFICATION, GivenOptions
-from nearkin.cli.number_ranges import MOST_DOCUMENTS
-from nearkin.cli.observed_corpus import SampleOptions, observe_inputs
+from nearkin.cli.given_options import GivenOptions
+from nearkin.cli.observed_corpus import OF_A_CORPUS, SampleOptions, observe_inputs
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.cli.standard_streams import print_line
+from nearkin.settings.setting import (
+    ABOVE_ZERO,
+    COUNT,
+    COUNT_OR_NONE,
+    INPUT,
+    MOST_DOCUMENTS,
+    OUTPUT,
+    RUN,
+    SHARE_ABOVE_0,
+    SIMILARITY,
+    VERIFICATION,
+    Need,
+    NumberRange,
+    Setting,
+)
+from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS
 
 if TYPE_CHECKING:
     from nearkin.quality.plan.distribution import Distribution
@@ -26,7 +41,11 @@ if TYPE_CHECKING:
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.settings.spec import Spec
 
-COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
+NUMBER_WITH_UNIT = re.compile(
+    r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE
+)
+OF_AN_INDEX = Need("engine", ("index",))
+OF_A_RUN = Need("engine", ("local", "spark"))
 PLAN_SUFFIX = ".json"
 """The suffix of the file of a plan."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
@@ -38,160 +57,170 @@ class WorkloadOptions:
 
     docs: Annotated[
         str | None,
-        typer.Option(
-            help="Number of documents, for example 300M or 1B.  [default: that of the inputs]",
-            rich_help_panel=INPUT,
+        Setting(
+            "Number of documents, for example 300M or 1B.",
+            INPUT,
+            shown_default="that of the inputs",
         ),
     ] = None
     shingles: Annotated[
         int | None,
-        typer.Option(
-            help="Mean number of shingles of a document.  [default: that of the inputs, or 300]",
-            rich_help_panel=INPUT,
+        Setting(
+            "Mean number of shingles of a document.",
+            INPUT,
+            shown_default="that of the inputs, or 300",
+            range=COUNT,
         ),
     ] = None
     text_bytes: Annotated[
         float | None,
-        typer.Option(
-            help="Mean size of a document in bytes.  [default: that of the inputs, or 5 for each "
-            "shingle]",
-            rich_help_panel=INPUT,
+        Setting(
+            "Mean size of a document in bytes.",
+            INPUT,
+            shown_default="that of the inputs, or 5 for each shingle",
+            range=ABOVE_ZERO,
         ),
     ] = None
     input_bytes: Annotated[
         str | None,
-        typer.Option(
-            help="Size of the input files, for example 2TB.  [default: the size of the texts]",
+        Setting(
+            "Size of the input files, for example 2TB.",
+            INPUT,
             metavar="SIZE",
-            rich_help_panel=INPUT,
+            shown_default="the size of the texts",
+            need=Need("engine", ("local",)),
         ),
     ] = None
     duplicates: Annotated[
         float | None,
-        typer.Option(
-            help="Share of documents that are near-duplicates of others, in [0, 1).  [default: "
-            "that of the inputs, or 0.1]",
-            rich_help_panel=INPUT,
+        Setting(
+            "Share of documents that are near-duplicates of others, in [0, 1).",
+            INPUT,
+            shown_default="that of the inputs, or 0.1",
+            range=NumberRange(0, 1, excludes_most=True),
         ),
     ] = None
     clusters: Annotated[
         str | None,
-        typer.Option(
-            help="Number of kept documents.  [default: the documents without near-duplicates]",
-            rich_help_panel=INPUT,
+        Setting(
+            "Number of kept documents.",
+            INPUT,
+            shown_default="the documents without near-duplicates",
+            need=OF_AN_INDEX,
         ),
     ] = None
     ingest: Annotated[
         str | None,
-        typer.Option(
-            help="Rate at which documents are sketched, for example 5000/s.", rich_help_panel=RUN
-        ),
+        Setting("Rate at which documents are sketched, for example 5000/s.", RUN),
     ] = None
     signature_ram: Annotated[
         str | None,
-        typer.Option(
-            help="Maximum memory for signatures, for example 100GB.",
-            metavar="SIZE",
-            rich_help_panel=RUN,
-        ),
+        Setting("Maximum memory for signatures, for example 100GB.", RUN, metavar="SIZE"),
     ] = None
     disk: Annotated[
         str | None,
-        typer.Option(
-            help="Maximum disk space, for example 2TB.", metavar="SIZE", rich_help_panel=RUN
-        ),
+        Setting("Maximum disk space, for example 2TB.", RUN, metavar="SIZE"),
     ] = None
     time: Annotated[
         str | None,
-        typer.Option(
-            help="Maximum duration of a run, for example 8h.", metavar="TIME", rich_help_panel=RUN
-        ),
+        Setting("Maximum duration of a run, for example 8h.", RUN, metavar="TIME", need=OF_A_RUN),
     ] = None
     cores: Annotated[
         int | None,
-        typer.Option(
-            help="Number of cores.  [default: the cores of this machine]", rich_help_panel=RUN
+        Setting(
+            "Number of cores.",
+            RUN,
+            shown_default="the cores of this machine",
+            range=COUNT,
+            need=OF_A_RUN,
         ),
     ] = None
     engine: Annotated[
-        str, typer.Option(help="Engine: local, spark or index.", rich_help_panel=RUN)
+        str, Setting("Engine: local, spark or index.", RUN, values=("local", "spark", "index"))
     ] = "local"
     store: Annotated[
         str,
-        typer.Option(
-            help="Store of an index: memory, sqlite, redis, postgres or aerospike (engine index).",
-            rich_help_panel=RUN,
+        Setting(
+            "Store of an index: memory, sqlite, redis, postgres or aerospike (engine index).",
+            RUN,
+            need=OF_AN_INDEX,
         ),
     ] = "memory"
     store_text: Annotated[
         bool,
-        typer.Option(
-            "--store-text/--no-store-text",
-            help="Store the texts of an index (engine index).",
-            rich_help_panel=RUN,
+        Setting(
+            "Store the texts of an index (engine index).", RUN, negatable=True, need=OF_AN_INDEX
         ),
     ] = True
     passages: Annotated[
         int | None,
-        typer.Option(
-            help="Smallest number of words of a passage that an index finds (engine index).",
+        Setting(
+            "Smallest number of words of a passage that an index finds (engine index).",
+            RUN,
             metavar="N",
-            rich_help_panel=RUN,
+            range=NumberRange(2, 1048576),
         ),
     ] = None
     vector_dimensions: Annotated[
         int | None,
-        typer.Option(
-            help="Length of the vectors that texts have besides (engine index).",
-            rich_help_panel=SIMILARITY,
+        Setting(
+            "Length of the vectors that texts have besides (engine index).",
+            SIMILARITY,
+            range=NumberRange(1, 65536),
         ),
     ] = None
     vector_threshold: Annotated[
         float,
-        typer.Option(
+        Setting(
+            "Minimum cosine of these vectors, in (0, 1].",
+            SIMILARITY,
             metavar="SHARE",
-            help="Minimum cosine of these vectors, in (0, 1].",
-            rich_help_panel=SIMILARITY,
+            range=SHARE_ABOVE_0,
         ),
     ] = 0.95
     latency: Annotated[
         float | None,
-        typer.Option(
-            help="Maximum CPU time of a query in milliseconds (engine index).",
+        Setting(
+            "Maximum CPU time of a query in milliseconds (engine index).",
+            RUN,
             metavar="MS",
-            rich_help_panel=RUN,
+            range=ABOVE_ZERO,
+            need=OF_AN_INDEX,
         ),
     ] = None
     core_hour_price: Annotated[
         float | None,
-        typer.Option(help="Price of a core for an hour, for the price.", rich_help_panel=RUN),
+        Setting("Price of a core for an hour, for the price.", RUN, range=COUNT_OR_NONE),
     ] = None
     gb_month_price: Annotated[
         float | None,
-        typer.Option(
-            help="Price of a GB for a month, for the price: disk of runs, memory of an index.",
-            rich_help_panel=RUN,
+        Setting(
+            "Price of a GB for a month, for the price: disk of runs, memory of an index.",
+            RUN,
+            range=COUNT_OR_NONE,
         ),
     ] = None
-    memory: o.Memory = o.MEMORY
-    threshold: o.Threshold = 0.8
-    recall: o.Recall = 0.95
-    bands: o.Bands = None
-    rows: o.Rows = None
+    memory: str = AUTOMATIC
+    threshold: float = 0.8
+    recall: float = 0.95
+    bands: int | None = None
+    rows: int | None = None
     precision: Annotated[
         float | None,
-        typer.Option(
-            help="Minimum share of the reported pairs that reach the threshold, from which k "
+        Setting(
+            "Minimum share of the reported pairs that reach the threshold, from which k "
             "follows. It is 1 with exact verification.",
-            rich_help_panel=VERIFICATION,
+            VERIFICATION,
+            range=SHARE_ABOVE_0,
         ),
     ] = None
-    verify: o.Verify = "exact"
+    verify: str = "exact"
     error: Annotated[
         float | None,
-        typer.Option(
-            help="Maximum standard error of an estimate at the threshold, from which k follows.",
-            rich_help_panel=SIMILARITY,
+        Setting(
+            "Maximum standard error of an estimate at the threshold, from which k follows.",
+            SIMILARITY,
+            range=SHARE_ABOVE_0,
         ),
     ] = None
 
@@ -258,16 +287,21 @@ class WorkloadOptions:
 class PlannedSpecOptions:
     """The options that make the Spec of a plan, as far as it is not derived."""
 
-    measure: o.Measure = None
+    measure: str | None = None
     dimensions: Annotated[
         int,
-        typer.Option(help="Length of a vector (measure cosine only).", rich_help_panel=SIMILARITY),
+        Setting(
+            "Length of a vector (measure cosine only).",
+            SIMILARITY,
+            range=NumberRange(1, 65_536),
+            need=Need("measure", ("cosine",)),
+        ),
     ] = 384
-    shingle: o.Shingle = "words:3"
-    normalise: o.Normalise = o.NORMALISE
-    k: o.K = None
-    slot_bits: o.SlotBits = None
-    scheme: o.Scheme = None
+    shingle: str = "words:3"
+    normalise: str = DEFAULT_STEPS
+    k: int | None = None
+    slot_bits: int | None = None
+    scheme: str | None = None
 
     def to_request(self) -> "SpecRequest":
         """Returns the request from which the Spec of the documents of a corpus is made."""
@@ -293,7 +327,9 @@ class PlannedSpecOptions:
         """
         from nearkin.corpus import Columns
 
-        has_defaults = replace(self, dimensions=384, normalise=o.NORMALISE) == PlannedSpecOptions()
+        has_defaults = (
+            replace(self, dimensions=384, normalise=DEFAULT_STEPS) == PlannedSpecOptions()
+        )
         if has_defaults:
             return None
         columns = Columns()
@@ -316,7 +352,7 @@ COMMON_OPTIONS = (
 )
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_option_groups, common=COMMON_OPTIONS, needs=OF_A_CORPUS)
 def plan(
     *,
     given: GivenOptions,
@@ -331,26 +367,20 @@ def plan(
             "learned."
         ),
     ] = None,
-    preset: o.Preset = None,
+    preset: str | None = None,
     calibrate: Annotated[
         bool,
-        typer.Option(
-            "--calibrate",
-            help="Measure this machine first, which takes a minute. Later plans use the result.",
-            rich_help_panel=RUN,
+        Setting(
+            "Measure this machine first, which takes a minute. Later plans use the result.", RUN
         ),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Write the plan into a JSON file, for dedup --plan.",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
+        Setting(
+            "Write the plan into a JSON file, for dedup --plan.", OUTPUT, short="-o", metavar="FILE"
         ),
     ] = None,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Derive settings, memory, disk and time from a service level.
 
@@ -440,7 +470,7 @@ def parse_count(text: str, option: str) -> int:
     """
     from nearkin.errors import UsageError
 
-    count = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    count = NUMBER_WITH_UNIT.fullmatch(text.strip().replace("_", "").replace(",", ""))
     if count is None:
         raise UsageError(f"{option} {text!r} is not a count like 5000, 300M or 1B")
     number = float(count["number"]) * UNITS[count["unit"].upper()]

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from nearkin.cli.given_options import GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.options import MatchOptions, SpecOptions
+from nearkin.runtime.setting_names import flag_of
 
 PARTS = ("workload", "settings", "lines", "verdicts")
 """The members of every plan. Files of other programs can have settings, too."""

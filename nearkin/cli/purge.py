@@ -8,12 +8,14 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.command_line import ARGUMENTS, describe_command_line
-from nearkin.cli.given_options import INPUT, OUTPUT, RUN, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.index import open_existing_index
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count
+from nearkin.settings.setting import INPUT, OUTPUT, RUN, Setting
+from nearkin.settings.table import AUTOMATIC, IndexKeySettings, OutputSettings
 
 if TYPE_CHECKING:
     from nearkin.runs.index_purge import PurgedDocument
@@ -41,54 +43,45 @@ def purge(
     ],
     like: Annotated[
         list[str],
-        typer.Option(
-            "--like",
-            help="Files, globs, folders or URLs of the documents. May be repeated.",
+        Setting(
+            "Files, globs, folders or URLs of the documents. May be repeated.",
+            INPUT,
             metavar="FILE",
-            rich_help_panel=INPUT,
         ),
     ],
     scope: Annotated[
         str | None,
-        typer.Option(
-            "--scope",
-            help="Scope of the stored documents of an index, which requires it.",
-            metavar="S",
-            rich_help_panel=INPUT,
+        Setting(
+            "Scope of the stored documents of an index, which requires it.", INPUT, metavar="S"
         ),
     ] = None,
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Folder for the result of a run without the documents.",
+        Setting(
+            "Folder for the result of a run without the documents.",
+            OUTPUT,
+            short="-o",
             metavar="DIR",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    overwrite: o.Overwrite = False,
-    readable_by: o.ReadableBy = "owner",
+    overwrite: bool = False,
+    readable_by: str = "owner",
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="Show what would be removed from an index, and remove nothing.",
-            rich_help_panel=RUN,
-        ),
+        Setting("Show what would be removed from an index, and remove nothing.", RUN),
     ] = False,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Remove the documents from an index.", rich_help_panel=RUN),
+        Setting("Remove the documents from an index.", RUN),
     ] = False,
-    resume: o.Resume = False,
-    memory: o.Memory = o.MEMORY,
-    workers: o.Workers = None,
-    quiet: o.Quiet = False,
-    json: o.Json = False,
+    resume: bool = False,
+    memory: str = AUTOMATIC,
+    workers: int | None = None,
+    quiet: bool = False,
+    json: bool = False,
 ) -> None:
     """Remove the documents of an index or of a run that are like those of files.
 
@@ -122,7 +115,7 @@ def purge(
         raise UsageError(
             "missing option --out DIR, the folder for the result of the run without the documents"
         )
-    output = o.OutputOptions(out, overwrite, readable_by, json, quiet)
+    output = OutputSettings(out, overwrite, readable_by, json, quiet)
     purge_run(Path(place), files, output, resources, resume=resume, memory=memory, workers=workers)
 
 
@@ -130,7 +123,7 @@ def purge_index(
     url: str,
     files: "LikeFiles",
     scope: str | None,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     *,
     dry_run: bool,
     yes: bool,
@@ -173,8 +166,8 @@ def purge_index(
 def purge_run(
     folder: Path,
     files: "LikeFiles",
-    output: o.OutputOptions,
-    resources: o.IndexKeyOptions,
+    output: OutputSettings,
+    resources: IndexKeySettings,
     *,
     resume: bool,
     memory: str,

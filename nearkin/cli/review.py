@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import OUTPUT, RUN, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting
 
 if TYPE_CHECKING:
     from nearkin.runs.review_queue import ReviewQueue
@@ -29,33 +30,31 @@ def review(
     run: Annotated[Path, typer.Argument(help="Output folder of a run.", metavar="RUN")],
     decisions: Annotated[
         Path,
-        typer.Option(
-            help="File of decisions (JSON lines or CSV), to which each one is appended.",
+        Setting(
+            "File of decisions (JSON lines or CSV), to which each one is appended.",
+            OUTPUT,
             metavar="FILE",
-            rich_help_panel=OUTPUT,
         ),
     ] = DECISIONS,
     limit: Annotated[
         int,
-        typer.Option(help="Maximum number of pairs.", metavar="N", rich_help_panel=RUN),
+        Setting("Maximum number of pairs.", RUN, metavar="N", range=COUNT),
     ] = 100,
     by: Annotated[
         str | None,
-        typer.Option(
-            help="Name of who decides.  [default: the name of the user]",
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
+        Setting(
+            "Name of who decides.", OUTPUT, metavar="NAME", shown_default="the name of the user"
         ),
     ] = None,
     table: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the pairs with their texts into a table, and ask nothing.",
+        Setting(
+            "Write the pairs with their texts into a table, and ask nothing.",
+            OUTPUT,
             metavar="FILE",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    key_file: o.KeyFile = None,
+    key_file: str | None = None,
 ) -> None:
     """Decide about the doubtful pairs of a run: those nearest to its threshold, the nearest first.
 

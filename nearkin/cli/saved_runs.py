@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from nearkin.cli.given_options import GivenOptions, flag_of
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.options import ColumnOptions, SpecOptions
+from nearkin.runtime.setting_names import flag_of
 
 if TYPE_CHECKING:
     from nearkin.runs.saved import SavedRun

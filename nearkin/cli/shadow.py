@@ -2,14 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from nearkin.cli import options as o
 from nearkin.cli.audit import GoldenFile, Run
-from nearkin.cli.given_options import OUTPUT, RUN
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting
 
 
 @with_option_groups
@@ -18,21 +16,21 @@ def shadow(
     run: Run,
     against: Annotated[
         str,
-        typer.Option(
-            help="Settings to compare with, for example 'b=16,r=8,threshold=0.8'.",
+        Setting(
+            "Settings to compare with, for example 'b=16,r=8,threshold=0.8'.",
+            RUN,
             metavar="SETTINGS",
-            rich_help_panel=RUN,
         ),
     ],
     golden: GoldenFile = None,
     show: Annotated[
         int,
-        typer.Option(help="Maximum number of disagreements to list.", rich_help_panel=OUTPUT),
+        Setting("Maximum number of disagreements to list.", OUTPUT, range=COUNT),
     ] = 20,
-    key_file: o.KeyFile = None,
-    workers: o.Workers = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
+    key_file: str | None = None,
+    workers: int | None = None,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Compare the settings of a saved run with other settings over the same signatures.
 

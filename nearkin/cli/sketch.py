@@ -11,6 +11,7 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.standard_files import StandardFiles, with_standard_files
 from nearkin.cli.standard_streams import print_line, write_to_stdout
 from nearkin.runtime.number_format import format_count
+from nearkin.settings.table import AUTOMATIC, OutputSettings
 
 COMMON_OPTIONS = (
     "text",
@@ -55,9 +56,9 @@ def sketch(
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     spec: o.SpecOptions,
-    output: o.OutputOptions,
-    memory: o.ReadMemory = o.MEMORY,
-    workers: o.Workers = None,
+    output: OutputSettings,
+    memory: o.ReadMemory = AUTOMATIC,
+    workers: int | None = None,
 ) -> None:
     """Write signatures of documents into an Arrow file that contains their Spec.
 

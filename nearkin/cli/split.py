@@ -5,10 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import COMMON, OUTPUT, GivenOptions
+from nearkin.cli.given_options import COMMON, GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
@@ -16,6 +14,8 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.settings.setting import OUTPUT, UNSIGNED_64, Setting
+from nearkin.settings.table import ClusterSettings, OutputSettings
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -49,28 +49,26 @@ class GroupOptions:
 
     groups: Annotated[
         str,
-        typer.Option(
-            help="Share of each group, separated by commas. They add up to 1.",
-            metavar="SHARES",
-            rich_help_panel=COMMON,
+        Setting(
+            "Share of each group, separated by commas. They add up to 1.", COMMON, metavar="SHARES"
         ),
     ]
     names: Annotated[
         str | None,
-        typer.Option(
-            help="Names of the groups, separated by commas.  [default: train,test for two groups; "
-            "train,validation,test for three]",
+        Setting(
+            "Names of the groups, separated by commas.",
+            COMMON,
             metavar="NAMES",
-            rich_help_panel=COMMON,
+            shown_default="train,test for two groups; train,validation,test for three",
         ),
     ] = None
     group_seed: Annotated[
         int,
-        typer.Option(
-            "--group-seed",
-            help="Seed of the hashes that select groups. Another seed makes another split.",
+        Setting(
+            "Seed of the hashes that select groups. Another seed makes another split.",
+            OUTPUT,
             metavar="N",
-            rich_help_panel=OUTPUT,
+            range=UNSIGNED_64,
         ),
     ] = 0
 
@@ -85,9 +83,9 @@ def split(
     spec: o.SpecOptions,
     match: LeakOptions,
     groups: GroupOptions,
-    output: o.OutputOptions,
-    settings: o.SettingsFile = None,
-    resume: o.Resume = False,
+    output: OutputSettings,
+    settings: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Split documents into groups, such as training and test sets, without near-duplicates between them.
 
@@ -111,7 +109,7 @@ def split(
     out = output.out
     hash_inputs = reading.parse_hash_inputs()
     parsed = SplitGroups.parse(groups.groups, groups.names, groups.group_seed)
-    carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
+    carried = match.carried_columns(KeepPolicy.parse(ClusterSettings().keep))
     requested_columns = columns.to_columns(carried, match.memory)
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, settings=settings)

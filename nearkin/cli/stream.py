@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import INPUT, OUTPUT, RUN
 from nearkin.cli.index import open_index
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts
+from nearkin.settings.setting import COUNT, INPUT, OUTPUT, RUN, Setting
+from nearkin.settings.table import IndexKeySettings
 
 if TYPE_CHECKING:
     from nearkin.service.consumer.events import DocumentSink
@@ -26,34 +27,27 @@ class FieldOptions:
 
     scope: Annotated[
         str,
-        typer.Option(
-            help="Scope of documents whose events do not name one.", rich_help_panel=INPUT
-        ),
+        Setting("Scope of documents whose events do not name one.", INPUT),
     ] = "default"
-    text: Annotated[str, typer.Option(help="Field that holds the text.", rich_help_panel=INPUT)] = (
-        "text"
-    )
+    text: Annotated[
+        str, Setting("Field that holds the text.", INPUT, names_columns=True, is_list=True)
+    ] = "text"
     vector: Annotated[
         str,
-        typer.Option(help="Field that holds the vector, a JSON array.", rich_help_panel=INPUT),
+        Setting("Field that holds the vector, a JSON array.", INPUT, names_columns=True),
     ] = "vector"
     id_field: Annotated[
         str,
-        typer.Option(
-            "--id",
-            help="Field that holds the id. Without it the id is made from the content.",
-            rich_help_panel=INPUT,
-        ),
+        Setting("Field that holds the id. Without it the id is made from the content.", INPUT),
     ] = "id"
-    scope_field: Annotated[
-        str, typer.Option(help="Field that holds the scope.", rich_help_panel=INPUT)
-    ] = "scope"
+    scope_field: Annotated[str, Setting("Field that holds the scope.", INPUT)] = "scope"
     max_event: Annotated[
         int,
-        typer.Option(
-            help="Maximum size of an event in bytes. Larger events become dead letters.",
+        Setting(
+            "Maximum size of an event in bytes. Larger events become dead letters.",
+            INPUT,
             metavar="BYTES",
-            rich_help_panel=INPUT,
+            range=COUNT,
         ),
     ] = 16_000_000
 
@@ -70,53 +64,48 @@ def stream(
         ),
     ],
     fields: FieldOptions,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     store: Annotated[
         str | None,
-        typer.Option(
-            help="URL of the index that receives the documents: sqlite:///file.db, redis://…",
+        Setting(
+            "URL of the index that receives the documents: sqlite:///file.db, redis://…",
+            OUTPUT,
             metavar="URL",
-            rich_help_panel=OUTPUT,
+            excludes={"server": "documents have one destination"},
         ),
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(
-            help="URL of the server that receives the documents. Its token is read from "
-            "NEARKIN_TOKEN.",
+        Setting(
+            "URL of the server that receives the documents. Its token is read from NEARKIN_TOKEN.",
+            OUTPUT,
             metavar="URL",
-            rich_help_panel=OUTPUT,
+            excludes=dict.fromkeys(("key_file", "spec_resources"), "the server has its own"),
         ),
     ] = None,
     blocklist: o.IndexBlocklist = None,
     group: Annotated[
         str,
-        typer.Option(help="Name of the group whose consumers share events.", rich_help_panel=RUN),
+        Setting("Name of the group whose consumers share events.", RUN),
     ] = "nearkin",
     consumer: Annotated[
         str | None,
-        typer.Option(
-            help="Name of this consumer.  [default: the name of the machine]", rich_help_panel=RUN
-        ),
+        Setting("Name of this consumer.", RUN, shown_default="the name of the machine"),
     ] = None,
-    batch: Annotated[
-        int, typer.Option(help="Maximum number of events in a batch.", rich_help_panel=RUN)
-    ] = 500,
+    batch: Annotated[int, Setting("Maximum number of events in a batch.", RUN, range=COUNT)] = 500,
     idle: Annotated[
         str,
-        typer.Option(
-            help="Time after which the events of a dead consumer are taken over, for example 60s.",
+        Setting(
+            "Time after which the events of a dead consumer are taken over, for example 60s.",
+            RUN,
             metavar="TIME",
-            rich_help_panel=RUN,
         ),
     ] = "60s",
     until_empty: Annotated[
         bool,
-        typer.Option(
-            "--until-empty", help="End when no event is left in the stream.", rich_help_panel=RUN
-        ),
+        Setting("End when no event is left in the stream.", RUN),
     ] = False,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Upsert the documents of an event stream into an index, or send them to a server.
 
@@ -177,7 +166,7 @@ def load_source(url: str) -> "type[RedisSource | KafkaSource]":
 def open_sink(
     store: str | None,
     server: str | None,
-    resources: o.IndexKeyOptions,
+    resources: IndexKeySettings,
     blocklist: Path | None = None,
 ) -> "Iterator[DocumentSink]":
     """Opens the index or the server that receives the documents."""

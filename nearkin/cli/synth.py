@@ -5,15 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from nearkin.cli import options as o
-from nearkin.cli.given_options import ADVANCED, INPUT, OUTPUT, GivenOptions
+from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.setting import (
+    ADVANCED,
+    COUNT,
+    COUNT_OR_NONE,
+    INPUT,
+    MOST_DOCUMENTS,
+    OUTPUT,
+    SHARE,
+    UNSIGNED_64,
+    Need,
+    NumberRange,
+    Setting,
+)
 
 if TYPE_CHECKING:
     from nearkin.quality.lab.synth import SynthSettings
@@ -26,91 +37,89 @@ OF_ANY_CORPUS = ("out", "documents", "seed", "json", "quiet")
 class CorpusOptions:
     """The options that describe a generated corpus."""
 
-    documents: Annotated[int, typer.Option(help="Number of documents.", rich_help_panel=INPUT)] = (
-        100_000
-    )
+    documents: Annotated[
+        int, Setting("Number of documents.", INPUT, range=NumberRange(1, MOST_DOCUMENTS))
+    ] = 100_000
     length: Annotated[
         str,
-        typer.Option(
-            help="Length of a document in bytes: fixed:1500, uniform:500:3000, or "
+        Setting(
+            "Length of a document in bytes: fixed:1500, uniform:500:3000, or "
             "lognormal:1500:0.5 (median, sigma).",
-            rich_help_panel=INPUT,
+            INPUT,
         ),
     ] = "lognormal:1500:0.5"
     vocabulary: Annotated[
         Path | None,
-        typer.Option(
-            help="Text file whose words are used, with the frequencies that they have in it.",
+        Setting(
+            "Text file whose words are used, with the frequencies that they have in it.",
+            INPUT,
             metavar="FILE",
-            rich_help_panel=INPUT,
         ),
     ] = None
     clustered: Annotated[
         float,
-        typer.Option(
-            help="Share of documents in clusters of near-duplicates, in [0, 1].",
-            rich_help_panel=INPUT,
+        Setting(
+            "Share of documents in clusters of near-duplicates, in [0, 1].", INPUT, range=SHARE
         ),
     ] = 0.25
     copies: Annotated[
         float,
-        typer.Option(help="Mean number of copies of an original.", rich_help_panel=INPUT),
+        Setting("Mean number of copies of an original.", INPUT, range=NumberRange(1, 1000)),
     ] = 1.5
     similarity: Annotated[
         str,
-        typer.Option(
-            help="Range LOW:HIGH of the similarity of a copy to its original, in (0, 1].",
-            rich_help_panel=INPUT,
-        ),
+        Setting("Range LOW:HIGH of the similarity of a copy to its original, in (0, 1].", INPUT),
     ] = "0.6:1.0"
     edits: Annotated[
         str,
-        typer.Option(
-            help="Weights of the edit operations that make copies.  [default: substitute=4, "
-            "delete=1, insert=1, swap=0.25, typo=1]",
+        Setting(
+            "Weights of the edit operations that make copies.",
+            INPUT,
             metavar="WEIGHTS",
-            show_default=False,
-            rich_help_panel=INPUT,
+            shown_default="substitute=4, delete=1, insert=1, swap=0.25, typo=1",
         ),
     ] = "substitute=4,delete=1,insert=1,swap=0.25,typo=1"
     exact: Annotated[
         float,
-        typer.Option(help="Share of copies that are exact, in [0, 1].", rich_help_panel=INPUT),
+        Setting("Share of copies that are exact, in [0, 1].", INPUT, range=SHARE),
     ] = 0.1
     boilerplate: Annotated[
         float,
-        typer.Option(
-            help="Share of documents that end in a standard paragraph, in [0, 1].",
-            rich_help_panel=INPUT,
+        Setting(
+            "Share of documents that end in a standard paragraph, in [0, 1].", INPUT, range=SHARE
         ),
     ] = 0.0
     hot_clusters: Annotated[
         int,
-        typer.Option(
-            help="Number of large clusters, with --hot-size documents each.", rich_help_panel=INPUT
+        Setting(
+            "Number of large clusters, with --hot-size documents each.", INPUT, range=COUNT_OR_NONE
         ),
     ] = 0
     hot_size: Annotated[
         int,
-        typer.Option(help="Number of documents of a large cluster.", rich_help_panel=INPUT),
+        Setting(
+            "Number of documents of a large cluster.",
+            INPUT,
+            range=NumberRange(1, MOST_DOCUMENTS),
+            need=Need("hot_clusters"),
+        ),
     ] = 1000
     hostile: Annotated[
         int,
-        typer.Option(
-            help="Number of documents with unusual contents that test robustness.",
-            rich_help_panel=INPUT,
+        Setting(
+            "Number of documents with unusual contents that test robustness.",
+            INPUT,
+            range=COUNT_OR_NONE,
         ),
     ] = 0
     files: Annotated[
-        int, typer.Option(help="Number of files of documents.", rich_help_panel=OUTPUT)
+        int, Setting("Number of files of documents.", OUTPUT, range=NumberRange(1, 100000))
     ] = 1
     format: Annotated[
         str,
-        typer.Option(
-            "--format", help="Format of the files: parquet or jsonl.", rich_help_panel=OUTPUT
-        ),
+        Setting("Format of the files: parquet or jsonl.", OUTPUT, values=("parquet", "jsonl")),
     ] = "parquet"
-    seed: Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=ADVANCED)] = 1
+    seed: Annotated[int, Setting("Random seed.", ADVANCED, range=UNSIGNED_64)] = 1
 
     def to_settings(self) -> "SynthSettings":
         """Returns the settings of the corpus."""
@@ -138,32 +147,33 @@ class CorpusOptions:
 def synth(
     *,
     given: GivenOptions,
-    out: o.Out,
+    out: Path,
     corpus: CorpusOptions,
-    shingle: o.Shingle = "words:3",
-    workers: o.Workers = None,
+    shingle: str = "words:3",
+    workers: int | None = None,
     losses: Annotated[
         str | None,
-        typer.Option(
-            help="Write a corpus in which removals may lose information, with the documents that "
+        Setting(
+            "Write a corpus in which removals may lose information, with the documents that "
             "say all of each one: forms (that differ in numbers), additions (to a base text) or "
             "changes (of a known kind, in texts of 60 to 2,000 words). Only --documents and --seed "
             "apply.",
+            INPUT,
             metavar="KIND",
-            rich_help_panel=INPUT,
         ),
     ] = None,
     contaminated: Annotated[
         int | None,
-        typer.Option(
-            help="Write a suite of this number of items, and a corpus in which some are planted, "
+        Setting(
+            "Write a suite of this number of items, and a corpus in which some are planted, "
             "with the truth. Only --documents and --seed apply.",
+            INPUT,
             metavar="ITEMS",
-            rich_help_panel=INPUT,
+            range=COUNT,
         ),
     ] = None,
-    json: o.Json = False,
-    quiet: o.Quiet = False,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Write a generated corpus, with the exact similarity of every planted pair.
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearkin.cli import options as o
 from nearkin.cli.commands import make_group
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.settings.setting import NumberRange, Setting
 
 if TYPE_CHECKING:
     from nearkin.service.server.http.tokens import Principal, TokenFile
@@ -55,26 +55,33 @@ def create(
     ],
     scopes: Annotated[
         str,
-        typer.Option(
-            help="Scopes that the token may use, separated by commas; team-* for a prefix, * for "
-            "all."
+        Setting(
+            "Scopes that the token may use, separated by commas; team-* for a prefix, * for all.",
+            "",
         ),
     ] = "*",
     rights: Annotated[
-        str, typer.Option(help="Rights, separated by commas: read, write, metrics, admin.")
+        str, Setting("Rights, separated by commas: read, write, metrics, admin.", "")
     ] = "read,write",
     rate: Annotated[
         str | None,
-        typer.Option(
-            help="Maximum rate of documents, for example 100/second.  [default: none of its own]"
+        Setting(
+            "Maximum rate of documents, for example 100/second.",
+            "",
+            shown_default="none of its own",
         ),
     ] = None,
     days: Annotated[
         float | None,
-        typer.Option(help="Number of days after which the token expires.  [default: never]"),
+        Setting(
+            "Number of days after which the token expires.",
+            "",
+            shown_default="never",
+            range=NumberRange(0, 365000, excludes_least=True),
+        ),
     ] = None,
     file: File = FILE,
-    json: o.Json = False,
+    json: bool = False,
 ) -> None:
     """Create a token and print it. It is shown once, and only its hash is stored.
 
@@ -96,7 +103,7 @@ def create(
 
 @token.command("list")
 @with_option_groups
-def list_(*, file: File = FILE, json: o.Json = False) -> None:
+def list_(*, file: File = FILE, json: bool = False) -> None:
     """List names, scopes and rights of tokens. The tokens themselves are not stored."""
     from dataclasses import asdict
 

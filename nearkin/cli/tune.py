@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.given_options import CANDIDATES, INPUT, OUTPUT, SIMILARITY, GivenOptions
-from nearkin.cli.observed_corpus import SampleOptions, observe_inputs
+from nearkin.cli.given_options import GivenOptions
+from nearkin.cli.observed_corpus import OF_A_CORPUS, SampleOptions, observe_inputs
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.setting import (
+    CANDIDATES,
+    COUNT,
+    INPUT,
+    MOST_DOCUMENTS,
+    OUTPUT,
+    SHARE_ABOVE_0,
+    SIMILARITY,
+    Need,
+    NumberRange,
+    Setting,
+)
+from nearkin.settings.table import DEFAULT_STEPS, varied
 
 if TYPE_CHECKING:
     from nearkin.quality.fit.decision_fit import DecisionFit
@@ -26,11 +39,11 @@ if TYPE_CHECKING:
 class SignatureOptions:
     """The options that make the Spec of an operating point."""
 
-    measure: o.Measure = None
-    shingle: o.Shingle = "words:3"
-    normalise: o.Normalise = o.NORMALISE
-    k: o.K = None
-    slot_bits: o.SlotBits = None
+    measure: str | None = None
+    shingle: str = "words:3"
+    normalise: str = DEFAULT_STEPS
+    k: int | None = None
+    slot_bits: int | None = None
 
     def to_request(self, bands: int | None, rows: int | None, tables: int) -> "SpecRequest":
         """Returns the request from which the Spec is made."""
@@ -78,7 +91,7 @@ COMMON_OPTIONS = (
 )
 
 
-@partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_option_groups, common=COMMON_OPTIONS, needs=OF_A_CORPUS)
 def tune(
     *,
     given: GivenOptions,
@@ -89,73 +102,83 @@ def tune(
         list[str] | None,
         typer.Argument(help="Corpus from which the similarities of pairs are learned."),
     ] = None,
-    across: o.Across = None,
-    id_column: o.Id = None,
-    threshold: o.Threshold = 0.8,
+    across: str | None = None,
+    id_column: Annotated[str | None, varied("id_column", need=Need("decisions"))] = None,
+    threshold: float = 0.8,
     decisions: Annotated[
         Path | None,
-        typer.Option(
-            help="File of decisions about pairs of the inputs, from which the threshold is "
+        Setting(
+            "File of decisions about pairs of the inputs, from which the threshold is "
             "chosen, and a condition for `nearkin dedup --accept`.",
+            SIMILARITY,
             metavar="FILE",
-            rich_help_panel=SIMILARITY,
+            excludes={
+                "threshold": "the threshold follows from the decisions",
+                "across": "decisions are about any two documents",
+            },
+            need=Need("inputs"),
         ),
     ] = None,
-    recall: o.Recall = 0.95,
-    bands: o.Bands = None,
-    rows: o.Rows = None,
+    recall: Annotated[
+        float,
+        varied("recall", excludes={"bands": "given bands and rows are evaluated as they are"}),
+    ] = 0.95,
+    bands: int | None = None,
+    rows: int | None = None,
     vector_threshold: Annotated[
         float,
-        typer.Option(
-            metavar="SHARE",
-            help="Minimum cosine of vectors, in (0, 1]. With --text and --vector, texts are tuned "
+        Setting(
+            "Minimum cosine of vectors, in (0, 1]. With --text and --vector, texts are tuned "
             "first, then vectors.",
-            rich_help_panel=SIMILARITY,
+            SIMILARITY,
+            metavar="SHARE",
+            range=SHARE_ABOVE_0,
         ),
     ] = 0.95,
-    preset: o.Preset = None,
+    preset: str | None = None,
     budget: Annotated[
         int | None,
-        typer.Option(
-            help="Size of the signature of a document in bytes. Replaces --k.",
+        Setting(
+            "Size of the signature of a document in bytes. Replaces --k.",
+            SIMILARITY,
+            excludes={"k": "k follows from the budget"},
             metavar="BYTES",
-            rich_help_panel=SIMILARITY,
+            range=COUNT,
         ),
     ] = None,
     documents: Annotated[
         int,
-        typer.Option(
-            help="Number of documents, for the expected candidates.", rich_help_panel=INPUT
+        Setting(
+            "Number of documents, for the expected candidates.",
+            INPUT,
+            range=NumberRange(1, MOST_DOCUMENTS),
+            excludes={"inputs": "the number of documents is that of the inputs"},
         ),
     ] = 1_000_000,
     tables: Annotated[
         str,
-        typer.Option(
-            help="Numbers of independent tables to try, for example 1,2.",
-            rich_help_panel=CANDIDATES,
-        ),
+        Setting("Numbers of independent tables to try, for example 1,2.", CANDIDATES),
     ] = "1",
     probes: Annotated[
         str,
-        typer.Option(help="Numbers of probes to try, for example 0,3.", rich_help_panel=CANDIDATES),
+        Setting("Numbers of probes to try, for example 0,3.", CANDIDATES),
     ] = "0",
     at_most: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Maximum candidate probability at a similarity, for example 0.05:0.006. May be "
+        Setting(
+            "Maximum candidate probability at a similarity, for example 0.05:0.006. May be "
             "repeated.",
+            CANDIDATES,
             metavar="S:P",
-            rich_help_panel=CANDIDATES,
+            excludes={"bands": "the limits choose bands and rows"},
         ),
     ] = None,
     show: Annotated[
         int,
-        typer.Option(
-            help="Number of operating points to show. --json lists all.", rich_help_panel=OUTPUT
-        ),
+        Setting("Number of operating points to show. --json lists all.", OUTPUT, range=COUNT),
     ] = 10,
-    plot: Annotated[Path | None, o.picture_option("the S-curves")] = None,
-    json: o.Json = False,
+    plot: Annotated[Path | None, o.picture_of("the S-curves")] = None,
+    json: bool = False,
 ) -> None:
     """List operating points for a threshold and a recall: bands, rows, tables and probes, with their cost.
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
+from nearkin.settings.choices import Verify
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import BandLayout, write_band_keys
 from nearkin.stages.lsh.slot_bands import Banding

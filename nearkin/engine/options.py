@@ -1,11 +1,11 @@
 """The options of a run: checked and parsed once, then frozen."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,11 @@ from nearkin.settings.acceptance import Expression
 from nearkin.settings.acceptance.bounds import Bounds
 from nearkin.settings.acceptance.expression import required_equalities
 from nearkin.settings.acceptance.parser import SIMILAR
+from nearkin.settings.choices import ClusterMethod, EmptyDocuments, MissingBlock, Verify
 from nearkin.settings.presets import Preset
+from nearkin.settings.setting import Recorded, require_in_ranges, settings_of
 from nearkin.settings.spec import HAMMING, IDF_JACCARD, Spec
+from nearkin.settings.table import ClusterSettings, FieldColumnSettings, SearchSettings
 from nearkin.stages.cluster.keep import KeepPolicy
 from nearkin.stages.cluster.kept_documents import ClusterCriterion
 from nearkin.stages.lsh.slot_bands import Banding, require_bands_with_rows
@@ -59,39 +62,15 @@ DEFAULT_FLOOR_DISTANCE = 0.2
 """The distance of the default floor of components below the threshold."""
 
 
-class Verify(StrEnum):
-    """The ways in which candidate pairs are verified."""
-
-    EXACT = "exact"
-    ESTIMATE = "estimate"
-    NONE = "none"
-
-
-class ClusterMethod(StrEnum):
-    """The ways in which verified pairs become clusters."""
-
-    LEADERS = "leaders"
-    COMPONENTS = "components"
-
-
-class EmptyDocuments(StrEnum):
-    """The treatment of documents without shingles."""
-
-    KEEP = "keep"
-    DROP = "drop"
-
-
-class MissingBlock(StrEnum):
-    """The documents that a document without a value of `block_by` is compared with."""
-
-    NONE = "none"
-    ALL = "all"
-
-
+RECORDED = {
+    name: declared
+    for group in (SearchSettings, ClusterSettings, FieldColumnSettings)
+    for name, declared in settings_of(group).items()
+    if declared.setting.recorded is not Recorded.NEVER
+}
+"""The options that the record of a run holds."""
 BETWEEN_INPUTS = "<inputs>"
 """The value of `across` if the sources are the two inputs of a check. It is not a column."""
-RECORD_KEYS = {"hot_bucket_size": "max_bucket", "second_measure": "then"}
-"""Options that have another name in run.json, manifests and saved Spark runs."""
 
 
 def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
@@ -140,187 +119,25 @@ class SecondMeasure(NamedTuple):
         return cls(measure, column, threshold)
 
 
-class RunOptionKeywords(TypedDict, total=False):
-    """The options that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` take by keyword.
-
-    `RunOptions` documents them.
-    """
-
-    recall: float
-    bands: int | None
-    rows: int | None
-    tables: int
-    probes: int
-    verify: str
-    cluster: str
-    floor: float | None
-    keep: str | Callable[..., object]
-    keep_up_to: int
-    empty: str
-    block_by: str | None
-    missing_block: str
-    across: str | None
-    accept: str
-    max_lost: float | None
-    related: float | None
-    fields: Sequence[str]
-    same: str | None
-    url: str | None
-    max_removed: float | str | None
-    source: str | None
-    split: str | None
-    second_measure: str | None
-    hot_bucket_size: int
-    pair_budget: int | None
-    fanout: int
-    memory: int | str
-    workers: int
-    preset: str | None
-
-
-class RecordedOptions(TypedDict):
-    """The options that decide the result, as run.json holds them under `parameters`.
-
-    `RunOptions` documents them. `then` is its second_measure, and `max_bucket` its hot_bucket_size.
-    """
-
-    threshold: float
-    distance: int | None
-    recall: float
-    bands: int | None
-    rows: int | None
-    tables: int
-    probes: int
-    verify: str
-    cluster: str
-    floor: float | None
-    keep: str
-    empty: str
-    block_by: str | None
-    source: str | None
-    split: str | None
-    then: str | None
-    max_bucket: int
-    pair_budget: int | None
-    fanout: int
-    across: NotRequired[str]
-    """Not recorded if the option is not given."""
-    missing_block: NotRequired[str]
-    """Not recorded if it is the default."""
-    accept: NotRequired[str]
-    """Not recorded if it is the default."""
-    max_lost: NotRequired[float]
-    """Not recorded if the option is not given. The same is true of `related`, `same` and `url`."""
-    related: NotRequired[float]
-    keep_up_to: NotRequired[int]
-    keep_function: NotRequired[str]
-    """The name of the function that chose the kept documents, in results of the library."""
-    fields: NotRequired[list[str]]
-    same: NotRequired[str]
-    url: NotRequired[str]
-
-
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(SearchSettings, ClusterSettings):
     """The options that decide the result of a run, and four that do not.
 
-    The four are `memory`, `workers`, `max_removed`, which only decides if a run is complete, and
-    `preset`, whose values the other options have.
+    `nearkin.settings.table` describes those that it inherits. The four are `memory`, `workers`,
+    `max_removed`, which only decides if a run is complete, and `preset`, whose values the other
+    options have. A `distance` or an `accept` decides the threshold, and so do `fields`.
 
     Attributes:
         spec: Spec of the signatures.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
-        distance: Largest Hamming distance of near-duplicates (simhash, cosine and hamming only).
-            Replaces `threshold`. Hamming requires it.
-        recall: Share of the pairs at the threshold that must be found, in (0, 1).
-        bands: Number of bands, or None to solve for it.
-        rows: Rows of a band, or None to solve for them.
-        tables: Number of independent tables of MinHash slots. `bands` is a multiple of it.
-        probes: Slots of each band that are also looked up by their runner-up minima (MinHash only).
-        verify: `exact`, `estimate` or `none`.
-        cluster: `leaders` or `components`.
-        floor: Smallest similarity of a component's document to the kept one. The default is the
-            threshold minus 0.2.
-        keep: Keep policy, for example `length desc`, `newest:date` or `most-complete`.
-        keep_up_to: Number of documents of a cluster that are kept, at least 1: the kept document,
-            and the next ones in keep order.
-        empty: `keep` or `drop`, for documents without shingles. They never match.
-        block_by: Column whose value two documents must share to be compared.
-        missing_block: The documents that one without a value in the column of `block_by` is
-            compared with: `none`, or `all`.
-        across: Column of sources. Only documents of different sources are compared, exact
-            duplicates included. Documents without a value are a source of their own.
-        accept: Condition under which a document is removed in favor of the kept one: an
-            expression such as `jaccard >= 0.8 and containment >= 0.98`, `safe` or `contained`.
-            It replaces `threshold`. The default is `similar`: the threshold alone decides.
-            `nearkin.pairs` lists the pairs for which it holds.
-        max_lost: Largest share of the shingles of a removed document that the kept one may lack,
-            from 0 to 1. Documents that would lose more are kept.
-        related: Smallest similarity of related documents, above 0 and below the threshold (with
-            `distance`, the share of equal bits; with `accept`, at most 1). They are linked with
-            each other, and none is removed because of it.
-        fields: Columns that are compared each on its own, with their measures and limits, for
-            example `title:jaccard>=0.9` and `image:hamming/64<=4`. Near-duplicates reach all of
-            them, or those that `accept` requires, for example `title and (body or image)`. They
-            replace `threshold` and `distance`.
-        same: Columns, separated by commas. Documents with an equal value in one of them are
-            duplicates, whatever their texts are. Null and empty values never match.
-        url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
-            whatever their texts are.
-        max_removed: Largest share of the documents that may be removed as near-duplicates, exact
-            copies not counted. The default is 0.5. A command that would remove more stops before it
-            writes anything, and a result of the library has a warning. `COLUMN:SHARE` limits the
-            removed documents of each value of a column, and `0.9,source:0.5` sets both.
-        source: Column by which the report counts removals and overlaps.
-        split: Column of training and test splits, whose overlap the report shows.
-        second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
-        hot_bucket_size: Largest bucket that yields all its pairs, in documents. Larger ones are
-            clustered internally.
-        pair_budget: Number of pairs up to which a larger bucket yields all its pairs too. With
-            None, which suffices for clusters, only `hot_bucket_size` decides. The default of
-            `nearkin.pairs` and `nearkin pairs`, and of runs with `across`, is
-            `DEFAULT_PAIR_BUDGET`. With `across`, only pairs of different sources count.
-        fanout: Number of leaders that a document of a hot bucket is compared with.
+        fields: The columns that are compared each on its own, with their measures and limits.
         memory: Bound on the anonymous memory of the run, in bytes.
         workers: Number of threads.
-        preset: Settings for a kind of data: `web`, `articles`, `records`, `bibliography`, `logs`,
-            `code` or `titles`. Other parameters that are given replace their values. A run over
-            more rows than the preset was measured on warns of it. Excludes `settings`.
     """
 
     spec: Spec = field(default_factory=Spec)
-    threshold: float = DEFAULT_THRESHOLD
-    distance: int | None = None
-    recall: float = 0.95
-    bands: int | None = None
-    rows: int | None = None
-    tables: int = 1
-    probes: int = 0
-    verify: str = Verify.EXACT
-    cluster: str = ClusterMethod.LEADERS
-    floor: float | None = None
-    keep: str = "length desc"
-    keep_up_to: int = 1
-    empty: str = EmptyDocuments.KEEP
-    block_by: str | None = None
-    missing_block: str = MissingBlock.NONE
-    across: str | None = None
-    accept: str = SIMILAR
-    max_lost: float | None = None
-    related: float | None = None
     fields: Sequence[str] = ()
-    same: str | None = None
-    url: str | None = None
-    max_removed: float | str | None = None
-    source: str | None = None
-    split: str | None = None
-    second_measure: str | None = None
-    hot_bucket_size: int = 100
-    pair_budget: int | None = None
-    fanout: int = 100
     memory: int = 4_000_000_000
     workers: int = 2
-    preset: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -328,6 +145,8 @@ class RunOptions:
         self._parse_choice("cluster", ClusterMethod)
         self._parse_choice("empty", EmptyDocuments)
         self._parse_choice("missing_block", MissingBlock)
+        object.__setattr__(self, "accept", self.accept.strip())
+        require_in_ranges(RunOptions, vars(self))
         self._check_fields()
         self._check_acceptance()
         self._check_similarity()
@@ -381,10 +200,6 @@ class RunOptions:
                     f"{signs} signs"
                 )
             object.__setattr__(self, "threshold", (signs - self.distance) / signs)
-        if not 0 < self.threshold <= 1:
-            raise UsageError(
-                f"threshold {self.threshold} is out of range; it must be above 0 and at most 1"
-            )
         if self.floor is not None and not 0 <= self.floor <= self.threshold:
             raise UsageError(
                 f"floor {self.floor} is out of range; it must be 0 to the threshold "
@@ -449,10 +264,6 @@ class RunOptions:
             )
 
     def _check_acceptance(self) -> None:
-        if self.max_lost is not None and not 0 <= self.max_lost <= 1:
-            raise UsageError(
-                f"{name_setting('max_lost', self.max_lost)} is out of range; it must be from 0 to 1"
-            )
         if self.acceptance is None:
             return
         asked = name_setting("accept", self.accept)
@@ -504,10 +315,8 @@ class RunOptions:
             )
         if self.acceptance is not None:
             # Documents that the condition does not accept are related at any similarity.
-            if not 0 < self.related <= 1:
-                raise UsageError(f"{related} is out of range; it must be above 0 and at most 1")
             return
-        if not 0 < self.related < self.threshold:
+        if self.related >= self.threshold:
             raise UsageError(
                 f"{related} is out of range; it must be above 0 and below the threshold "
                 f"{self.threshold:g}"
@@ -529,22 +338,8 @@ class RunOptions:
                 f"values ({acceptance}) exclude each other: such values divide the blocks, which "
                 "documents without a block do not belong to; leave out one of them"
             )
-        if self.tables < 1:
-            raise UsageError(f"{name_setting('tables', self.tables)} must be at least 1")
-        if self.probes < 0:
-            raise UsageError(f"{name_setting('probes', self.probes)} must be at least 0")
-        if self.hot_bucket_size < 2:
-            raise UsageError(
-                f"{name_setting('hot_bucket_size', self.hot_bucket_size)} must be at least 2"
-            )
-        if self.pair_budget is not None and self.pair_budget < 0:
-            raise UsageError(f"{name_setting('pair_budget', self.pair_budget)} must be at least 0")
-        if self.fanout < 1:
-            raise UsageError(f"{name_setting('fanout', self.fanout)} must be at least 1")
 
     def _check_keep_policy(self) -> None:
-        if self.keep_up_to < 1:
-            raise UsageError(f"{name_setting('keep_up_to', self.keep_up_to)} must be at least 1")
         if self.keep_up_to > 1 and self.second_measure is not None:
             raise UsageError(
                 f"{name_setting('keep_up_to', self.keep_up_to)} and "
@@ -800,7 +595,7 @@ class RunOptions:
 
     @property
     def _replaces_threshold(self) -> bool:
-        return self.accept.strip() != SIMILAR
+        return self.accept != SIMILAR
 
     @cached_property
     def _acceptance_bounds(self) -> Bounds:
@@ -917,50 +712,19 @@ class RunOptions:
             None if self.removal_limits.column is None else self.removal_limits.column.column,
         )
 
-    def parameters(self) -> RecordedOptions:
+    def parameters(self) -> dict[str, Any]:
         """Returns the options that decide the result, as the JSON values that run.json holds.
 
         The Spec is recorded on its own. Memory and workers do not decide the result.
         """
-        recorded: RecordedOptions = {
-            "threshold": self.threshold,
-            "distance": self.distance,
-            "recall": self.recall,
-            "bands": self.bands,
-            "rows": self.rows,
-            "tables": self.tables,
-            "probes": self.probes,
-            "verify": str(self.verify),
-            "cluster": str(self.cluster),
-            "floor": self.floor,
-            "keep": self.keep,
-            "empty": str(self.empty),
-            "block_by": self.block_by,
-            "source": self.source,
-            "split": self.split,
-            "then": self.second_measure,
-            "max_bucket": self.hot_bucket_size,
-            "pair_budget": self.pair_budget,
-            "fanout": self.fanout,
-        }
-        if self.across is not None:
-            recorded["across"] = self.across
-        if self.missing_block != MissingBlock.NONE:
-            recorded["missing_block"] = str(self.missing_block)
-        if self._replaces_threshold:
-            recorded["accept"] = self.accept
-        if self.max_lost is not None:
-            recorded["max_lost"] = self.max_lost
-        if self.related is not None:
-            recorded["related"] = self.related
-        if self.keep_up_to != 1:
-            recorded["keep_up_to"] = self.keep_up_to
-        if self.fields:
-            recorded["fields"] = list(self.fields)
-        if self.same is not None:
-            recorded["same"] = self.same
-        if self.url is not None:
-            recorded["url"] = self.url
+        recorded: dict[str, Any] = {}
+        for name, declared in RECORDED.items():
+            value = getattr(self, name)
+            is_default = value == (() if name == "fields" else declared.default)
+            if declared.setting.recorded is Recorded.IF_CHANGED and is_default:
+                continue
+            value = list(value) if isinstance(value, tuple) else value
+            recorded[declared.record_key] = str(value) if isinstance(value, StrEnum) else value
         return recorded
 
     @classmethod
@@ -975,7 +739,7 @@ class RunOptions:
             **others: Options that are not recorded (memory, workers), or that replace a recorded
                 one.
         """
-        names = {key: name for name, key in RECORD_KEYS.items()}
+        names = {declared.record_key: name for name, declared in RECORDED.items()}
         recorded = {names.get(key, key): value for key, value in parameters.items()}
         return cls(spec=spec, **{**recorded, **others})
 

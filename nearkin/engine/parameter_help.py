@@ -6,29 +6,23 @@ A `TypedDict` tells type checkers which keywords a function takes. `help` and no
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
-from dataclasses import fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
-from nearkin.engine.parameters import ReadKeywords, RunParameters, SpecOptionKeywords
+from nearkin.runtime.setting_names import flag_of
+from nearkin.settings.table import KEYWORDS, SPEC_KEYWORDS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-ENTRY = re.compile(r"^    (\w+): ", re.MULTILINE)
-"""The beginning of an entry of a section of a docstring."""
 COLLECTED = re.compile(r"^    \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 """The entry of a docstring for all keywords."""
-DEFAULTS = {
-    "on_error": "quarantine",
-    "hidden": False,
-    "follow_links": False,
-    "main_text": False,
-    "lines": False,
-    "include": (),
-    "exclude": (),
-}
+OPTION = re.compile(r"--[a-z][a-z-]*")
+"""An option that the help of a setting names."""
+WIDTH = 100
 
 
 def show_parameters(function: Function, **changed_defaults: object) -> Function:
@@ -40,45 +34,63 @@ def show_parameters(function: Function, **changed_defaults: object) -> Function:
         for parameter in signature.parameters.values()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    defaults = _default_values() | changed_defaults
     keywords = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=defaults.get(name),
+            default=changed_defaults.get(name, default_of(name)),
             annotation=annotation,
         )
         for name, annotation in RunParameters.__annotations__.items()
     ]
     shown.__signature__ = signature.replace(parameters=[*further_names, *keywords])
     if function.__doc__ is not None:
-        entries = _collect_entries()
-        text = "".join(entries[name] for name in RunParameters.__annotations__)
+        text = "".join(map(describe_keyword, RunParameters.__annotations__))
         # Python 3.13 removes the indentation itself
         function.__doc__ = COLLECTED.sub(lambda _: text, inspect.cleandoc(function.__doc__))
     return function
 
 
-def _default_values() -> dict[str, object]:
-    """Returns the defaults of parameters that are not None."""
-    values = {option.name: getattr(RunOptions, option.name, None) for option in fields(RunOptions)}
-    values |= DEFAULTS
-    return {
-        name: str(value) if isinstance(value, StrEnum) else value
-        for name, value in values.items()
-        if name != "spec"
-    }
+def default_of(name: str) -> object:
+    """Returns the default of a keyword. None stands for a value that follows from others."""
+    declared = KEYWORDS[name]
+    if name in SPEC_KEYWORDS:
+        return None
+    if name == "workers":
+        return RunOptions.workers
+    if declared.setting.keyword.startswith("Sequence"):
+        return ()
+    default: object = declared.default
+    return str(default) if isinstance(default, StrEnum) else default
 
 
-def _collect_entries() -> dict[str, str]:
-    """Returns the entries of docstrings for all parameters, as part of a section of arguments."""
-    entries: dict[str, str] = {}
-    for documented in (RunOptions, SpecOptionKeywords, ReadKeywords, RunParameters):
-        docstring = inspect.getdoc(documented) or ""
-        section = docstring.partition("Attributes:\n")[2].partition("\n\n")[0]
-        starts = [match.start() for match in ENTRY.finditer(section)]
-        for start, end in zip(starts, [*starts[1:], len(section)], strict=True):
-            entry = section[start:end].rstrip("\n")
-            name = entry.strip().partition(":")[0]
-            entries[name] = f"{entry}\n"
-    return entries
+def describe_keyword(name: str) -> str:
+    """Returns the entry of a keyword in the section of arguments of a docstring."""
+    declared = KEYWORDS[name]
+    setting = declared.setting
+    text = setting.keyword_help or OPTION.sub(_name_keyword, setting.help)
+    default = (
+        setting.shown_default or default_of(name) or (name in SPEC_KEYWORDS and declared.default)
+    )
+    if default and not setting.keyword_help:
+        text = f"{text} Default: {default}."
+    return (
+        textwrap.fill(
+            f"{name}: {text}",
+            WIDTH,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        + "\n"
+    )
+
+
+def _name_keyword(option: re.Match[str]) -> str:
+    """Returns the keyword of an option that a help text names."""
+    name = NAMES_OF_OPTIONS.get(option[0])
+    return option[0] if name is None else f"`{name}`"
+
+
+NAMES_OF_OPTIONS = {flag_of(name): name for name in KEYWORDS}

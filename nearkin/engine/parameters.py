@@ -1,8 +1,7 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
@@ -16,14 +15,16 @@ from nearkin.engine.fields import (
     parse_fields,
     with_sizes,
 )
-from nearkin.engine.options import MissingBlock, RunOptionKeywords, RunOptions
+from nearkin.engine.keywords import RunParameters
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC, parse_memory
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.acceptance.parser import SIMILAR
-from nearkin.settings.keys import HashKey
+from nearkin.settings.choices import MissingBlock
+from nearkin.settings.keywords import ReadKeywords
 from nearkin.settings.spec import (
     FINGERPRINT,
     IDF_JACCARD,
@@ -32,138 +33,20 @@ from nearkin.settings.spec import (
     parse_shingle,
     require_fingerprint_bits,
 )
-from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources
+from nearkin.settings.table import (
+    SPEC_KEYWORDS,
+    ClusterSettings,
+    ResourceSettings,
+    SearchSettings,
+    names_of,
+)
+from nearkin.stages.sketch.resources import SpecResources
 
-
-class SpecOptionKeywords(TypedDict, total=False):
-    """The options that make a Spec, as the command line has them. A given Spec replaces them all.
-
-    Attributes:
-        shingle: Shingle: `words:N` or `chars:N`. The default is `words:3`.
-        normalise: Normalization steps: a sequence of names, or one text with commas between them.
-            The default is `nfkc,lower`.
-        stem: Snowball language whose stems replace the words.
-        scheme: Scheme of the signatures. The default is that of the measure.
-        k: Number of slots of a signature (bits for simhash and cosine).
-        slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1.
-        seed: Seed of the hash functions.
-        base_hash: Family of the hash of a token: `xxh3`, `murmur3` or `fnv1a`. A key selects the
-            keyed hash.
-        spec_version: Version of the format: 2 by default, or 1 to read texts as older releases did.
-        weights: Weights of the shingles of simhash: `tf` or `tfidf`. The document frequencies of
-            `tfidf` are counted if they are not given.
-        bits: Number of bits of a fingerprint: 64, 128, 192 or 256. The default is 64.
-    """
-
-    shingle: str | None
-    normalise: str | Sequence[str] | None
-    stem: str | None
-    scheme: str | None
-    k: int | None
-    slot_bits: int | None
-    seed: int | None
-    base_hash: str | None
-    spec_version: int | None
-    weights: str | None
-    bits: int | None
-
-
-class ReadKeywords(TypedDict, total=False):
-    """The options that decide how inputs are read.
-
-    Attributes:
-        on_error: `quarantine` rejects rows that are not documents, and files that cannot be read;
-            `fail` raises an error. The default is `quarantine`.
-        hidden: Whether hidden files of folders are read. The default is False.
-        follow_links: Whether links to folders are followed. The default is False.
-        include: Patterns of the names of the files that are read, for example `["*.csv"]`. The
-            default is every file.
-        exclude: Patterns of the names of files that are left out.
-        delimiter: Character between the values of CSV files, or `comma`, `semicolon`, `tab` or
-            `pipe`. By default, it is detected.
-        encoding: Encoding of CSV files, for example `utf-8` or `windows-1252`. By default, it is
-            detected. `utf-8,windows-1252` reads rows that are not UTF-8 as Windows-1252, in JSON
-            and texts too.
-        main_text: Whether HTML pages, in files and in WARC files, are read without navigation,
-            headers and footers. The default is False.
-        lines: Whether each line of a text file is a document, and not the whole file. Blank lines
-            are left out. The default is False, and True with `preset="logs"`.
-    """
-
-    on_error: str
-    hidden: bool
-    follow_links: bool
-    include: Sequence[str]
-    exclude: Sequence[str]
-    delimiter: str | None
-    encoding: str | None
-    main_text: bool
-    lines: bool
-
-
-class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
-    """The keyword parameters of a run in the library.
-
-    At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
-    `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
-    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, missing_block,
-    across, fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget,
-    fanout, memory (a number of bytes, a size such as `4GB`, or `auto`), workers and preset.
-    `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
-    slot_bits, seed, base_hash, spec_version, weights, bits), and `ReadKeywords` those of reading
-    (on_error, hidden, follow_links, include, exclude, delimiter, encoding, main_text, lines).
-
-    Attributes:
-        text: Column of texts, or several columns, whose texts are joined in this order. The default
-            is `text`.
-        tokens: Column of token lists, instead of texts.
-        vector: Column of vectors, instead of texts.
-        fingerprint: Column of fingerprints, instead of texts: hexadecimal texts, bytes, or integers
-            of 64 bits. They are compared by their Hamming distance.
-        ignore_fingerprint: Fingerprint, or several ones, as hexadecimal digits. Documents with one
-            are compared with no other, for example because it is that of a blank picture.
-        measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, `cosine` for vectors, or
-            `hamming` for fingerprints. The default is the measure of the Spec, or the one for
-            vectors or fingerprints, or `jaccard`.
-        keep: Keep policy, for example `length desc`; or, for `nearkin.dedup` over data in memory, a
-            function of the rows of a cluster that may be kept (dictionaries, in keep order), which
-            returns one of them or its id.
-        threshold: Minimum similarity of two near-duplicates, in (0, 1]. The default is 0.8.
-        distance: Maximum Hamming distance of two near-duplicates in bits (simhash, cosine and
-            hamming only). Replaces `threshold`. Fingerprints require it.
-        spec: The Spec of the signatures. By default, it is made of the options of the Spec.
-        key: The hash key. It is required if the Spec is keyed, and keys a Spec that is made.
-        frequencies: Document frequencies for tf-idf weights and for measure `idf-jaccard`. By
-            default, they are counted.
-        cut: The shingles that are removed, if the Spec has a frequency cut.
-        max_df: Share of the documents, in (0, 1), above which a shingle is removed.
-        memory: Bound on the anonymous memory of the run: a number of bytes, a size such as `4GB`,
-            or `auto` for half of the memory that the process may use.
-        settings: A settings file, or its values. Other parameters that are given replace its
-            values.
-    """
-
-    text: str | Sequence[str] | None
-    tokens: str | None
-    vector: str | None
-    fingerprint: str | None
-    ignore_fingerprint: str | Sequence[str] | None
-    measure: str | None
-    threshold: float
-    distance: int | None
-    spec: Spec | None
-    key: HashKey | None
-    frequencies: DocumentFrequencies | None
-    cut: DocumentFrequencies | None
-    max_df: float | None
-    settings: str | Path | Mapping[str, object] | None
-
-
-OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}
+OPTIONS_OF_RUN = frozenset((*names_of(SearchSettings, ClusterSettings, ResourceSettings), "fields"))
 """The parameters that are fields of RunOptions."""
 THRESHOLDS = ("threshold", "distance")
 """The parameters of which an acceptance takes the place."""
-OPTIONS_OF_SPEC = frozenset(SpecOptionKeywords.__annotations__)
+OPTIONS_OF_SPEC = frozenset(SPEC_KEYWORDS)
 """The parameters from which a Spec is made, except its measure."""
 
 
@@ -396,9 +279,7 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
     """
     measure = parameters.get("measure")
     spec = parameters.get("spec")
-    given = [
-        name for name in SpecOptionKeywords.__annotations__ if parameters.get(name) is not None
-    ]
+    given = [name for name in SPEC_KEYWORDS if parameters.get(name) is not None]
     rules = with_sizes(parse_fields(parameters.get("fields") or ()), columns.fields)
     if rules and spec is None:
         accept = parameters.get("accept") or SIMILAR

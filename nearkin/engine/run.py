@@ -7,12 +7,7 @@ from functools import cached_property
 from typing import NamedTuple, final
 
 from nearkin.engine.hot_buckets import HotBucketLoop
-from nearkin.engine.options import (
-    DEFAULT_PAIR_BUDGET,
-    SMALL_CORPUS,
-    RunOptions,
-    Verify,
-)
+from nearkin.engine.options import DEFAULT_PAIR_BUDGET, SMALL_CORPUS, RunOptions
 from nearkin.engine.stats import (
     BlocklistStats,
     CandidateStats,
@@ -30,6 +25,7 @@ from nearkin.engine.stats import (
 )
 from nearkin.errors import RunError
 from nearkin.runtime.progress import Progress
+from nearkin.settings.choices import Verify
 from nearkin.settings.decisions import Decisions
 from nearkin.stages.lsh.sign_bands import fixed_sign_banding
 from nearkin.stages.lsh.slot_bands import Banding

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.engine.fields import parse_fields
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import (
     OPTIONS_OF_RUN,
     OPTIONS_OF_SPEC,
     OTHER_THAN_FIELDS,
     TEXT_OPTIONS,
     THRESHOLDS,
-    RunParameters,
     make_run_options,
     require_fields_alone,
     require_fingerprint_for_bits,
@@ -38,6 +38,7 @@ from nearkin.settings.acceptance.parser import SIMILAR
 from nearkin.settings.presets import PRESETS as PRESETS
 from nearkin.settings.presets import Preset
 from nearkin.settings.spec import FINGERPRINT, HAMMING
+from nearkin.settings.table import ClusterSettings, ResourceSettings, names_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -46,29 +47,13 @@ if TYPE_CHECKING:
 
 SIMILARITY = "similarity"
 CONTAINMENT = "containment"
-MACHINE_OPTIONS = frozenset({"memory", "workers"})
+MACHINE_OPTIONS = frozenset(names_of(ResourceSettings))
 """Options of a run that depend on the machine and do not decide the result."""
 PRESET = "preset"
 """The option that names other settings, so that a settings file cannot have it."""
 BLOCKLIST = "blocklist"
 """The setting that names a file, which is relative to the folder of the settings file."""
-CLUSTER_OPTIONS = frozenset(
-    {
-        "accept",
-        BLOCKLIST,
-        "cluster",
-        "empty",
-        "floor",
-        "keep",
-        "keep_up_to",
-        "max_lost",
-        "max_removed",
-        "related",
-        "second_measure",
-        "source",
-        "split",
-    }
-)
+CLUSTER_OPTIONS = frozenset((*names_of(ClusterSettings), BLOCKLIST))
 """Settings of clusters. They have no effect on pairs, except `accept`."""
 VALID_KEYS = tuple(
     sorted(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Unpack
 
-from nearkin.engine.parameters import RunParameters
+from nearkin.engine.keywords import RunParameters
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.index.settings import SettingsFields
 from nearkin.integrations.near_duplicates import BATCH, NEAR_DUPLICATE_OF, NearDuplicateFinder

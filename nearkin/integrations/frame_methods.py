@@ -6,7 +6,7 @@ from typing import Generic, TypeVar, Unpack
 
 import pyarrow as pa
 
-from nearkin.engine.parameters import RunParameters
+from nearkin.engine.keywords import RunParameters
 from nearkin.errors import UsageError
 from nearkin.runs import api
 from nearkin.runs.results import DedupResult, ResultTable

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from nearkin.engine.options import ClusterMethod
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.result import FitResult, FittedSettings, WrongPair
@@ -22,6 +21,7 @@ from nearkin.reports.page import (
     page_style,
 )
 from nearkin.runtime.number_format import format_fraction
+from nearkin.settings.choices import ClusterMethod
 
 RIGHT_EDGE = 12
 """The space on the right of the chart."""

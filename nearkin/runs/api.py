@@ -12,12 +12,13 @@ import pyarrow as pa
 from nearkin.corpus.arrow_conversion import refuse_paths
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.removal_limit import quote_removed, require_column_limit
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.parameter_help import show_parameters
-from nearkin.engine.parameters import ReadKeywords, RunParameters, columns_of
+from nearkin.engine.parameters import columns_of
 from nearkin.engine.removal_limit import examine_removals
 from nearkin.engine.settings_file import Settings
 from nearkin.engine.split_groups import SplitGroups, require_splittable
@@ -66,6 +67,7 @@ from nearkin.runtime.sizes import parse_memory
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.settings.decisions import Decisions, read_decisions
 from nearkin.settings.keys import HashKey
+from nearkin.settings.keywords import ReadKeywords
 from nearkin.settings.spec import Spec
 from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
@@ -149,7 +151,7 @@ def dedup(
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents.
+            `nearkin.settings.table` describes.
 
     Raises:
         UsageError: If a parameter is unknown or out of range, or the data cannot be read, or is of
@@ -252,7 +254,7 @@ def pairs(
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents.
+            `nearkin.settings.table` describes.
 
     Raises:
         UsageError: If a parameter is unknown or out of range, or the data cannot be read, or is of
@@ -528,7 +530,7 @@ def split(
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            `nearkin.settings.table` describes. The default of `recall` is 0.99.
             Equal values of `same` and `url` keep documents together.
 
     Raises:
@@ -584,7 +586,7 @@ def check(
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            `nearkin.settings.table` describes. The default of `recall` is 0.99.
 
     Raises:
         UsageError: If a parameter is unknown or out of range or has no meaning between two corpora

@@ -16,10 +16,11 @@ from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.options import EmptyDocuments, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.choices import EmptyDocuments
 
 KEPT = "kept"
 IDS = "ids"

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from nearkin.corpus import detect_dimensions
-from nearkin.engine.parameters import ReadKeywords, RunParameters, columns_of
+from nearkin.engine.keywords import RunParameters
+from nearkin.engine.parameters import columns_of
 from nearkin.quality.evaluate.golden import (
     GoldenSet,
     golden_set_from_clusters,
@@ -20,6 +21,7 @@ from nearkin.runs.temporary_runs import open_corpus
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.progress import Progress
+from nearkin.settings.keywords import ReadKeywords
 
 
 @check_arguments
@@ -69,7 +71,7 @@ def fit(
         workers: Number of threads.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
-        **reading: The options of reading, which `nearkin.engine.parameters.ReadKeywords` documents.
+        **reading: The options of reading, which `nearkin.settings.table` describes.
 
     Raises:
         UsageError: If a parameter is not valid, the data or the labels cannot be read, the labels

@@ -14,12 +14,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.local.containment import find_contained
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
-from nearkin.engine.parameters import OPTIONS_OF_SPEC, RunParameters, make_run_options
+from nearkin.engine.parameters import OPTIONS_OF_SPEC, make_run_options
 from nearkin.engine.settings_file import VALID_KEYS, Settings
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError

@@ -18,7 +18,6 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
-from nearkin.engine.options import RecordedOptions
 from nearkin.engine.result_schema import PAIRS, RELATED_FILE
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
@@ -272,7 +271,7 @@ def write_result(
     return folder
 
 
-def _parameters_of(run: LocalRun) -> RecordedOptions:
+def _parameters_of(run: LocalRun) -> dict[str, Any]:
     """Returns the recorded options of a run, with the name of its keep function if it has one."""
     parameters = run.options.parameters()
     if run.keep_function is not None:

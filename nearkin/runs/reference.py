@@ -16,12 +16,13 @@ from nearkin.corpus.table_versions import TableRecord
 from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSignatures
-from nearkin.engine.options import ClusterMethod, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.setting_names import name_flag, name_setting
+from nearkin.settings.choices import ClusterMethod
 from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 

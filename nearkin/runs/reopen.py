@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import ClusterMethod, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.audit import Audit, measure_run, solve_run_bandings
 from nearkin.quality.evaluate.explain import (
@@ -32,6 +32,7 @@ from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
+from nearkin.settings.choices import ClusterMethod
 from nearkin.settings.keys import HashKey
 from nearkin.stages.measures.explanation import Explanation
 from nearkin.stages.sketch.resources import SpecResources

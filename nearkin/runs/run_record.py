@@ -11,7 +11,6 @@ from nearkin.corpus.columns import ColumnsRecord
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.corpus.inputs import SkippedPath
 from nearkin.corpus.table_versions import TableRecord
-from nearkin.engine.options import RecordedOptions
 from nearkin.engine.stats import RunStats, SketchStats, StageRecords
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.audit import Audit
@@ -250,7 +249,7 @@ class RunRecord:
 
     version: str
     spec_json: Mapping[str, object]
-    parameters: RecordedOptions
+    parameters: dict[str, Any]
     counts: Mapping[str, int]
     stages: StageRecords
     metrics: QualityMetrics

@@ -4,20 +4,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
 from nearkin.corpus import FileCorpus, write_kept
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.corpus.table_versions import TableRecord
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.local.document_split import DocumentSplit, split_documents
 from nearkin.engine.local.missing_pairs import estimate_missing_pairs
 from nearkin.engine.local.result_tables import write_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.options import RecordedOptions
-from nearkin.engine.parameters import RunParameters
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splittable
 from nearkin.engine.stats import Stage, StageRecords
@@ -54,7 +53,7 @@ class SplitRecord(TypedDict):
     nearkin: str
     """The version of nearkin."""
     spec: Mapping[str, object]
-    parameters: RecordedOptions
+    parameters: dict[str, Any]
     seed: int
     """The seed of the hashes that select groups."""
     facts: SplitFacts

@@ -20,6 +20,7 @@ from nearkin.corpus.integers import concat_tables
 from nearkin.corpus.nested_columns import list_roots
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.document_frequencies import count_frequencies
@@ -29,8 +30,6 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameters import (
-    ReadKeywords,
-    RunParameters,
     columns_of,
     make_run_options,
     memory_of,
@@ -54,6 +53,7 @@ from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.settings.decisions import Decisions
+from nearkin.settings.keywords import ReadKeywords
 from nearkin.settings.spec import IDF_JACCARD
 from nearkin.stages.sketch.resources import SpecResources, weighted_by
 

@@ -19,6 +19,7 @@ from typing import Any, ForwardRef, Literal, TypeVar, Union, Unpack, get_args, g
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.runtime.annotations import plain_type
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 
@@ -410,7 +411,7 @@ def _field_types(form: type) -> tuple[tuple[str, Any, Any], ...]:
     return tuple(
         (declared.name, kind, declared.default)
         for declared in fields(form)
-        if not isinstance(kind := _evaluate(declared.type, names), str)
+        if not isinstance(kind := plain_type(_evaluate(declared.type, names)), str)
     )
 
 

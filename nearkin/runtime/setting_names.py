@@ -20,6 +20,9 @@ OPTIONS = {
     "version": "--spec-version",
     "min_tokens": "--min",
     "most_pairs": "--max",
+    "target": "--to",
+    "id_field": "--id",
+    "list_file": "--list",
 }
 """The options that are not named as the keyword is."""
 
@@ -84,6 +87,16 @@ def name_setting(name: str, value: str | float | list[str] | None = None) -> str
             return f'"{name}"' if value is None else f'"{name}": {json.dumps(value)}'
         case SettingForm.KEYWORD:
             return f"`{name}`" if value is None else f"{name}={value!r}"
+
+
+def flag_of(name: str) -> str:
+    """Returns the option of a parameter.
+
+    Examples:
+        >>> flag_of("id_column"), flag_of("block_by"), flag_of("min_tokens")
+        ('--id', '--block-by', '--min')
+    """
+    return OPTIONS.get(name) or f"--{name.removesuffix('_column').replace('_', '-')}"
 
 
 def name_flag(name: str) -> str:

@@ -169,7 +169,7 @@ def decontaminate(
     require_memory(len(suites.rarity), bound)
     if searched.action == ContaminationAction.CUT:
         require_rewritable(columns, "action")
-    run_options = RunOptions(suites.spec, memory=bound)
+    run_options = RunOptions(spec=suites.spec, memory=bound)
     reading = TextReading.of(columns, run_options, key, on_error="quarantine")
     require_columns(frame, columns)
     if searched.action == ContaminationAction.CUT:

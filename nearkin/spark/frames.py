@@ -17,12 +17,12 @@ from nearkin.corpus.arrow_conversion import type_name
 from nearkin.corpus.columns import ContentField, FieldKind
 from nearkin.engine.acceptance import LEAST_BANDED
 from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.local.blocking import require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameter_help import show_parameters
 from nearkin.engine.parameters import (
-    RunParameters,
     columns_of,
     make_run_options,
     resources_of,
@@ -166,7 +166,7 @@ def dedup(
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents. `hidden`, `follow_links`,
+            `nearkin.settings.table` describes. `hidden`, `follow_links`,
             `include`,
             `exclude`, `delimiter`, `encoding`, `main_text`, `lines`, `second_measure`, `workers`
             and `scope` are refused.
@@ -308,7 +308,7 @@ def check(
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            `nearkin.settings.table` describes. The default of `recall` is 0.99.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -382,7 +382,7 @@ def split(
             write. The default is a temporary folder, which works on one machine only.
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.engine.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            `nearkin.settings.table` describes. The default of `recall` is 0.99.
             Equal values of `same` and `url` keep rows together.
 
     Returns:

@@ -5,12 +5,13 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 
 from nearkin.corpus import Columns
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.saved import Saved
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_arguments
+from nearkin.settings.choices import Verify
 from nearkin.spark.result import SparkResult
 from nearkin.stages.sketch.resources import SpecResources
 

@@ -9,8 +9,10 @@ import typer
 from typer.main import get_command
 
 from nearkin.cli import app
-from nearkin.cli.contradictions import CONTRADICTIONS, DEPENDENCIES, Dependency
-from nearkin.cli.given_options import flag_of
+from nearkin.cli.contradictions import exclusions
+from nearkin.runtime.setting_names import flag_of
+from nearkin.settings.setting import Need
+from nearkin.settings.table import SETTINGS
 from scripts.reference_pages import leaf_commands
 from tests.cli.conftest import run
 
@@ -21,19 +23,24 @@ COMMANDS = {
     for command, context in leaf_commands(ROOT, CONTEXT)
     if context.command_path != "nearkin serve"
 }
+FACTS: dict[str, Any] = {
+    context.command_path.removeprefix("nearkin "): vars(command.callback)
+    for command, context in leaf_commands(ROOT, CONTEXT)
+    if "settings" in vars(command.callback)
+}
+"""What each command knows of its options: their settings, and what they need in it."""
 PAIRS = [
-    (name, pair)
-    for name, options in COMMANDS.items()
-    for pair in CONTRADICTIONS
-    if pair.first in options and pair.second in options and pair.command in ("", name)
+    (name, conflict)
+    for name, facts in FACTS.items()
+    for conflict in exclusions(facts["settings"])
+    if conflict.other in COMMANDS[name]
 ]
 DEPENDENT = [
-    (name, dependency)
-    for name, options in COMMANDS.items()
-    for dependency in DEPENDENCIES
-    if dependency.name in options
-    and dependency.other in options
-    and dependency.command in ("", name)
+    (name, option, need)
+    for name, facts in FACTS.items()
+    for option, setting in facts["settings"].items()
+    for need in (setting.need, facts["needs"].get(option))
+    if need is not None and need.name in COMMANDS[name]
 ]
 
 
@@ -76,13 +83,15 @@ def line_of(name: str, *given: tuple[str, str]) -> list[str]:
     return line
 
 
-def test_every_contradiction_is_one_of_some_command() -> None:
-    named = {(pair.first, pair.second) for _, pair in PAIRS}
-    assert named == {(pair.first, pair.second) for pair in CONTRADICTIONS}
+def test_every_exclusion_of_a_setting_is_one_of_some_command() -> None:
+    named = {(pair.name, pair.other) for _, pair in PAIRS}
+    for name, declared in SETTINGS.items():
+        for other in declared.setting.excludes:
+            assert (name, other) in named
 
 
 @pytest.mark.parametrize(
-    ("name", "pair"), PAIRS, ids=[f"{name} {pair.first} {pair.second}" for name, pair in PAIRS]
+    ("name", "pair"), PAIRS, ids=[f"{name} {pair.name} {pair.other}" for name, pair in PAIRS]
 )
 def test_contradictory_options_are_refused_before_anything_is_read_or_written(
     name: str,
@@ -92,37 +101,40 @@ def test_contradictory_options_are_refused_before_anything_is_read_or_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [(option, valid_value(name, option)) for option in pair.names]
+    given = [(option, valid_value(name, option)) for option in (pair.name, pair.other)]
     assert run(*line_of(name, *given)) == app.USAGE
     message = capsys.readouterr().err
-    assert f"exclude each other: {pair.reason}" in message
+    assert pair.message in message
     assert message.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_dependency_is_one_of_some_command() -> None:
-    assert {id(dependency) for _, dependency in DEPENDENT} == set(map(id, DEPENDENCIES))
+def test_every_option_that_a_command_says_needs_another_is_one_of_it() -> None:
+    for name, facts in FACTS.items():
+        for option, need in facts["needs"].items():
+            assert {option, need.name} <= set(COMMANDS[name]), (name, option)
 
 
 @pytest.mark.parametrize(
-    ("name", "dependency"),
+    ("name", "option", "need"),
     DEPENDENT,
-    ids=[f"{name} {one.name} {one.other}" for name, one in DEPENDENT],
+    ids=[f"{name} {option} {need.name}" for name, option, need in DEPENDENT],
 )
 def test_option_that_another_one_makes_ineffective_is_refused(
     name: str,
-    dependency: Dependency,
+    option: str,
+    need: Need,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [(dependency.name, valid_value(name, dependency.name))]
-    if dependency.values and dependency.is_satisfied(COMMANDS[name][dependency.other].default):
-        given.append((dependency.other, "another"))
+    given = [(option, valid_value(name, option))]
+    if need.values and need.is_met(COMMANDS[name][need.name].default):
+        given.append((need.name, "another"))
     assert run(*line_of(name, *given)) == app.USAGE
     message = capsys.readouterr().err
-    flag = flag_of(dependency.name)
+    flag = flag_of(option)
     assert f"{flag} has no effect with" in message
     assert "; leave it out, or give " in message
     assert message.count("\n") == 1

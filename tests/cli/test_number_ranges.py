@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from nearkin.cli import app
-from nearkin.cli.number_ranges import RANGES
 from nearkin.quality.lab.experiment import SIZES
 from nearkin.quality.lab.synth import MOST_COPIES
 from nearkin.quality.plan.workload import Workload
+from nearkin.settings.setting import NumberRange
 from nearkin.settings.spec import FORMAT_VERSIONS, MAX_DIMENSIONS
 from tests.cli.conftest import run
-from tests.cli.test_contradictions import COMMANDS, line_of
+from tests.cli.test_contradictions import COMMANDS, FACTS, line_of
 
 NUMBERS = [
     (name, parameter.name)
@@ -50,15 +50,18 @@ TEXTS = [
 """Options that are numbers with a unit, or several numbers."""
 
 
-def test_every_number_of_every_command_has_a_range() -> None:
-    assert {number for _, number in NUMBERS} == set(RANGES)
+def range_of(name: str, number: str) -> NumberRange:
+    """Returns the range of an option of a command, which every number has."""
+    limits = FACTS[name]["settings"][number].range
+    assert isinstance(limits, NumberRange), f"--{number} of nearkin {name} has no range"
+    return limits
 
 
 def test_ranges_are_those_of_the_library() -> None:
-    assert RANGES["dimensions"].most == MAX_DIMENSIONS
-    assert RANGES["copies"].most == MOST_COPIES
-    assert RANGES["largest"].least == SIZES[0]
-    versions = RANGES["spec_version"]
+    assert range_of("plan", "dimensions").most == MAX_DIMENSIONS
+    assert range_of("synth", "copies").most == MOST_COPIES
+    assert range_of("lab", "largest").least == SIZES[0]
+    versions = range_of("dedup", "spec_version")
     assert (versions.least, versions.most) == (FORMAT_VERSIONS[0], FORMAT_VERSIONS[-1])
 
 
@@ -74,15 +77,16 @@ def test_number_out_of_range_is_refused_before_anything_is_read_or_written(
     parameter: Any = COMMANDS[name][number]
     kind = parameter.type_descriptor.annotation
     flag = max(parameter.opts, key=len)
+    limits = range_of(name, number)
     for text in VALUES:
         try:
             value = kind(text)
         except ValueError:
             expected = f"{flag} {text!r} is not a"
         else:
-            if RANGES[number].contains(value):
+            if limits.contains(value):
                 continue
-            expected = f"{flag} {value} is out of range; it must be {RANGES[number]}"
+            expected = f"{flag} {value} is out of range; it must be {limits}"
         assert run(*line_of(name), f"{flag}={text}") == app.USAGE
         message = capsys.readouterr().err
         assert expected in message

@@ -2,8 +2,9 @@
 
 import pytest
 
-from nearkin.engine.options import ClusterMethod, RunOptions, SecondMeasure, Verify
+from nearkin.engine.options import RunOptions, SecondMeasure
 from nearkin.errors import UsageError
+from nearkin.settings.choices import ClusterMethod, Verify
 from nearkin.settings.spec import Spec
 
 
@@ -37,11 +38,11 @@ def test_choices_and_expressions_are_parsed_once() -> None:
     ("option", "message"),
     [
         ({"verify": "maybe"}, "verify='maybe' is not valid; choose one of exact, estimate, none"),
-        ({"threshold": 0}, "threshold 0 is out of range"),
+        ({"threshold": 0}, "threshold=0 is out of range"),
         ({"floor": 0.9}, "floor 0.9 is out of range"),
         ({"bands": 3}, "bands and rows go together"),
         ({"memory": 1000}, "memory=1000 is too small"),
-        ({"hot_bucket_size": 1}, "hot_bucket_size=1 must be at least 2"),
+        ({"hot_bucket_size": 1}, "hot_bucket_size=1 is out of range; it must be at least 2"),
         ({"second_measure": "cosine:v"}, "write it as cosine:COLUMN:THRESHOLD"),
     ],
 )

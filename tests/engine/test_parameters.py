@@ -7,18 +7,11 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.cli.options import (
-    ClusterOptions,
-    ColumnOptions,
-    MatchOptions,
-    ReadOptions,
-    SpecOptions,
-)
-from nearkin.engine.parameters import RunParameters
+from nearkin.engine.keywords import RunParameters
+from nearkin.settings.table import KEYWORDS
+from scripts.write_keywords import keyword_modules
 
 TEXTS = ["the cats sat on the mats", "the cat sat on the mat", "a dog lay on a rug", ""]
-IN_OTHER_FORM = {"id_column": "id", "key_file": "key", "cut_list": "cut"}
-"""Options of the command line whose keyword has another name."""
 
 
 def spec_of(**parameters: Any) -> nk.Spec:
@@ -26,11 +19,10 @@ def spec_of(**parameters: Any) -> nk.Spec:
     return result._open[0].run.options.spec
 
 
-def test_every_option_of_the_command_is_a_keyword() -> None:
-    keywords = set(get_type_hints(RunParameters)) | {"id"}
-    for options in (ColumnOptions, ReadOptions, SpecOptions, MatchOptions, ClusterOptions):
-        names = {IN_OTHER_FORM.get(name, name) for name in options.__dataclass_fields__}
-        assert names <= keywords, options
+def test_keywords_are_written_as_the_settings_say() -> None:
+    for path, text in keyword_modules().items():
+        assert path.read_text("utf-8") == text, "run python -m scripts.write_keywords"
+    assert set(get_type_hints(RunParameters)) == set(KEYWORDS)
 
 
 @pytest.mark.parametrize(

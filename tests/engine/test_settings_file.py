@@ -116,7 +116,7 @@ def test_containment_is_refused_for_clusters() -> None:
         ("tresh = 0.8", "unknown setting 'tresh'; did you mean 'threshold'"),
         ("memory = '4GB'", "unknown setting 'memory'"),
         ("threshold = '0.8'", "threshold='0.8' is of type str; give a number"),
-        ("threshold = 1.5", "threshold 1.5 is out of range"),
+        ("threshold = 1.5", "threshold=1.5 is out of range"),
         ("shingle = 3", "shingle=3 is of type int"),
         ("shingle = 'word:3'", "invalid shingle 'word:3'"),
         ("measure = 'jacard'", "measure='jacard' is not one of"),

@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Browser
 
 import nearkin as nk
-from nearkin.engine.options import ClusterMethod
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.result import FitResult, WrongPair
 from nearkin.reports.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH
 from nearkin.reports.fit_page import draw_precision_recall, precision_y, recall_x, render_fit
+from nearkin.settings.choices import ClusterMethod
 from tests.conftest import PATIENCE
 from tests.quality.fit.corpora import records
 from tests.reports.test_browser import DESK, OVERLAPPING, PHONE

@@ -21,6 +21,7 @@ from nearkin.quality.evaluate.golden import (
     read_golden_set,
     score_clusters,
 )
+from nearkin.runtime.annotations import plain_type
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client import requests
 
@@ -78,6 +79,7 @@ ACCEPTED: dict[str, set[str]] = {
 
 def accepted_kinds(annotation: Any) -> set[str]:
     """Returns the kinds of values that an annotation allows, as its text says."""
+    annotation = plain_type(annotation)
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = text.replace("collections.abc.", "").replace("numpy.", "np.").replace("'", "")
     kinds: set[str] = set()

@@ -14,7 +14,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.verification import Estimates, Payloads, documents_in_pairs
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.engine.removal_limit import NEARLY_AS_CLOSE
 from nearkin.engine.result_schema import (
     EMPTY,
@@ -31,6 +31,7 @@ from nearkin.engine.result_schema import (
     VECTOR,
 )
 from nearkin.runtime.progress import StepCounter
+from nearkin.settings.choices import ClusterMethod, EmptyDocuments
 from nearkin.stages.cluster.components import cluster_components
 from nearkin.stages.cluster.decided_pairs import drop_forbidden_links
 from nearkin.stages.cluster.election import NO_PAIRS, elect_leaders

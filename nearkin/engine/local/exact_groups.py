@@ -17,13 +17,14 @@ from nearkin.engine.local.value_groups import (
     write_value_keys,
 )
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import EmptyDocuments, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_acceptance import divide_blocks, group_keys
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
 from nearkin.engine.value_keys import ValueColumn, value_columns_of
 from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.runtime.progress import StepCounter, ignore_count
+from nearkin.settings.choices import EmptyDocuments
 from nearkin.stages.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.stages.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
 

@@ -17,10 +17,11 @@ from nearkin.corpus.corpus import require_unique_columns
 from nearkin.engine.leader_similarity import find_leader_similarities
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import KEPT, SAME
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.choices import Verify
 from nearkin.stages.cluster.kept_documents import may_be_kept
 from nearkin.stages.packed_pairs import ScoredPairs
 

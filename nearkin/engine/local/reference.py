@@ -39,11 +39,12 @@ from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
 from nearkin.engine.local.value_groups import write_value_keys
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import SMALL_CORPUS, EmptyDocuments
+from nearkin.engine.options import SMALL_CORPUS
 from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.engine.stats import ReferenceStats, SketchStats, Stage, StageRecord
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.runtime.outputs import MANIFEST
+from nearkin.settings.choices import EmptyDocuments
 from nearkin.stages.cluster.id_order import sort_ids
 from nearkin.stages.cluster.keep import DEFAULT_ORDER
 from nearkin.stages.lsh.slot_bands import Banding

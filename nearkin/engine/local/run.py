@@ -78,7 +78,7 @@ from nearkin.engine.local.verification import (
     write_scored_pairs,
 )
 from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder, map_file
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.removal_limit import LEAST_DOUBTED, SHORT_TEXT
 from nearkin.engine.result_schema import EXACT, NEAR
@@ -99,6 +99,7 @@ from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress, ignore_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.acceptance import Expression
+from nearkin.settings.choices import Verify
 from nearkin.settings.decisions import Decisions
 from nearkin.settings.spec import HAMMING
 from nearkin.stages.cluster.election import NO_PAIRS

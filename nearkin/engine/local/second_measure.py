@@ -22,10 +22,10 @@ from nearkin.engine.local.related_documents import with_related_documents
 from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.options import ClusterMethod
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, NEAR, SAME, UNIQUE, VECTOR
 from nearkin.engine.stats import SecondMeasureStats
 from nearkin.runtime.outputs import MANIFEST
+from nearkin.settings.choices import ClusterMethod
 from nearkin.settings.spec import Spec
 from nearkin.stages.cluster.election import elect_leaders
 from nearkin.stages.measures.base import StoredPayloads

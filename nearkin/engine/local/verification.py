@@ -14,9 +14,10 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import ScoredWriter
 from nearkin.engine.local.payload_batches import PayloadSource
 from nearkin.engine.local.work_folder import WorkFolder, map_file
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
+from nearkin.settings.choices import Verify
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import BandLayout
 from nearkin.stages.measures import Measure, Payload

@@ -6,7 +6,6 @@ import numpy as np
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from nearkin.engine.options import ClusterMethod, EmptyDocuments
 from nearkin.engine.result_schema import (
     BLOCKED,
     BLOCKED_BY_COLUMN,
@@ -32,6 +31,7 @@ from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, list_documents_of_bins
 from nearkin.engine.spark.pair_scoring import PairScorer
 from nearkin.engine.stats import ClusterStats
+from nearkin.settings.choices import ClusterMethod, EmptyDocuments
 from nearkin.stages.cluster.decided_pairs import NO_PAIRS, DecidedPairs
 
 PAIRS_IN_ONE_TASK = 4_000_000

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.options import Verify
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.pair_bins import (
     apply_to_bins,
@@ -17,6 +16,7 @@ from nearkin.engine.spark.saved import split_known
 from nearkin.engine.spark.task_functions import apply_to_batches, apply_to_groups
 from nearkin.engine.spark.verification import ACCEPTANCE_COLUMNS, SCORED, SHARED, Scoring
 from nearkin.errors import RunError
+from nearkin.settings.choices import Verify
 
 SHINGLES_PER_TASK = 1 << 25
 """The number of shingles whose documents one task compares with each other, in its memory."""

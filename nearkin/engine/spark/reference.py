@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.engine.acceptance import accepts_all_copies
-from nearkin.engine.options import EmptyDocuments, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, SAME
 from nearkin.engine.spark.document_tables import (
     DocumentTables,
@@ -37,6 +37,7 @@ from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, GROUP, TaskReques
 from nearkin.engine.spark.sources import FileSource, FrameSource, unused_name
 from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.runtime.progress import Progress, Silent
+from nearkin.settings.choices import EmptyDocuments
 from nearkin.stages.cluster.keep import DEFAULT_ORDER
 
 OURS = "n"

@@ -16,7 +16,6 @@ from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.acceptance import groups_exact_duplicates, token_kinds_of
 from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
 from nearkin.engine.document_facts import NULL_VALUE
-from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.removal_limit import LEAST_DOUBTED, NEARLY_AS_CLOSE, SHORT_TEXT
 from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR, SAME
 from nearkin.engine.run import Run, VerifiedCandidates
@@ -64,6 +63,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.choices import EmptyDocuments
 from nearkin.settings.decisions import Decisions
 from nearkin.stages.cluster.decided_pairs import DecidedPairs
 from nearkin.stages.lsh.slot_bands import Banding

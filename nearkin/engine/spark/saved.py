@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.engine.banding import build_band_keys
-from nearkin.engine.options import RECORD_KEYS, RecordedOptions
+from nearkin.engine.options import RECORDED
 from nearkin.engine.spark.arrow_columns import (
     from_binary_rows,
     make_batch,
@@ -119,7 +119,7 @@ class AboutRun(TypedDict):
     """The request of a saved run."""
 
     spec: Mapping[str, object]
-    parameters: RecordedOptions
+    parameters: dict[str, Any]
     types: str
     """The types of the keep policy's columns."""
 
@@ -237,7 +237,7 @@ class Saved:
 
 def _describe_option(recorded_name: str, value: Any) -> str:
     """Returns a recorded option and its value as the reader of a message can set them."""
-    names = {key: name for name, key in RECORD_KEYS.items()}
+    names = {declared.record_key: name for name, declared in RECORDED.items()}
     name = names.get(recorded_name, recorded_name)
     return describe_setting(name, value)
 

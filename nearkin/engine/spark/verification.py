@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from nearkin.corpus.places import are_among
 from nearkin.engine.acceptance import TEXT_FACTS, token_kinds_of
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.spark.arrow_columns import (
     from_binary_rows,
@@ -29,6 +29,7 @@ from nearkin.engine.token_runs import TokenKind, TokenRuns
 from nearkin.errors import RunError
 from nearkin.runtime.number_format import format_count
 from nearkin.settings.acceptance.expression import collect_predicates
+from nearkin.settings.choices import Verify
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import Payload

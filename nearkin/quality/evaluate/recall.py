@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.banding import AgreementLimits
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.quality.evaluate.intervals import Proportion, estimate_ratio
 from nearkin.quality.evaluate.scan import (
     CorpusScan,
@@ -19,6 +19,7 @@ from nearkin.quality.evaluate.scan import (
     SimilarPairs,
 )
 from nearkin.runtime.deadline import Deadline
+from nearkin.settings.choices import Verify
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import Measure
 from nearkin.stages.packed_pairs import isin_sorted, pack_pairs

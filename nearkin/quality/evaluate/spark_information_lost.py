@@ -5,7 +5,6 @@ from typing import cast
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.options import ClusterMethod
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR, NONE_LABEL
 from nearkin.engine.spark.run import SparkRun
 from nearkin.quality.evaluate.information_lost import (
@@ -16,6 +15,7 @@ from nearkin.quality.evaluate.information_lost import (
 )
 from nearkin.quality.evaluate.labels import OTHERS_LABEL, shorten_label
 from nearkin.quality.evaluate.lost_share import LostShare
+from nearkin.settings.choices import ClusterMethod
 from nearkin.stages.measures.compared_sets import compares_sets
 
 

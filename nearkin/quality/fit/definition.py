@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nearkin.engine.acceptance import measured_number
-from nearkin.engine.options import ClusterMethod
 from nearkin.settings.acceptance import And, Comparison, Expression, NumbersEqual
 from nearkin.settings.acceptance.expression import Number, Operator
+from nearkin.settings.choices import ClusterMethod
 from nearkin.settings.spec import IDF_JACCARD, MASK_STEPS, NORMALISATIONS, Spec
 
 BASE_STEPS = ("nfkc", "lower")

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from nearkin.engine.options import DEFAULT_FLOOR_DISTANCE, ClusterMethod
+from nearkin.engine.options import DEFAULT_FLOOR_DISTANCE
 from nearkin.quality.evaluate.golden import NO_PAIRS, GoldenSet, Labelled, close_transitively
 from nearkin.quality.evaluate.totals import (
     LabelledTotals,
@@ -30,6 +30,7 @@ from nearkin.quality.fit.objective import Curve
 from nearkin.quality.fit.sampling import LabelledSample
 from nearkin.quality.fit.scoring import LEAST_SIMILARITY, DocumentScorer, ScoredDocuments
 from nearkin.quality.fit.sources import DocumentSources
+from nearkin.settings.choices import ClusterMethod
 from nearkin.stages.cluster.components import cluster_components
 from nearkin.stages.cluster.election import elect_leaders
 from nearkin.stages.packed_pairs import ScoredPairs, pack_pairs

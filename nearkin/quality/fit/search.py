@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nearkin.engine.options import ClusterMethod
 from nearkin.quality.fit.definition import (
     Definition,
     add_conditions,
@@ -25,6 +24,7 @@ from nearkin.quality.fit.labels import FitLabels
 from nearkin.quality.fit.objective import Curve, Objective
 from nearkin.quality.fit.scoring import DocumentScorer
 from nearkin.runtime.progress import Progress
+from nearkin.settings.choices import ClusterMethod
 
 COARSE_STEP = 0.02
 """The distance between two thresholds while definitions are compared."""

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.engine.banding import ROUNDING
-from nearkin.engine.options import Verify
 from nearkin.quality.plan.distribution import Distribution
 from nearkin.quality.plan.tune import candidate_probabilities
+from nearkin.settings.choices import Verify
 from nearkin.stages.lsh.curve import pass_probability
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import Measure

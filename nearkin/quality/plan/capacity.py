@@ -14,7 +14,6 @@ from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
-from nearkin.engine.options import Verify
 from nearkin.errors import UsageError
 from nearkin.quality.plan.candidates import CandidateModel, ExpectedCandidates
 from nearkin.quality.plan.distribution import Distribution
@@ -27,6 +26,7 @@ from nearkin.quality.plan.workload import Workload, WorkloadKeywords
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.choices import Verify
 from nearkin.settings.spec import IDF_JACCARD, Spec
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import BandingRequest, Measure, measure_of

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
-from nearkin.engine.options import Verify
 from nearkin.errors import UsageError
 from nearkin.quality.plan.index_sizes import INDEX_SIZES
 from nearkin.runtime.argument_types import check_fields
 from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
+from nearkin.settings.choices import Verify
 from nearkin.settings.spec import MAX_DIMENSIONS
 from nearkin.stages.lsh.slot_bands import require_bands_with_rows
 from nearkin.stages.winnowing import LEAST_TOKENS, MOST_TOKENS

@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.engine.options import ClusterMethod
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
 from nearkin.reports.terminal.tables import text_table
@@ -15,6 +14,7 @@ from nearkin.runtime.number_format import format_count, format_fraction, format_
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.shell_quoting import join_command
 from nearkin.runtime.visible_text import make_visible
+from nearkin.settings.choices import ClusterMethod
 
 EXCERPT_LENGTH = 160
 """The number of characters of a text that are shown."""

@@ -19,8 +19,9 @@ from nearkin.engine.local.kept_hashes import HashCollector, KeptHashes
 from nearkin.engine.local.payload_batches import CorpusPayloads, PayloadBatch
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder
-from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.options import RunOptions
 from nearkin.runtime.progress import Silent
+from nearkin.settings.choices import Verify
 from nearkin.stages.measures import Payload, measure_of
 from nearkin.stages.measures.compared_sets import COMPARED_BITS, payload_builder_for_run
 from nearkin.stages.measures.jaccard import Jaccard

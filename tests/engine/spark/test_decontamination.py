@@ -133,7 +133,7 @@ def test_tasks_read_the_key_themselves(tmp_path: Path) -> None:
     key_file = tmp_path / "key.txt"
     key_file.write_text("0" * 31 + "1")
     key = HashKey.read(str(key_file))
-    options = RunOptions(spec_of_words(key.id))
+    options = RunOptions(spec=spec_of_words(key.id))
     reading = TextReading.of(Columns("text"), options, key, "quarantine")
     sent = pickle.dumps(reading)
     assert key_file.read_bytes() not in sent

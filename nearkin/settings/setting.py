@@ -1,0 +1,204 @@
+"""The facts of a setting, from which every door takes its declaration.
+
+A setting is a field of a group of `nearkin.settings.table`, with its facts in the annotation. From
+it follow the option of the command line with its help, its range and its completion, the keyword of
+the library, the key of a settings file, and the entry in the record of a run.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin
+
+from nearkin.errors import UsageError
+from nearkin.runtime.annotations import plain_type
+from nearkin.runtime.setting_names import name_setting
+
+INPUT = "Input"
+SIMILARITY = "Similarity"
+CANDIDATES = "Candidates"
+VERIFICATION = "Verification"
+CLUSTERING = "Clustering"
+OUTPUT = "Output"
+RUN = "Run"
+ADVANCED = "Advanced"
+
+
+@dataclass(frozen=True)
+class NumberRange:
+    """The values that a number may have.
+
+    Attributes:
+        least: The minimum.
+        most: The maximum, or infinity. Infinity itself is never a value.
+        excludes_least: Whether the minimum is not a value.
+        excludes_most: Whether the maximum is not a value.
+
+    Examples:
+        >>> share = NumberRange(0, 1, excludes_least=True)
+        >>> [share.contains(value) for value in (0.0, 0.8, 1.0, float("nan"))]
+        [False, True, True, False]
+        >>> str(share), str(NumberRange(1)), str(NumberRange(0, 63))
+        ('above 0 and at most 1', 'at least 1', 'from 0 to 63')
+    """
+
+    least: float
+    most: float = math.inf
+    excludes_least: bool = False
+    excludes_most: bool = False
+
+    def contains(self, value: float) -> bool:
+        """Returns whether a number is in the range."""
+        is_above = value > self.least if self.excludes_least else value >= self.least
+        is_below = value < self.most if self.excludes_most else value <= self.most
+        return is_above and is_below and value != math.inf
+
+    def __str__(self) -> str:
+        if not (self.excludes_least or self.excludes_most) and self.most < math.inf:
+            return f"from {self.least:,} to {self.most:,}"
+        least = f"above {self.least:,}" if self.excludes_least else f"at least {self.least:,}"
+        if self.most == math.inf:
+            return least
+        most = f"below {self.most:,}" if self.excludes_most else f"at most {self.most:,}"
+        return f"{least} and {most}"
+
+
+SHARE = NumberRange(0, 1)
+SHARE_ABOVE_0 = NumberRange(0, 1, excludes_least=True)
+OPEN_SHARE = NumberRange(0, 1, excludes_least=True, excludes_most=True)
+COUNT = NumberRange(1)
+COUNT_OR_NONE = NumberRange(0)
+ABOVE_ZERO = NumberRange(0, excludes_least=True)
+MOST_DOCUMENTS = 10**12
+"""The largest number of documents that is planned for or generated."""
+UNSIGNED_64 = NumberRange(0, 2**64 - 1)
+COLUMN = "COL"
+"""The placeholder of the name of a column."""
+
+
+class Recorded(Enum):
+    """The times at which the record of a run holds a setting."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+    IF_CHANGED = "if changed"
+    """Only if it does not have its default, so that older records stay as they are."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Another setting without which a setting has no effect.
+
+    Attributes:
+        name: The other setting.
+        values: Its values with which the setting has an effect. None for every value other than
+            None, False and 0.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+
+    def is_met(self, value: object) -> bool:
+        """Returns whether the setting has an effect with a value of the other one."""
+        return value in self.values if self.values else bool(value)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The facts of a setting that every door uses. Its type and default are those of the field.
+
+    Attributes:
+        help: What it means. Other settings are named as options, for example `--threshold`.
+        panel: The part of a help page that shows it.
+        metavar: The placeholder of its value. `COL` stands for the name of a column.
+        short: A short form of the option, for example `-t`.
+        negatable: Whether the option has an opposite, for example `--no-lines`.
+        shown_default: What pages show as the default if it follows from other settings.
+        values: A closed set of values, or a function that returns them.
+        names_columns: Whether values contain names of columns of the inputs.
+        is_list: Whether values are lists, separated by commas.
+        is_path: Whether it is a path although its type is text.
+        range: The range of a number.
+        excludes: The settings that cannot be given beside it, with the reason.
+        need: Another setting without which it has no effect.
+        recorded: Whether the record of a run holds it.
+        record_key: Its key in the record, if that is not its name.
+        option_type: The type of the option, if the field has several types.
+        keyword: The type of the keyword in the library, if that is not the type of the field.
+        keyword_help: What it means as a keyword, if that differs.
+        variable: An environment variable with the default of the option.
+    """
+
+    help: str
+    panel: str = INPUT
+    metavar: str | None = None
+    short: str = ""
+    negatable: bool = False
+    shown_default: str = ""
+    values: tuple[str, ...] | Callable[[], Iterable[str]] = ()
+    names_columns: bool = False
+    is_list: bool = False
+    is_path: bool = False
+    range: NumberRange | None = None
+    excludes: Mapping[str, str] = field(default_factory=dict)
+    need: Need | None = None
+    recorded: Recorded = Recorded.NEVER
+    record_key: str = ""
+    option_type: type | None = None
+    keyword: str = ""
+    keyword_help: str = ""
+    variable: str = ""
+
+    def known_values(self) -> tuple[str, ...]:
+        """Returns the closed set of values, or none if there is no such set."""
+        values = self.values() if callable(self.values) else self.values
+        return tuple(map(str, values))
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A setting as a group declares it: its name, its facts, its type and its default."""
+
+    name: str
+    setting: Setting
+    kind: Any
+    default: Any
+
+    @property
+    def record_key(self) -> str:
+        """The key of the setting in the record of a run."""
+        return self.setting.record_key or self.name
+
+
+def setting_of(annotation: object) -> Setting | None:
+    """Returns the setting in an annotation, or None."""
+    if get_origin(annotation) is not Annotated:
+        return None
+    return next((one for one in get_args(annotation)[1:] if isinstance(one, Setting)), None)
+
+
+@cache
+def settings_of(group: type) -> Mapping[str, Declared]:
+    """Returns the settings that a group declares or inherits, by name."""
+    declared: dict[str, Declared] = {}
+    for one in fields(group):
+        setting = setting_of(one.type)
+        if setting is not None:
+            declared[one.name] = Declared(one.name, setting, plain_type(one.type), one.default)
+    return declared
+
+
+def require_in_ranges(group: type, values: Mapping[str, object]) -> None:
+    """Requires that the settings of a group which are numbers are in their ranges.
+
+    Raises:
+        UsageError: If one is not.
+    """
+    for name, declared in settings_of(group).items():
+        limits = declared.setting.range
+        value = values.get(name)
+        if limits is None or not isinstance(value, int | float) or limits.contains(value):
+            continue
+        raise UsageError(f"{name_setting(name, value)} is out of range; it must be {limits}")
