@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 from nearkin.index.opening import DEFAULT_VECTOR_THRESHOLD
+from nearkin.index.run_settings import OF_SPEC
 from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.service.server.console.mount import MAX_PAGE_VALUES
 from nearkin.service.server.http.connections import (
@@ -20,16 +21,12 @@ from nearkin.service.server.routes.models import DocumentPart, Model
 from nearkin.service.server.service import OVERVIEW_THREADS
 from nearkin.service.server.settings import PREFIX, ServerSettings
 from nearkin.service.server.streams.format import MIN_BYTES_PER_SECOND
+from nearkin.settings.table import SETTINGS
 
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 """An entry of the section `Attributes` of a docstring."""
-SPEC_SETTINGS = {
-    "shingle": "What is compared: `words:3`, `chars:5`, and so on.",
-    "k": "Number of slots of a signature.",
-    "seed": "Seed of the hash functions of the signatures.",
-    "dimensions": "Number of dimensions of the vectors, with `--kind vector`.",
-}
-"""Settings of an index that make its Spec, with their meaning."""
+DIMENSIONS = "Number of dimensions of the vectors, with `--kind vector`."
+"""The meaning of the setting that makes an index one of vectors."""
 VECTOR_SPEC_SETTINGS = {
     "vector_dimensions": "Number of dimensions of the vectors that texts have besides. It makes an "
     "index of texts and vectors.",
@@ -73,7 +70,8 @@ def index_settings() -> str:
     """Returns a table with a row for each setting of the index that a server opens."""
     attributes = ATTRIBUTE.findall(inspect.getdoc(IndexSettings) or "")
     meanings = {name: re.sub(r"\s+", " ", text) for name, text in attributes}
-    rows = [(f"`{name}`", "", text) for name, text in SPEC_SETTINGS.items()]
+    rows = [(f"`{name}`", "", SETTINGS[name].setting.help) for name in OF_SPEC]
+    rows.append(("`dimensions`", "", DIMENSIONS))
     for field in fields(IndexSettings):
         if field.name == "vector":
             rows += vector_settings()

@@ -13,6 +13,8 @@ REPEATED = ("fields",)
 """The settings whose options are repeated for each value of a list."""
 FINDING_LEAKS = ("split", "check")
 """The commands that keep near-duplicates apart, or find those that are not."""
+BUILDING = "index build"
+"""The command that makes an index, which has a part of the settings of runs."""
 ESTIMATING = ("plan", "tune")
 """The commands that estimate a run without its clusters."""
 
@@ -31,6 +33,11 @@ def apply_settings(
         settings = settings.for_splits()
     else:
         settings = settings.for_dedup()
+    if command == BUILDING:
+        from nearkin.index.run_settings import require_of_index
+
+        require_of_index(settings)
+        settings = settings.limit_to(options)
     if command in ESTIMATING:
         without_effect = () if options.get("inputs") else ("normalise",)
         settings = settings.limit_to(options.keys() - set(without_effect))

@@ -18,7 +18,7 @@ from nearkin.index.opening import open_index, require_matching_key, require_used
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session, with_frequencies
-from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
+from nearkin.index.settings import IndexKeywords, IndexSettings, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
 from nearkin.runtime.argument_types import check_arguments
@@ -85,7 +85,8 @@ class Index(IndexReader):
         threshold: float | None = None,
         *,
         store: "Store | None" = None,
-        settings: IndexSettings | None = None,
+        settings: IndexSettings | str | Path | Mapping[str, object] | None = None,
+        preset: str | None = None,
         resources: "SpecResources | None" = None,
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
@@ -93,7 +94,7 @@ class Index(IndexReader):
         follow: bool = True,
         must_exist: bool = False,
         blocklist: "Blocklist | None" = None,
-        **fields: Unpack[SettingsFields],
+        **fields: Unpack[IndexKeywords],
     ) -> Self:
         """Opens an index, or creates one if the store is empty and `must_exist` is False.
 
@@ -105,7 +106,11 @@ class Index(IndexReader):
             threshold: Minimum similarity of a document to the representative it is resolved to, in
                 (0, 1]. By default that of the existing index, or 0.8.
             store: An open store, in place of a URL. The index closes it.
-            settings: Further parameters.
+            settings: Further parameters; or a settings file of runs, for example of `nearkin fit`,
+                or its values. Of these, an index takes the Spec, the threshold or the distance,
+                the recall, the bands and `related`.
+            preset: Settings of runs for a kind of data: `web`, `articles`, `records`,
+                `bibliography`, `logs`, `code` or `titles`. Excludes a settings file.
             resources: The hash key and the data that the Spec refers to.
             spec_resources: Folder of a run with the data that the Spec refers to (document
                 frequencies, cut shingles); or a file of document frequencies. A Spec of
@@ -126,7 +131,8 @@ class Index(IndexReader):
             blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
                 are not stored, in any scope: their upsert has the kind `blocked`. See
                 `use_blocklist`.
-            **fields: Fields of IndexSettings that replace those of `settings`.
+            **fields: Fields of IndexSettings that replace those of `settings`; and, in place of a
+                Spec, its options as `dedup` has them, for example `shingle` and `normalise`.
 
         Raises:
             UsageError: If a field is unknown or not valid, not exactly one of a URL and a store
@@ -137,7 +143,7 @@ class Index(IndexReader):
                 frequencies, or the blocklist has another Spec.
             StoreError: If the store cannot be reached.
         """
-        requested = merge_settings(settings or IndexSettings(), spec, threshold, fields)
+        requested = merge_settings(settings, preset, spec, threshold, fields)
         if (url is None) == (store is None):
             raise UsageError("an index is opened by a URL or by a store; give exactly one of them")
         if store is not None and requested.max_memory is not None:

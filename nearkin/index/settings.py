@@ -6,21 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import UnionType
-from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, TypedDict, cast, get_args, get_origin, get_type_hints
 
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.keys import HashKey
+from nearkin.settings.keywords import SpecOptionKeywords
 from nearkin.settings.spec import FINGERPRINT, Spec
+
+if TYPE_CHECKING:
+    from nearkin.engine.settings_file import SettingsSource
 
 POSTINGS = ("leaders", "all")
 """The values of the setting `postings`."""
 COMBINATIONS = ("either", "both")
 """The values of the setting `combine`."""
-SPEC_VARIABLES = ("SHINGLE", "SEED", "K", "DIMENSIONS")
-"""The variables of an environment that define a Spec."""
 VECTOR_VARIABLES = tuple(
     f"VECTOR_{name}"
     for name in (
@@ -327,18 +329,23 @@ class IndexSettings:
     @classmethod
     @check_arguments
     def from_env(
-        cls, prefix: str = "NEARKIN_TEXT_", environment: Mapping[str, str] | None = None
+        cls,
+        prefix: str = "NEARKIN_TEXT_",
+        environment: Mapping[str, str] | None = None,
+        base: "IndexSettings | None" = None,
     ) -> Self:
         """Returns the settings that environment variables define, such as NEARKIN_TEXT_BANDS.
 
         The variables are named after the fields of this class. SHINGLE (for example `words:3`),
-        SEED and K define the Spec. DIMENSIONS makes it an index of vectors, and VECTOR_DIMENSIONS
-        an index of texts and vectors. Further variables with VECTOR_ are named after the fields of
+        MEASURE, NORMALISE, STEM, SCHEME, K, SLOT_BITS, SEED, BASE_HASH and SPEC_VERSION define the
+        Spec. DIMENSIONS makes it an index of vectors, and VECTOR_DIMENSIONS an index of texts and
+        vectors. Further variables with VECTOR_ are named after the fields of
         `VectorEvidence`, with VECTOR_SEED and VECTOR_K for its Spec.
 
         Args:
             prefix: NEARKIN_TEXT_ or NEARKIN_VECTOR_, which keep the two kinds of index apart.
             environment: Variables. By default those of the process.
+            base: The settings that no variable replaces. By default those of a new index.
 
         Raises:
             UsageError: If a variable with the prefix is unknown, or a value is not valid.
@@ -355,6 +362,10 @@ class IndexSettings:
             for name, value in variables.items()
             if name.startswith(prefix) and value != ""
         }
+        # a program that reads no variables does not load the settings of runs
+        from nearkin.settings.table import SPEC_KEYWORDS
+
+        spec_variables = [*(name.upper() for name in ("measure", *SPEC_KEYWORDS)), "DIMENSIONS"]
         types = get_type_hints(cls)
         names = [field.name for field in fields(cls) if field.name not in ("spec", "vector")]
         known = {name.upper(): name for name in names}
@@ -362,26 +373,23 @@ class IndexSettings:
             name: given_variables.pop(name) for name in VECTOR_VARIABLES if name in given_variables
         }
         of_spec = {
-            name: given_variables.pop(name) for name in SPEC_VARIABLES if name in given_variables
+            name: given_variables.pop(name) for name in spec_variables if name in given_variables
         }
         unknown = sorted(set(given_variables) - set(known))
         if unknown:
-            valid = ", ".join(sorted((*known, *SPEC_VARIABLES, *VECTOR_VARIABLES)))
+            valid = ", ".join(sorted((*known, *spec_variables, *VECTOR_VARIABLES)))
             raise UsageError(
                 f"unknown setting {prefix}{unknown[0]}; valid settings (after {prefix}) are {valid}"
-                f"{did_you_mean(unknown[0], (*known, *SPEC_VARIABLES, *VECTOR_VARIABLES))}"
+                f"{did_you_mean(unknown[0], (*known, *spec_variables, *VECTOR_VARIABLES))}"
             )
         parsed = {
             known[name]: _parse_value(types[known[name]], value, prefix + name)
             for name, value in given_variables.items()
         }
-        settings = cls(**parsed)
+        settings = replace(cls() if base is None else base, **parsed)
         if of_vector:
             settings = replace(settings, vector=_parse_vector_evidence(of_vector, prefix))
-        if not of_spec:
-            return settings
-        spec = _parse_spec(of_spec, prefix, measures_distance=settings.distance is not None)
-        return replace(settings, spec=spec)
+        return cast(Self, _parse_spec(settings, of_spec, prefix) if of_spec else settings)
 
 
 def _require_threshold(threshold: float | None) -> None:
@@ -479,18 +487,40 @@ class SettingsFields(TypedDict, total=False):
     max_memory: int | str | None
 
 
+class IndexKeywords(SettingsFields, SpecOptionKeywords, total=False):
+    """The settings, and options of a Spec, that callers may pass by name to open an index."""
+
+    measure: str | None
+
+
 def merge_settings(
-    settings: IndexSettings,
+    settings: "IndexSettings | SettingsSource",
+    preset: str | None,
     spec: Spec | None,
     threshold: float | None,
-    changed: SettingsFields,
+    changed: Mapping[str, Any],
 ) -> IndexSettings:
-    """Returns settings some of which are replaced."""
-    try:
-        merged = replace(settings, **changed)
-    except TypeError as error:
-        known = ", ".join(IndexSettings.__dataclass_fields__)
-        raise UsageError(f"{error}; the settings of an index are {known}") from error
+    """Returns the settings of an index, some of which are replaced.
+
+    Args:
+        settings: Settings of an index, or those of a run: a settings file or its values.
+        preset: Name of a preset of runs, or None.
+        changed: Fields of IndexSettings, and options of a Spec.
+    """
+    base = settings if isinstance(settings, IndexSettings) else IndexSettings()
+    changed = dict(changed)
+    known = IndexSettings.__dataclass_fields__
+    of_spec = {name: changed.pop(name) for name in [*changed] if name not in known}
+    if of_spec or preset is not None or not (settings is None or settings is base):
+        # most programs give none of them
+        from nearkin.engine.settings_file import Settings
+        from nearkin.index.run_settings import with_run_settings
+
+        source = None if isinstance(settings, IndexSettings) else settings
+        run = Settings.resolve(source, preset)
+        merged = with_run_settings(replace(base, **changed), run, {*changed}, of_spec, spec)
+    else:
+        merged = replace(base, **changed)
     if spec is not None:
         merged = replace(merged, spec=spec)
     if threshold is not None:
@@ -527,18 +557,25 @@ def threshold_of_distance(spec: Spec, settings: IndexSettings) -> float:
     return threshold
 
 
-def _parse_spec(given: Mapping[str, str], prefix: str, *, measures_distance: bool) -> Spec:
-    """Returns the Spec that variables define."""
-    numbers = {
-        name.lower(): _parse_value(int, given[name], prefix + name)
-        for name in ("SEED", "K")
-        if name in given
+def _parse_spec(settings: IndexSettings, given: Mapping[str, str], prefix: str) -> IndexSettings:
+    """Returns settings with the Spec that variables define."""
+    hints = get_type_hints(IndexKeywords)
+    named = {variable.lower(): (prefix + variable, text) for variable, text in given.items()}
+    values: dict[str, Any] = {
+        name: _parse_value(hints[name], text, variable)
+        for name, (variable, text) in named.items()
+        if name != "dimensions"
     }
-    if "DIMENSIONS" in given:
-        dimensions = _parse_value(int, given["DIMENSIONS"], prefix + "DIMENSIONS")
-        return Spec(measure="cosine", unit="vector", n=dimensions, **numbers)
-    measure = "simhash" if measures_distance else "jaccard"
-    return Spec.for_shingle(given.get("SHINGLE", "words:3"), measure=measure, **numbers)
+    if "dimensions" not in named:
+        return merge_settings(settings, None, None, None, values)
+    variable, text = named["dimensions"]
+    if values.pop("measure", "cosine") != "cosine" or not values.keys() <= {"seed", "k"}:
+        raise UsageError(
+            f"{variable}={text!r} is for an index of vectors, which are compared by their cosine "
+            f"and have {prefix}SEED and {prefix}K only; leave out the other settings of the Spec"
+        )
+    dimensions = _parse_value(int, text, variable)
+    return replace(settings, spec=Spec(measure="cosine", unit="vector", n=dimensions, **values))
 
 
 def _parse_vector_evidence(given: Mapping[str, str], prefix: str) -> VectorEvidence:

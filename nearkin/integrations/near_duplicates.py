@@ -7,7 +7,7 @@ from nearkin.corpus.arrow_conversion import type_name
 from nearkin.errors import UsageError
 from nearkin.index.entry import require_scope
 from nearkin.index.index import Index
-from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
+from nearkin.index.settings import SettingsFields, merge_settings
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import Spec
@@ -55,7 +55,7 @@ class NearDuplicateFinder:
         **settings: Unpack[SettingsFields],
     ) -> None:
         # The first call opens the index, when a pipeline may have worked for hours.
-        merge_settings(IndexSettings(), spec, threshold, settings)
+        merge_settings(None, None, spec, threshold, settings)
         require_scope(scope)
         self.store = store
         self.scope = scope

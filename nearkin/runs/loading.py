@@ -93,14 +93,12 @@ def add_files(
     postings: str | None,
     spec_resources: Path | None = None,
     selection: Selection | None = None,
-    distance: int | None = None,
-    related: float | None = None,
-    passages: int | None = None,
+    searching: SettingsFields | None = None,
     observe: Callable[[Outcome], None] | None = None,
     decisions: Path | None = None,
     blocklist: Path | None = None,
 ) -> AddedDocuments:
-    """Upserts the documents of files."""
+    """Upserts the documents of files. `searching` has further settings of a new index."""
     require_unreserved_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
     warnings = warn_of_inputs(corpus, columns)
@@ -110,12 +108,7 @@ def add_files(
     fields: SettingsFields = {}
     if postings is not None:
         spec = request.to_spec(columns)
-        fields = {
-            "postings": postings,
-            "distance": distance,
-            "related": related,
-            "passages": passages,
-        }
+        fields = {"postings": postings, **(searching or {})}
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(

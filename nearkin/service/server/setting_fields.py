@@ -31,6 +31,16 @@ class ServerFields(BaseModel):
     index: dict[str, str] = Field(
         {}, description="Setting of the index, for example threshold=0.7. Can be repeated."
     )
+    settings: Path | None = Field(
+        None,
+        description="Settings file of runs, for example of `nearkin fit`. A new index has its "
+        "Spec, its threshold and its bands. Values of --index replace them.",
+    )
+    preset: str | None = Field(
+        None,
+        description="Settings for a kind of data, as for `nearkin dedup`: web, articles, records, "
+        "bibliography, logs, code or titles. Excludes --settings.",
+    )
     keyed: bool = Field(True, description="Hash new indexes with a secret key.")
     key_file: str = Field(
         "nearkin.key",

@@ -20,7 +20,7 @@ from pydantic_settings import (
 )
 
 from nearkin.errors import UsageError
-from nearkin.index.settings import LIFETIMES, IndexSettings
+from nearkin.index.settings import LIFETIMES, IndexSettings, merge_settings
 from nearkin.service.server.http.rates import RateLimiter, hide_url, parse_rate
 from nearkin.service.server.setting_fields import ServerFields
 
@@ -210,7 +210,8 @@ class ServerSettings(ServerFields, BaseSettings):
         for name in LIFETIMES:
             if merged.get(prefix + name.upper()) in ("0", "0.0"):
                 del merged[prefix + name.upper()]
-        return IndexSettings.from_env(prefix, merged)
+        base = merge_settings(self.settings, self.preset, None, None, {})
+        return IndexSettings.from_env(prefix, merged, base)
 
     def as_environment(self) -> dict[str, str]:
         """Returns environment variables from which another process reads the same settings."""
