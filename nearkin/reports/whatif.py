@@ -6,6 +6,7 @@ import numpy as np
 
 from nearkin.engine.local.run import LocalRun
 from nearkin.reports.model import ThresholdStep
+from nearkin.runtime.threads import ordered_map
 from nearkin.stages.packed_pairs import unpack_pairs
 
 MAX_STEPS = 20
@@ -64,11 +65,12 @@ def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
     """
     if run.hot_buckets or not has_higher_thresholds(run):
         return ()
-    steps = []
-    for threshold in list_thresholds(run):
+
+    def evaluate(threshold: float) -> ThresholdStep:
         kept = int(np.asarray(run.elect_at(threshold).kept).sum())
-        steps.append(ThresholdStep(threshold, kept, len(run.scored_at(threshold).pairs)))
-    return tuple(steps)
+        return ThresholdStep(threshold, kept, len(run.scored_at(threshold).pairs))
+
+    return tuple(ordered_map(evaluate, list_thresholds(run), run.options.workers))
 
 
 def borderline_pairs(run: LocalRun) -> tuple[PairAboveThreshold, ...]:

@@ -66,6 +66,7 @@ from nearkin.runs.saved import (
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import beside
 from nearkin.settings.decisions import Decisions, read_decisions
 
 if TYPE_CHECKING:
@@ -322,6 +323,7 @@ def _write_outputs(
 ) -> None:
     """Writes the documents or the ids that were asked for, and the tables of a run."""
     output = job.documents
+    workers = run.options.workers
     run.progress.stage("write", len(clustering.kept))
     with run.work.stage("write"):
         delete_folder(staging)
@@ -336,26 +338,27 @@ def _write_outputs(
             if cut_run is not None:
                 copied = copied & cut_run.kept
                 columns = join_columns(columns, cut_run.span_column)
-            write_kept(
-                corpus,
-                run.columns,
-                copied,
-                staging / "kept",
-                columns,
-                excerpts.observe,
-                run.progress.advance,
-                rewrite=None if cut_run is None else cut_run.rewrite,
-                known=known_documents(run, excerpts.ordinals),
-                workers=run.options.workers,
-            )
+            with beside(partial(write_result_tables, run, clustering, staging), workers):
+                write_kept(
+                    corpus,
+                    run.columns,
+                    copied,
+                    staging / "kept",
+                    columns,
+                    excerpts.observe,
+                    run.progress.advance,
+                    rewrite=None if cut_run is None else cut_run.rewrite,
+                    known=known_documents(run, excerpts.ordinals),
+                    workers=workers,
+                )
         else:
             # The report quotes documents in any case.
             for batch in corpus.batches(run.columns):
                 excerpts.observe(batch.first, batch.documents[run.columns.content])
                 run.progress.advance(len(batch.files))
+            write_result_tables(run, clustering, staging)
         if output.output == IDS:
             write_removed_ids(run, clustering, staging)
-        write_result_tables(run, clustering, staging)
         if cut_run is not None:
             from nearkin.runs.passage_cuts import write_cut_table
 

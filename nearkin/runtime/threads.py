@@ -1,8 +1,9 @@
 """Threads that run kernels without the GIL, in order and with a bounded number of pending items."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -38,6 +39,19 @@ def ordered_map(
         finally:
             for future in running:
                 future.cancel()
+
+
+@contextmanager
+def beside(work: Callable[[], object], workers: int) -> Iterator[None]:
+    """Does some work in a thread while the body runs, or after the body with one worker."""
+    if workers == 1:
+        yield
+        work()
+        return
+    with ThreadPoolExecutor(1, "nearkin-beside") as pool:
+        future = pool.submit(work)
+        yield
+        future.result()
 
 
 class ObjectPool(Generic[Tool]):

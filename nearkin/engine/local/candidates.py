@@ -4,6 +4,7 @@ One partition of one band is in memory at a time. Its keys are sorted into bucke
 each bucket are compared by their signatures.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -181,8 +182,8 @@ class CandidateFinder:
         self._rank = work.load("rank")
         entries = len(self._active)
         self._counts = CandidateCounts.empty(options.spec.k)
-        keys_in_memory = max(1, options.memory // 4 // BYTES_PER_KEY)
-        self._partition_bits = max(0, (entries - 1) // keys_in_memory).bit_length()
+        self._keys_in_memory = max(1, options.memory // 4 // BYTES_PER_KEY)
+        self._partition_bits = max(0, (entries - 1) // self._keys_in_memory).bit_length()
 
     def among(self, active: np.ndarray, round_number: int) -> "CandidateFinder":
         """Returns a new search among other documents, for a round of the hot-bucket loop.
@@ -199,10 +200,11 @@ class CandidateFinder:
     ) -> CandidateCounts:
         """Searches all bands."""
         self._hot_members = hot_members
-        for band in range(self.comparison.banding.bands):
-            for buckets in self._partitions(band):
-                self._search_partition(band, buckets, spool)
-            progress.advance(1)
+        last = (1 << self._partition_bits) - 1
+        for band, partition, buckets in self._partitions():
+            self._search_partition(band, buckets, spool)
+            if partition == last:
+                progress.advance(1)
         return self._counts
 
     def find_pairs_with(self, sampled: np.ndarray, spool: PairSpool) -> None:
@@ -211,15 +213,14 @@ class CandidateFinder:
         Args:
             sampled: Which documents were sampled, bool (n,).
         """
-        for band in range(self.comparison.banding.bands):
-            for buckets in self._partitions(band):
-                sizes, _ = self._measure_buckets(buckets)
-                hot = sizes > self._options.complete_bucket_size
-                for start, end in zip(buckets.starts[hot], buckets.ends[hot], strict=True):
-                    members = sorted_unique(buckets.ordinals[start:end])
-                    for document in members[sampled[members]]:
-                        pairs = self._pair_with(document, members[members != document])
-                        spool.add(self._select_allowed(pairs))
+        for _, _, buckets in self._partitions():
+            sizes, _ = self._measure_buckets(buckets)
+            hot = sizes > self._options.complete_bucket_size
+            for start, end in zip(buckets.starts[hot], buckets.ends[hot], strict=True):
+                members = sorted_unique(buckets.ordinals[start:end])
+                for document in members[sampled[members]]:
+                    pairs = self._pair_with(document, members[members != document])
+                    spool.add(self._select_allowed(pairs))
 
     def _pair_with(self, document: np.uint64, others: np.ndarray) -> np.ndarray:
         """Returns the packed pairs of a document and others that pass the prefilter.
@@ -236,12 +237,19 @@ class CandidateFinder:
         )
         return pairs[agreeing >= self.comparison.limits.margin]
 
-    def _partitions(self, band: int) -> Iterator[Buckets]:
-        """Yields the buckets of the partitions of a band, with the numbers of documents."""
-        path = self._work.path / self.comparison.keys_folder / f"{band:04d}"
-        keys = map_file(path, np.uint64)
-        for partition in range(1 << self._partition_bits):
-            yield self._find_buckets(keys, partition)
+    def _partitions(self) -> Iterator[tuple[int, int, Buckets]]:
+        """Yields the buckets of the partitions of each band, which several workers find."""
+        keys_of_partition = max(1, len(self._active) >> self._partition_bits)
+        workers = max(1, min(self._options.workers, self._keys_in_memory // keys_of_partition))
+
+        def find(place: tuple[int, int]) -> tuple[int, int, Buckets]:
+            band, partition = place
+            path = self._work.path / self.comparison.keys_folder / f"{band:04d}"
+            return band, partition, self._find_buckets(map_file(path, np.uint64), partition)
+
+        bands = range(self.comparison.banding.bands)
+        places = itertools.product(bands, range(1 << self._partition_bits))
+        yield from ordered_map(find, places, workers, ahead=0)
 
     def _measure_buckets(self, buckets: Buckets) -> tuple[np.ndarray, SourceBuckets | None]:
         """Returns the sizes that decide which buckets are hot, int64 (m,), and those by source.

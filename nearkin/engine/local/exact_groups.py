@@ -24,12 +24,15 @@ from nearkin.engine.stats import CollapseStats
 from nearkin.engine.value_keys import ValueColumn, value_columns_of
 from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.runtime.progress import StepCounter, ignore_count
+from nearkin.runtime.threads import ordered_map
 from nearkin.settings.choices import EmptyDocuments
 from nearkin.stages.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.stages.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
 
 DOCUMENTS_AT_ONCE = 1 << 24
 """Number of documents that are grouped in memory at a time."""
+DOCUMENTS_PER_PART = 1 << 17
+"""Number of documents from which each worker groups a part of them."""
 
 
 def hash_blocks(documents: Documents, options: RunOptions) -> np.ndarray:
@@ -91,10 +94,10 @@ def save_exact_groups(
     is_groupable = np.ones(len(documents), bool)
     if removed is not None:
         is_groupable[removed] = False
-    parts = 1
+    parts = 1 if len(documents) < DOCUMENTS_PER_PART else options.workers
     has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
     if has_groups:
-        parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+        parts *= max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
     unreadable_dates: dict[str, int] = {}
     columns = value_columns_of(options)
     counter = StepCounter(advance, len(documents), steps=parts * (1 + len(columns)) + 2)
@@ -116,7 +119,9 @@ def save_exact_groups(
         keys = hash_copy_keys(documents, options, blocks)
         members = ~documents.empty & is_groupable
         fingerprints = documents.fingerprints
-        representative = _find_first_equal(fingerprints, members, keys, rank, parts, counter)
+        representative = _find_first_equal(
+            fingerprints, members, keys, rank, parts, counter, options.workers
+        )
     else:
         representative = np.arange(len(order), dtype=np.uint32)
     if options.across is not None:
@@ -143,7 +148,7 @@ def save_exact_groups(
             if len(documents) and not has_value.any():
                 without_values.append(column.name)
             members = is_grouped & has_value
-            equals = _find_first_equal(keys, members, blocks, rank, parts, counter)
+            equals = _find_first_equal(keys, members, blocks, rank, parts, counter, options.workers)
             groups.join(equals)
             if decided is not None:
                 relations.append(equals)
@@ -222,6 +227,7 @@ def _find_first_equal(
     rank: np.ndarray,
     parts: int,
     counter: StepCounter,
+    workers: int = 1,
 ) -> np.ndarray:
     """Returns the first document with the same key and block as each document, uint32 (n,).
 
@@ -240,10 +246,13 @@ def _find_first_equal(
         counter.finish_step()
         return representative
     first_words = keys[:, 0]
-    for part in range(parts):
+
+    def group_part(part: int) -> None:
         in_part = np.asarray(first_words % np.uint64(parts) == part)
         members = np.flatnonzero(in_part & is_member)
         _set_representatives(members, keys, blocks, rank, representative)
+
+    for _ in ordered_map(group_part, range(parts), workers):
         counter.finish_step()
     return representative
 

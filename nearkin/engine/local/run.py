@@ -205,7 +205,7 @@ class LocalRun(Run):
 
     def stage(self, name: str) -> AbstractContextManager[dict[str, object]]:
         """Records a stage in the manifest of the work folder."""
-        return self.work.stage(name)
+        return self.work.stage(name, self.options.workers)
 
     def progress_of(self, stage: Stage) -> tuple[str, int | None]:
         """Returns the name and the number of steps under which progress reports a stage."""

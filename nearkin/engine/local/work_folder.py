@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
@@ -29,10 +30,14 @@ from nearkin.runtime.files import (
 )
 from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
 from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.threads import ordered_map
 from nearkin.runtime.version import VERSION
 
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""
+CHECKED_AT_ONCE = 1 << 25
+"""The number of bytes of a piece of a file whose checksum a thread computes."""
+READ_AT_ONCE = 1 << 18
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, KEPT_HASHES, "spool", "then", "against"})
 """Entries whose checksums the manifest does not record: no later stage of another process reads
 them, or they check themselves (`then` is the work folder of the second measure, and `against` holds
@@ -144,11 +149,9 @@ class WorkFolder:
         recorded = self.manifest["files"]
         for number, entry in enumerate(recorded):
             files = entry["files"]
-            damaged = [
-                name
-                for name, checksum in files.items()
-                if name not in states or _compute_checksum(self.path / name) != checksum
-            ]
+            present = [name for name in files if name in states]
+            checksums = _compute_checksums(self.path, present, workers=1)
+            damaged = [name for name, checksum in files.items() if checksums.get(name) != checksum]
             if damaged:
                 for name in damaged:
                     (self.path / name).unlink(missing_ok=True)
@@ -168,13 +171,13 @@ class WorkFolder:
         return bool(self.manifest["stages"]) or (self.path / "sketch" / "checkpoint.json").exists()
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, object]]:
+    def stage(self, name: str, workers: int = 1) -> Iterator[dict[str, object]]:
         """Records a stage when the body ends without an error."""
         facts: dict[str, object] = {}
         watch = Stopwatch()
         with disk_errors(self.path):
             yield facts
-            written = self._sync_new_files() if self.durable else {}
+            written = self._sync_new_files(workers) if self.durable else {}
         facts.update(watch.to_record())
         # A file that two stages wrote belongs to the last of them.
         kept: list[StageFiles] = [
@@ -186,7 +189,7 @@ class WorkFolder:
         self.manifest["stages"][name] = facts
         self._save()
 
-    def _sync_new_files(self) -> dict[str, str]:
+    def _sync_new_files(self, workers: int) -> dict[str, str]:
         """Syncs the files that were written since the last call, and returns their checksums."""
         before, now = self._seen, self._files()
         new = [name for name, state in now.items() if before.get(name) != state]
@@ -194,7 +197,7 @@ class WorkFolder:
         for folder in {self.path, *((self.path / name).parent for name in new)}:
             sync_folder(folder)
         self._seen = now
-        return {name: _compute_checksum(self.path / name) for name in sorted(new)}
+        return _compute_checksums(self.path, sorted(new), workers)
 
     def _files(self) -> dict[str, "FileState"]:
         states: dict[str, FileState] = {}
@@ -251,9 +254,30 @@ def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileSta
             yield from _files_at(below, f"{name}/{below.name}")
 
 
-def _compute_checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _compute_checksums(folder: Path, names: Sequence[str], workers: int) -> dict[str, str]:
+    """Returns the SHA-256 of each file, or of the SHA-256 of its pieces if it has several."""
+    pieces = [
+        (name, start)
+        for name in names
+        for start in range(0, max((folder / name).stat().st_size, 1), CHECKED_AT_ONCE)
+    ]
+
+    def hash_piece(piece: tuple[str, int]) -> tuple[str, bytes]:
+        name, start = piece
+        digest = hashlib.sha256()
+        with (folder / name).open("rb", buffering=0) as file:
+            file.seek(start)
+            for _ in range(0, CHECKED_AT_ONCE, READ_AT_ONCE):
+                digest.update(file.read(READ_AT_ONCE))
+        return name, digest.digest()
+
+    checksums = {}
+    hashed = ordered_map(hash_piece, pieces, workers)
+    for name, digests_of_file in groupby(hashed, lambda entry: entry[0]):
+        digests = [digest for _, digest in digests_of_file]
+        whole = digests[0] if len(digests) == 1 else hashlib.sha256(b"".join(digests)).digest()
+        checksums[name] = whole.hex()
+    return checksums
 
 
 def _without(files: dict[str, str], names: Container[str]) -> dict[str, str]:

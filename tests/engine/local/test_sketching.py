@@ -61,6 +61,7 @@ def test_result_does_not_depend_on_parts_and_workers(
     contents = []
     for part_bytes, workers in ((1 << 30, 1), (1, 1), (1, 3), (500, 2)):
         monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", part_bytes)
+        monkeypatch.setattr("nearkin.engine.local.exact_groups.DOCUMENTS_PER_PART", part_bytes)
         out = tmp_path / f"out-{part_bytes}-{workers}"
         job = Job((str(source),), out, Columns(), RunOptions(workers=workers), save_signatures=True)
         run_dedup(job, Silent())

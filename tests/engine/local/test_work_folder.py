@@ -26,7 +26,7 @@ from tests.disks import small_disk
 def finished_stages(path: Path) -> WorkFolder:
     work = WorkFolder.create(path, {"command": "test"})
     for name in ("first", "second", "third"):
-        with work.stage(name) as facts:
+        with work.stage(name, workers=2) as facts:
             work.save(name, np.arange(100))
             facts["name"] = name
     return work
@@ -38,9 +38,14 @@ def flip_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.parametrize("pieces", [1, 4])
 @pytest.mark.parametrize("fault", ["shorter", "gone", "longer", "changed"])
-def test_stage_with_a_damaged_file_is_run_again(fault: str, tmp_path: Path) -> None:
+def test_stage_with_a_damaged_file_is_run_again(
+    fault: str, pieces: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And so do the stages after it."""
+    monkeypatch.setattr("nearkin.engine.local.work_folder.CHECKED_AT_ONCE", 1024 // pieces)
+    monkeypatch.setattr("nearkin.engine.local.work_folder.READ_AT_ONCE", 64)
     finished_stages(tmp_path / "work")
     path = tmp_path / "work" / "second.npy"
     if fault == "gone":
