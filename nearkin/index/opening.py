@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, NotRequired, TypedDict, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 from nearkin.errors import IncompatibleError, MissingIndexError, StoreError, UsageError
 from nearkin.index.migration.state import MOVED, StoreState
@@ -237,18 +237,10 @@ def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
 def new_header(settings: IndexSettings) -> IndexHeader:
     """Returns the header of a new index."""
     spec = settings.spec or Spec(measure="jaccard" if settings.distance is None else "simhash")
-    header: IndexHeader = {
-        "format": FORMAT,
-        "spec": json.loads(spec.to_json()),
-        "threshold": DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold,
-        "recall": settings.recall,
-        "bands": settings.bands,
-        "rows": settings.rows,
-        "probes": settings.probes,
-        "documents": settings.documents,
-        "postings": settings.postings,
-        "store_text": settings.store_text,
-    }
+    fixed = {name: getattr(settings, name) for name in FIXED_SETTINGS}
+    header = cast(IndexHeader, {"format": FORMAT, "spec": json.loads(spec.to_json()), **fixed})
+    if settings.threshold is None:
+        header["threshold"] = DEFAULT_THRESHOLD
     if settings.distance is not None:
         header["format"] = DISTANCE_FORMAT
         header["distance"] = settings.distance
@@ -268,18 +260,13 @@ def new_header(settings: IndexSettings) -> IndexHeader:
         header["format"] = RELATED_FORMAT
         header["related"] = settings.related
     if settings.passages is not None:
-        _require_located_words(spec)
+        # few indexes have passages, and the kernels of words take time to import
+        from nearkin.index.passage_postings import passage_spec
+
+        passage_spec(spec)
         header["format"] = PASSAGES_FORMAT
         header["passages"] = settings.passages
     return header
-
-
-def _require_located_words(spec: Spec) -> None:
-    """Verifies that the bytes of the words of a Spec are known."""
-    # few indexes have passages, and the kernels of words take time to import
-    from nearkin.index.passage_postings import passage_spec
-
-    passage_spec(spec)
 
 
 def _vector_header(vector: VectorEvidence) -> VectorHeader:
@@ -314,25 +301,11 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
             wanted = replace(wanted, version=spec.version)
         wanted.require(spec, f"the index {url}")
     # what depends on the Spec and the vectors is verified when they are set
-    recorded = replace(
-        requested,
-        spec=None,
-        vector=None,
-        threshold=header["threshold"],
-        recall=header["recall"],
-        bands=header["bands"],
-        rows=header["rows"],
-        probes=header["probes"],
-        documents=header["documents"],
-        postings=header["postings"],
-        store_text=header["store_text"],
-        distance=header.get("distance"),
-        related=header.get("related"),
-        passages=header.get("passages"),
-        combine=header.get("combine", IndexSettings().combine),
-    )
     names = (*FIXED_SETTINGS, *OPTIONAL_SETTINGS)
-    _require_agreement(names, recorded, requested, IndexSettings(), url)
+    default = IndexSettings()
+    values: dict[str, Any] = {name: header.get(name, getattr(default, name)) for name in names}
+    recorded = replace(requested, spec=None, vector=None, **values)
+    _require_agreement(names, recorded, requested, default, url)
     vector = _vector_evidence_of(header.get("vector"), requested.vector, url)
     return replace(recorded, spec=spec, vector=vector)
 

@@ -67,8 +67,7 @@ class IndexReader(IndexDescription):
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
         """
-        if top < 1:
-            raise UsageError(f"{name_setting('top', top)} is less than 1")
+        _require_positive("top", top)
         with measured_call(self._session.telemetry, "query", 1):
             return self._find_matches(scope, document, top, members=members)
 
@@ -169,8 +168,7 @@ class IndexReader(IndexDescription):
             >>> found.id, found.passages[0]
             ('a', MatchedPassage(start=6, end=20, stored_start=9, stored_end=23, tokens=4))
         """
-        if top < 1:
-            raise UsageError(f"{name_setting('top', top)} is less than 1")
+        _require_positive("top", top)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         if searcher.passages is None:
@@ -242,8 +240,7 @@ class IndexReader(IndexDescription):
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
         """
-        if top < 1:
-            raise UsageError(f"{name_setting('top', top)} is less than 1")
+        _require_positive("top", top)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         documents = searcher.documents
@@ -376,7 +373,7 @@ class IndexReader(IndexDescription):
         """
         if start < 0:
             raise UsageError(f"{name_setting('start', start)} is negative; 0 is the representative")
-        _require_limit(limit)
+        _require_positive("limit", limit)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         store = searcher.store
@@ -419,7 +416,7 @@ class IndexReader(IndexDescription):
             UsageError: If a name is not valid, or `limit` is less than 1.
             StoreError: If the store fails.
         """
-        _require_limit(limit)
+        _require_positive("limit", limit)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         store = searcher.store
@@ -613,10 +610,9 @@ def _matching_members(
     return matching
 
 
-def _require_limit(limit: int) -> None:
-    """Requires that a part of a cluster has room for a document."""
-    if limit < 1:
-        raise UsageError(f"{name_setting('limit', limit)} is less than 1")
+def _require_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise UsageError(f"{name_setting(name, value)} is less than 1")
 
 
 def _leader_of(store: Store, entry: Entry | None) -> Entry | None:

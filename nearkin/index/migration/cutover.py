@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypedDict, cast
 
 from nearkin.errors import IncompatibleError, MissingIndexError, RacedError, StoreError, UsageError
 from nearkin.index.entry import RESERVED
@@ -33,7 +33,7 @@ from nearkin.index.migration.follow import LogFollower, follow_log
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, MigrationState, Phase
 from nearkin.index.opening import open_index
 from nearkin.index.session import REFRESH_SECONDS
-from nearkin.index.settings import IndexSettings, VectorEvidence
+from nearkin.index.settings import IndexSettings, SettingsFields
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import recorded_url, with_passwords
@@ -83,33 +83,24 @@ class ReopenedStore(TypedDict):
     """The phase in which the migration was interrupted."""
 
 
-class KeptSettings(TypedDict):
-    """The settings that a copy takes over from its source."""
+KEPT_SETTINGS = (
+    "distance",
+    "related",
+    "passages",
+    "vector",
+    "combine",
+    "recall",
+    "postings",
+    "store_text",
+    "documents",
+)
+"""The settings that a copy takes over from its source."""
 
-    distance: int | None
-    related: float | None
-    passages: int | None
-    vector: VectorEvidence | None
-    combine: str
-    recall: float
-    postings: str
-    store_text: bool
-    documents: int
 
-
-def kept_settings(settings: IndexSettings) -> KeptSettings:
-    """Returns the settings that a copy takes over from its source, by name."""
-    return {
-        "distance": settings.distance,
-        "related": settings.related,
-        "passages": settings.passages,
-        "vector": settings.vector,
-        "combine": settings.combine,
-        "recall": settings.recall,
-        "postings": settings.postings,
-        "store_text": settings.store_text,
-        "documents": settings.documents,
-    }
+def settings_of_copy(settings: IndexSettings) -> SettingsFields:
+    """Returns the settings of a copy, which takes over documents of any size."""
+    kept = {name: getattr(settings, name) for name in KEPT_SETTINGS}
+    return cast(SettingsFields, {"cache": 1, "max_document": UNLIMITED_SIZE, **kept})
 
 
 def rebuild(
@@ -157,7 +148,7 @@ def rebuild(
                 )
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
-        kept = kept_settings(source.settings)
+        kept = settings_of_copy(source.settings)
         _change_evidence(source, kept, new_secret, vector_threshold, combine)
         if threshold is not None:
             # similarities are compared in place of distances
@@ -173,8 +164,6 @@ def rebuild(
                 resources=resources,
                 decisions=decisions,
                 follow=False,
-                cache=1,
-                max_document=UNLIMITED_SIZE,
                 **kept,
             ) as target,
         ):
@@ -240,7 +229,7 @@ def _completed_move(source: Index, target: Index) -> CutoverResult:
 
 def _change_evidence(
     source: Index,
-    kept: KeptSettings,
+    kept: SettingsFields,
     new_secret: HashKey | None,
     vector_threshold: float | None,
     combine: str | None,

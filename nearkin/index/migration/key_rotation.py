@@ -8,7 +8,6 @@ from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
-    UNLIMITED_SIZE,
     CopyComparison,
     CopySource,
     claim_target,
@@ -20,7 +19,7 @@ from nearkin.index.migration.copy import (
     keep_cluster_ids_and_compare,
     release_target,
 )
-from nearkin.index.migration.cutover import kept_settings
+from nearkin.index.migration.cutover import settings_of_copy
 from nearkin.index.opening import open_index
 from nearkin.index.parts import is_part_name
 from nearkin.index.settings import IndexSettings
@@ -69,7 +68,7 @@ def rotate_key(
                 f"the Spec resources of {source.store.url} are hashed with its old key; build a "
                 "new index from its inputs"
             )
-        kept = kept_settings(opened.settings)
+        kept = settings_of_copy(opened.settings)
         if opened.settings.vector is not None:
             kept["vector"] = opened.settings.vector.keyed_with(new_secret)
         with Index.open(
@@ -78,8 +77,6 @@ def rotate_key(
             opened.settings.threshold,
             resources=SpecResources(new_secret),
             follow=False,
-            cache=1,
-            max_document=UNLIMITED_SIZE,
             **kept,
         ) as target:
             left_out = _documents_without_text(source.store, target) if skip_without_text else set()

@@ -9,9 +9,10 @@ is rejected, as is a modified one. It grants no access; the token does.
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from fastapi import Query
 
 from nearkin.service.server.http.problems import ProblemError
 
@@ -23,6 +24,11 @@ Two ids of 1,024 bytes result in up to 16,400 characters, because JSON escapes s
 """
 FIRST_PAGE = "0"
 """The cursor of the first page."""
+PageCursor = Annotated[
+    str | None,
+    Query(min_length=1, max_length=MAX_CURSOR_LENGTH, description="`next` of the previous page."),
+]
+"""The parameter of a listing that says where its next page begins."""
 
 
 def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:

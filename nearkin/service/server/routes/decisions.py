@@ -5,7 +5,7 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from nearkin.service.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
+from nearkin.service.server.cursors import PageCursor, decode_cursor, encode_cursor
 from nearkin.service.server.decision_listings import DecisionListings
 from nearkin.service.server.http.auth import (
     Authenticator,
@@ -82,14 +82,7 @@ async def decisions(
     limit: Annotated[
         int, Query(ge=1, le=m.MAX_DECISIONS, description="Maximum number of decisions.")
     ] = m.MAX_DECISIONS,
-    cursor: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=MAX_CURSOR_LENGTH,
-            description="`next` of the previous page.",
-        ),
-    ] = None,
+    cursor: PageCursor = None,
 ) -> Response:
     """Returns a page of the decisions about documents of a scope that the index stores.
 

@@ -13,7 +13,7 @@ from nearkin.index.index import Index
 from nearkin.quality.plan.tune import TuningRecord
 from nearkin.quality.plan.tune import tune as find_operating_points
 from nearkin.runtime.version import VERSION
-from nearkin.service.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
+from nearkin.service.server.cursors import PageCursor, decode_cursor, encode_cursor
 from nearkin.service.server.http.auth import Admin, Reader, Scraper, require_scope
 from nearkin.service.server.http.parsing import body_schema, parse_body
 from nearkin.service.server.http.problems import ProblemError
@@ -82,14 +82,7 @@ async def list_scopes(
     limit: Annotated[
         int, Query(ge=1, le=1000, description="Maximum number of scopes.")
     ] = PAGE_SIZE,
-    cursor: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=MAX_CURSOR_LENGTH,
-            description="`next` of the previous page.",
-        ),
-    ] = None,
+    cursor: PageCursor = None,
 ) -> m.ScopesAnswer:
     """Returns the scopes that have documents, with the numbers of their documents and clusters.
 
