@@ -3,8 +3,6 @@
 Without an OpenTelemetry SDK, the instruments cost next to nothing.
 """
 
-import asyncio
-import logging
 import math
 import os
 import time
@@ -12,8 +10,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -21,11 +20,11 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from nearkin.index.entry import Match, Outcome
 from nearkin.runtime.sliding_window import SlidingWindow
 from nearkin.runtime.version import VERSION
+from nearkin.service.server.worker_snapshots import WorkerSnapshots
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-log = logging.getLogger("nearkin.metrics")
 MAX_SCOPE_LABELS = 100
 """Maximum number of scopes that have a label of their own in metrics."""
 OTHER_SCOPES = "(other)"
@@ -38,15 +37,8 @@ MAX_LATENCIES = 5000
 """Maximum number of latencies that are kept of one second."""
 
 
-class SecondOfActivity(TypedDict):
-    """The upserts of one second.
-
-    Attributes:
-        second: The second, since 1970.
-        counts: The number of upserts by result.
-        p50: The median of the latencies in seconds, or None without latencies.
-        p99: Their 99th percentile, or None.
-    """
+class SecondOfActivity(msgspec.Struct):
+    """The upserts of one second by result, and percentiles of their latencies in seconds."""
 
     second: int
     counts: dict[str, int]
@@ -302,12 +294,12 @@ class RecentActivity:
                 for second, counts, latencies in self._seconds
             ]
         return [
-            {
-                "second": second,
-                "counts": counts,
-                "p50": _quantile_of_ordered(latencies, 0.5),
-                "p99": _quantile_of_ordered(latencies, 0.99),
-            }
+            SecondOfActivity(
+                second=second,
+                counts=counts,
+                p50=_quantile_of_ordered(latencies, 0.5),
+                p99=_quantile_of_ordered(latencies, 0.99),
+            )
             for second, counts, latencies in seconds
         ]
 
@@ -355,13 +347,9 @@ class Exposition:
     With several workers, it has the metrics of all, labelled by worker.
     """
 
-    SNAPSHOT_SECONDS = 2.0
-    """Seconds between two snapshots."""
-
     def __init__(self, registry: "CollectorRegistry", folder: Path | None) -> None:
         self.registry = registry
-        self.folder = folder
-        self._write_lock = Lock()
+        self._snapshots = WorkerSnapshots(folder, ".prom")
 
     @property
     def content_type(self) -> str:
@@ -372,56 +360,21 @@ class Exposition:
 
     def render(self) -> bytes:
         """Returns the metrics of this worker and the last snapshots of the others."""
-        from prometheus_client import generate_latest
-
-        own = generate_latest(self.registry)
-        if self.folder is None:
+        own = self._own_metrics()
+        if self._snapshots.folder is None:
             return own
-        self.write_snapshot(own)
-        snapshots = {
-            path.stem: path.read_text("utf-8")
-            for path in sorted(self.folder.glob("*.prom"))
-            if is_worker_alive(path)
-        }
-        # if the disk is full, the snapshot of this process is old
-        snapshots[str(os.getpid())] = own.decode("utf-8")
-        return merge_expositions(snapshots)
+        self._snapshots.write(own)
+        texts = {**self._snapshots.read_others(), str(os.getpid()): own}
+        return merge_expositions({worker: text.decode() for worker, text in texts.items()})
 
-    def write_snapshot(self, text: bytes | None = None) -> None:
-        """Writes the metrics of this worker for the others.
-
-        While the disk is full, they read the previous snapshot.
-        """
+    def _own_metrics(self) -> bytes:
         from prometheus_client import generate_latest
 
-        if self.folder is None:
-            return
-        staging = self.folder / f"{os.getpid()}.part"
-        content = generate_latest(self.registry) if text is None else text
-        try:
-            # requests for metrics write in threads of their own
-            with self._write_lock:
-                staging.write_bytes(content)
-                staging.replace(self.folder / f"{os.getpid()}.prom")
-        except OSError as error:
-            log.warning("cannot write metrics for other workers", extra={"error": str(error)})
+        return generate_latest(self.registry)
 
     async def keep_writing_snapshots(self) -> None:
-        """Writes a snapshot at regular intervals until it is cancelled."""
-        while self.folder is not None:
-            await asyncio.to_thread(self.write_snapshot)
-            await asyncio.sleep(self.SNAPSHOT_SECONDS)
-
-
-def is_worker_alive(path: Path) -> bool:
-    """Returns True if the process of a snapshot still runs; otherwise deletes the snapshot."""
-    try:
-        os.kill(int(path.stem), 0)
-    except (ProcessLookupError, PermissionError):
-        # another user may have a process of the same number by now
-        path.unlink(missing_ok=True)
-        return False
-    return True
+        """Writes the metrics of this worker for the others until it is cancelled."""
+        await self._snapshots.keep_writing(self._own_metrics)
 
 
 def merge_expositions(texts: dict[str, str]) -> bytes:

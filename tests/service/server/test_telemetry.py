@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -243,24 +242,3 @@ def test_probes_of_golden_pairs_do_not_hide_hot_buckets(serve: Serve, tmp_path: 
     for _ in range(60):
         query_golden_pairs(service.index, service.golden_pairs)
     assert read_metrics() == before
-
-
-def test_threads_that_write_metrics_do_not_share_a_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    exposition = Exposition(create_meter_provider()[1], tmp_path)
-    other = threading.Thread(target=exposition.write_snapshot, args=(b"second",))
-    replace = Path.replace
-
-    def start_other(path: Path, target: Path) -> Path:
-        monkeypatch.setattr(Path, "replace", replace)
-        other.start()
-        other.join(0.05)
-        return replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", start_other)
-    exposition.write_snapshot(b"first")
-    assert (tmp_path / f"{os.getpid()}.prom").read_bytes() in (b"first", b"second")
-    other.join()
-    assert (tmp_path / f"{os.getpid()}.prom").read_bytes() == b"second"
-    assert caplog.messages == []

@@ -62,10 +62,10 @@ async def _activity_content(visit: Visit) -> list[Component]:
         recall = service.golden_result.recall
     fleet = await service.run_in_thread(fleet_metrics, service.index, counts, recall)
     now = int(time.time())
-    seconds = {activity["second"]: activity for activity in series}
+    seconds = {activity.second: activity for activity in series}
     recent = [seconds[second] for second in range(now - WINDOW, now) if second in seconds]
-    rate = sum(sum(activity["counts"].values()) for activity in recent) / WINDOW
-    latencies = [activity["p99"] for activity in recent if activity["p99"] is not None]
+    rate = sum(sum(activity.counts.values()) for activity in recent) / WINDOW
+    latencies = [activity.p99 for activity in recent if activity.p99 is not None]
     scope_of_rates = f"Rate and latency are those of the last {WINDOW} seconds"
     if workers > 1:
         scope_of_rates += f" and of {workers} workers; percentiles are those of the slowest worker"
@@ -132,7 +132,7 @@ def _rate_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
     for activities in _activities_of_points(seconds, now):
         counts = Counter[str]()
         for activity in activities:
-            counts.update(activity["counts"])
+            counts.update(activity.counts)
         counts_of_points.append(counts)
     traces = []
     for name, results, colour in RESULT_GROUPS:
@@ -151,8 +151,8 @@ def _rate_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
 
 def _latency_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
     points = _activities_of_points(seconds, now)
-    medians = [_max_milliseconds(activity["p50"] for activity in point) for point in points]
-    percentiles = [_max_milliseconds(activity["p99"] for activity in point) for point in points]
+    medians = [_max_milliseconds(activity.p50 for activity in point) for point in points]
+    percentiles = [_max_milliseconds(activity.p99 for activity in point) for point in points]
     style = {"mode": "lines+markers", "marker": {"size": 4}}
     traces = [
         charts.line_trace("Median", STARTS, medians, charts.BLUE, **style),
