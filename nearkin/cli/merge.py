@@ -46,14 +46,12 @@ def merge(
         )
     with file_imports():
         from nearkin.runs.sketch import require_signature_output
-        from nearkin.runtime.files import disk_errors
-        from nearkin.runtime.outputs import RESULT, claimed
+        from nearkin.runtime.outputs import published_file
         from nearkin.stages.sketch.signature_file import merge_signatures
 
     require_signature_output(out, files, overwrite=overwrite)
-    with claimed(out, "nearkin merge", replaces=overwrite) as claim, disk_errors(out.parent):
-        documents = merge_signatures(files, claim.path / RESULT)
-        claim.publish_file(claim.path / RESULT)
+    with published_file(out, "nearkin merge", replaces=overwrite) as staged:
+        documents = merge_signatures(files, staged)
     if json:
         print_json({"out": str(out), "documents": documents})
     else:
@@ -67,8 +65,7 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
         from nearkin.runs.merged_sizes import merge_sizes
         from nearkin.runs.output import require_file_output
         from nearkin.runs.table_files import TableFile, write_table_file
-        from nearkin.runtime.files import disk_errors
-        from nearkin.runtime.outputs import RESULT, claimed
+        from nearkin.runtime.outputs import published_file
         from nearkin.runtime.progress import Silent
         from nearkin.runtime.setting_names import name_flag, name_setting
 
@@ -81,9 +78,8 @@ def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool
     require_file_output(out, lambda path: False, "sizes of runs", folders, overwrite=False)
     sizes = merge_sizes(folders, Silent())
     target.require_types(sizes.schema)
-    with claimed(out, "nearkin merge", replaces=False) as claim, disk_errors(out.parent):
-        write_table_file(target, claim.path / RESULT, sizes.schema, sizes.to_batches())
-        claim.publish_file(claim.path / RESULT)
+    with published_file(out, "nearkin merge", replaces=False) as staged:
+        write_table_file(target, staged, sizes.schema, sizes.to_batches())
     if as_json:
         print_json({"out": str(out), "documents": sizes.num_rows})
     else:

@@ -17,7 +17,8 @@ from nearkin.reports.collect import title_of
 from nearkin.reports.decontamination_page import DecontaminationReport, render_decontamination_page
 from nearkin.reports.files import REPORT_PAGE, write_page
 from nearkin.reports.run_warnings import warn_of_inputs
-from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.checkpoint import open_work_folder
+from nearkin.runs.folder_result import FolderSummary, begin_result, describe_result, publish_result
 from nearkin.runs.job import Job
 from nearkin.runs.output import (
     is_output_finished,
@@ -27,12 +28,10 @@ from nearkin.runs.output import (
     require_suffix,
 )
 from nearkin.runs.passage_cuts import write_cut_documents
-from nearkin.runs.saved import delete_folder
-from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.files import Readers, disk_errors
 from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import RESULT, claimed, require_apart
+from nearkin.runtime.outputs import published_file, require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.version import VERSION
 from nearkin.texts.decontamination.index import SuiteIndex
 from nearkin.texts.decontamination.quotes import QuotedHit, quote_contaminations
 from nearkin.texts.decontamination.request import ContaminationAction, DecontaminationRequest
@@ -54,32 +53,14 @@ SUITES_TABLE = "suites.parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecontaminationSummary:
+class DecontaminationSummary(FolderSummary):
     """The outcome of `nearkin decontaminate`.
 
     Attributes:
-        out: Output folder.
-        facts: Facts of the run, as run.json contains them.
         suites: Rows of the table of suites.
-        warnings: Warnings about inputs and suites. Empty if the output was complete before.
-        peak_memory: Measured peak of the memory, in bytes. None if the output was complete before.
     """
 
-    out: Path
-    facts: Mapping[str, object]
     suites: Sequence[Mapping[str, object]]
-    warnings: Sequence[str] = ()
-    peak_memory: int | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Returns the summary as `--json` prints it."""
-        return {"out": str(self.out), **self.facts}
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The counts of the run."""
-        counts: Mapping[str, int] = self.facts["counts"]  # type: ignore[assignment]
-        return counts
 
     def suites_above(self, share: float) -> list[Mapping[str, object]]:
         """Returns the suites of which a larger share of the items is contaminated."""
@@ -163,7 +144,6 @@ def run_decontamination(
         return finished
     index = SuiteIndex(suites, request.point.least)
     with PeakMemory() as measured, open_work_folder(job, identity, corpus) as (claim, work):
-        staging = claim.path / RESULT
         run = DecontaminationRun(
             corpus, columns, index, request, prepared.options, work, progress, job.resources.secret
         )
@@ -171,28 +151,15 @@ def run_decontamination(
         progress.stage("write", None)
         tables = ContaminationTables(run)
         with disk_errors(job.out.parent):
-            delete_folder(staging)
-            staging.mkdir()
+            staging = begin_result(claim)
             write_tables(tables, staging)
             shutil.copyfile(run.work.path / REJECTED, staging / REJECTED)
             counts = tables.counts() | _write_documents(run, tables, corpus, staging)
             quotes = quote_contaminations(run, tables)
             write_report(job, request, tables, counts, quotes, staging)
-            facts = {
-                "nearkin": VERSION,
-                **identity,
-                "counts": counts,
-                "suite_counts": tables.suites.to_pylist(),
-                "inputs": work.manifest["inputs"],
-                **prepared.table_facts,
-                "stages": work.manifest["stages"],
-                "peak_memory": measured.peak,
-            }
-            write_durably(staging / FACTS, to_json(facts))
-            set_readers(staging, job.readers)
-        claim.publish_folder(
-            staging, work.manifest["run"], identity, replaces=may_replace_output(job, work)
-        )
+            facts = describe_result(identity, counts, corpus, work, measured.peak)
+            facts["suite_counts"] = tables.suites.to_pylist()
+            publish_result(job, claim, work, identity, staging / FACTS, facts)
     return DecontaminationSummary(
         out=job.out,
         facts=facts,
@@ -263,11 +230,5 @@ def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) 
 
 def save_suites(out: Path, suites: Suites, readers: Readers, *, overwrite: bool) -> None:
     """Saves suites in a file."""
-    with (
-        claimed(out, "nearkin decontaminate", replaces=overwrite) as claim,
-        disk_errors(out.parent),
-    ):
-        staged = claim.path / RESULT
+    with published_file(out, "nearkin decontaminate", readers, replaces=overwrite) as staged:
         write_suites(staged, suites)
-        set_readers(staged, readers)
-        claim.publish_file(staged)

@@ -12,8 +12,8 @@ from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs
 from nearkin.runs.output import require_file_output, require_suffix
 from nearkin.runs.spec_request import SpecRequest
-from nearkin.runtime.files import Readers, disk_errors, set_readers
-from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import published_file
 from nearkin.runtime.progress import Progress
 from nearkin.stages.sketch.resources import SpecResources, is_frequencies_file
 
@@ -91,25 +91,21 @@ def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
         job.out, is_frequencies_file, "a table of shingles", inputs, overwrite=job.overwrite
     )
     corpus.check(job.columns)
-    with (
-        claimed(job.out, "nearkin frequencies", replaces=job.overwrite) as claim,
-        disk_errors(job.out.parent),
-    ):
+    with published_file(
+        job.out, "nearkin frequencies", job.readers, replaces=job.overwrite
+    ) as staged:
         counting = FrequencyRequest(
             corpus,
             job.columns,
             spec,
             SpecResources(job.request.secret),
             job.workers,
-            claim.path,
+            staged.parent,
             progress,
         )
         counted = count_frequencies(counting)
         if counted.documents:
-            staged = claim.path / RESULT
             counted.write(staged, spec)
-            set_readers(staged, job.readers)
-            claim.publish_file(staged)
     return FrequencySummary(
         out=job.out,
         documents=counted.documents,

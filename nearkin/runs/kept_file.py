@@ -62,8 +62,8 @@ from nearkin.runs.table_files import (
     write_json_lines,
     write_table_file,
 )
-from nearkin.runtime.files import Readers, disk_errors, set_readers
-from nearkin.runtime.outputs import RESULT, RUN_SUFFIX, claimed, is_output, require_apart
+from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import RUN_SUFFIX, is_output, published_file, require_apart
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.texts.passages.cutting.request import CUT_SPANS
@@ -195,13 +195,11 @@ class KeptFile:
         self, write: Callable[[Path], list[str]], readers: Readers, *, overwrite: bool
     ) -> list[str]:
         out = self.table.path
-        with claimed(out, "nearkin dedup", replaces=overwrite) as claim, disk_errors(out.parent):
-            staged = claim.path / RESULT
-            with translate_foreign_errors(self._make_error):
-                texts = write(staged)
-            set_readers(staged, readers)
-            claim.publish_file(staged)
-        return texts
+        with (
+            published_file(out, "nearkin dedup", readers, replaces=overwrite) as staged,
+            translate_foreign_errors(self._make_error),
+        ):
+            return write(staged)
 
     def _make_error(self, error: BaseException) -> BaseException:
         """Returns the error to raise for an exception of a reader or a writer."""

@@ -39,7 +39,7 @@ from nearkin.runs.saved import SavedRun, copy_saved_signatures, open_job_corpus,
 from nearkin.runs.table_files import TableFile, TableFormat, write_table_file
 from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, claimed, work_folder_of
+from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, published_file, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.suggestions import did_you_mean
@@ -311,11 +311,8 @@ def write_pairs_file(
     elif os.path.lexists(path):
         raise UsageError(f"{path} exists; choose another file")
     schema = pairs.schema.with_metadata(_footer_of(request, [], missing, copies))
-    with claimed(path, "write", replaces=overwrite) as claim, disk_errors(path.parent):
-        staged = claim.path / RESULT
+    with published_file(path, "write", readers, replaces=overwrite) as staged:
         write_table_file(target, staged, schema, iter(pairs.to_batches()))
-        set_readers(staged, readers)
-        claim.publish_file(staged)
     return path
 
 

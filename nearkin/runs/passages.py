@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,17 +13,16 @@ from nearkin.reports.collect import title_of
 from nearkin.reports.files import REPORT_PAGE, write_page
 from nearkin.reports.passages_page import PassagesReport, render_passages_page
 from nearkin.reports.run_warnings import warn_of_inputs
-from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.checkpoint import open_work_folder
+from nearkin.runs.folder_result import FolderSummary, begin_result, describe_result, publish_result
 from nearkin.runs.job import Job
 from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.passage_cuts import write_cut_documents
 from nearkin.runs.repeated_lines import write_repeated_lines
-from nearkin.runs.saved import delete_folder
-from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.files import disk_errors
 from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import RESULT, require_apart
+from nearkin.runtime.outputs import require_apart
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.version import VERSION
 from nearkin.texts.passages.cutting.request import CUT_SPANS, CutRequest
 from nearkin.texts.passages.cutting.run import (
     CutRun,
@@ -40,40 +38,13 @@ from nearkin.texts.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTa
 FACTS = "passages.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PassagesSummary:
-    """The outcome of `nearkin passages`.
-
-    Attributes:
-        out: Output folder.
-        facts: Facts of the run, as passages.json contains them.
-        warnings: Warnings about inputs. Empty if the output was complete before.
-        peak_memory: Measured peak of the memory, in bytes. None if the output was complete before.
-    """
-
-    out: Path
-    facts: Mapping[str, object]
-    warnings: Sequence[str] = ()
-    peak_memory: int | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Returns the summary as `--json` prints it."""
-        return {"out": str(self.out), **self.facts}
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The counts of the run."""
-        counts: Mapping[str, int] = self.facts["counts"]  # type: ignore[assignment]
-        return counts
-
-
 def run_passages(
     job: Job,
     options: PassageOptions,
     progress: Progress,
     cut: CutRequest | None = None,
     lines: LinesRequest | None = None,
-) -> PassagesSummary:
+) -> FolderSummary:
     """Writes the passages of files into the output folder of a job."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     corpus = job.open_corpus()
@@ -102,9 +73,8 @@ def run_passages(
         identity["lines"] = lines.to_record()
     if is_output_finished(job):
         finished = read_finished(job, identity, job.out / FACTS, corpus)
-        return PassagesSummary(out=job.out, facts=finished)
+        return FolderSummary(out=job.out, facts=finished)
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
-        staging = claim.path / RESULT
         if lines is not None and policy is not None:
             line_run = LineRun(corpus, columns, options, work, progress, job.resources.secret)
             line_run.find_lines(lines, partial(order_documents, line_run, policy))
@@ -121,24 +91,11 @@ def run_passages(
             write = partial(_write_passages, job, run, cut_run, corpus)
         progress.stage("write", None)
         with disk_errors(job.out.parent):
-            delete_folder(staging)
-            staging.mkdir()
+            staging = begin_result(claim)
             counts = write(staging)
-            facts = {
-                "nearkin": VERSION,
-                **identity,
-                "counts": counts,
-                "inputs": work.manifest["inputs"],
-                **({"tables": corpus.tables} if corpus.tables else {}),
-                "stages": work.manifest["stages"],
-                "peak_memory": memory.peak,
-            }
-            write_durably(staging / FACTS, to_json(facts))
-            set_readers(staging, job.readers)
-        claim.publish_folder(
-            staging, work.manifest["run"], identity, replaces=may_replace_output(job, work)
-        )
-    return PassagesSummary(
+            facts = describe_result(identity, counts, corpus, work, memory.peak)
+            publish_result(job, claim, work, identity, staging / FACTS, facts)
+    return FolderSummary(
         out=job.out,
         facts=facts,
         warnings=warn_of_inputs(corpus, columns),

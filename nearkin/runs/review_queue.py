@@ -16,8 +16,8 @@ from nearkin.errors import UsageError
 from nearkin.quality.evaluate.scan import ReopenedRun
 from nearkin.runs.reopen import CLUSTERS, open_finished_run
 from nearkin.runs.table_files import TableFile, write_table_file
-from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers
-from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.files import Readers, require_file_path
+from nearkin.runtime.outputs import published_file
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.decisions import Decisions
 from nearkin.settings.keys import HashKey
@@ -167,11 +167,8 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
     ]
     target = require_free_table(path)
     table = pa.Table.from_pylist(rows, SCHEMA)
-    with claimed(path, "nearkin review", replaces=False) as claim, disk_errors(path.parent):
-        staged = claim.path / RESULT
+    with published_file(path, "nearkin review", Readers.OWNER, replaces=False) as staged:
         write_table_file(target, staged, SCHEMA, iter(table.to_batches()))
-        set_readers(staged, Readers.OWNER)
-        claim.publish_file(staged)
 
 
 def require_free_table(path: Path) -> TableFile:

@@ -22,20 +22,19 @@ from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splitta
 from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
-from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.checkpoint import open_work_folder
 from nearkin.runs.document_output import known_documents
+from nearkin.runs.folder_result import begin_result, publish_result
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.pairs import with_pair_budget
 from nearkin.runs.saved import (
     SavedRun,
     copy_saved_signatures,
-    delete_folder,
     open_job_corpus,
     with_saved_run,
 )
-from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
-from nearkin.runtime.outputs import RESULT
+from nearkin.runtime.files import disk_errors
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.version import VERSION
 
@@ -122,10 +121,8 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
             copy_saved_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
         executed = execute_split(run, groups)
-        staging = work.path / RESULT
         with run.stage(Stage.WRITE):
-            delete_folder(staging)
-            staging.mkdir(parents=True)
+            staging = begin_result(claim)
             _write_groups(run, corpus, executed.split, staging)
         record: SplitRecord = {
             "nearkin": VERSION,
@@ -141,12 +138,8 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
         if corpus.tables:
             record["tables"] = corpus.tables
         with disk_errors(staging):
-            write_durably(staging / SPLIT, to_json(record))
             job.resources.write(staging, job.settings.spec)
-            set_readers(staging, job.readers)
-        claim.publish_folder(
-            staging, work.manifest["run"], identity, replaces=may_replace_output(job, work)
-        )
+            publish_result(job, claim, work, identity, staging / SPLIT, {**record})
     return record
 
 

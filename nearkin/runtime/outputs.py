@@ -25,10 +25,12 @@ from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
+    Readers,
     disk_errors,
     make_folders,
     replace_durably,
     require_file_path,
+    set_readers,
     sync_file,
     sync_folder,
     sync_tree,
@@ -605,3 +607,20 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def published_file(
+    out: Path, command: str, readers: Readers | None = None, *, replaces: bool
+) -> Iterator[Path]:
+    """Yields a path for the content of an output file, which gets its name after the block.
+
+    An output without content is not published. The readers are those of new files by default.
+    """
+    with claimed(out, command, replaces=replaces) as claim, disk_errors(out.parent):
+        staged = claim.path / RESULT
+        yield staged
+        if staged.exists():
+            if readers is not None:
+                set_readers(staged, readers)
+            claim.publish_file(staged)
