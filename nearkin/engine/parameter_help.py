@@ -20,8 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 COLLECTED = re.compile(r"^    \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 """The entry of a docstring for all keywords."""
-OPTION = re.compile(r"--[a-z][a-z-]*")
-"""An option that the help of a setting names."""
+OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([a-z]+))?")
+"""An option that the help of a setting names, and the word after it."""
 WIDTH = 100
 
 
@@ -72,7 +72,7 @@ def describe_keyword(name: str) -> str:
     default = (
         setting.shown_default or default_of(name) or (name in SPEC_KEYWORDS and declared.default)
     )
-    if default and not setting.keyword_help:
+    if default and "default" not in text:
         text = f"{text} Default: {default}."
     return (
         textwrap.fill(
@@ -88,9 +88,14 @@ def describe_keyword(name: str) -> str:
 
 
 def _name_keyword(option: re.Match[str]) -> str:
-    """Returns the keyword of an option that a help text names."""
-    name = NAMES_OF_OPTIONS.get(option[0])
-    return option[0] if name is None else f"`{name}`"
+    """Returns the keyword of an option that a help text names, with its value if it has one."""
+    flag, word = option.groups()
+    name = NAMES_OF_OPTIONS.get(flag)
+    if name is None or word is None:
+        return option[0] if name is None else f"`{name}`"
+    if word in KEYWORDS[name].setting.known_values():
+        return f'`{name}="{word}"`'
+    return f"`{name}` {word}"
 
 
 NAMES_OF_OPTIONS = {flag_of(name): name for name in KEYWORDS}
