@@ -33,7 +33,7 @@ class NearDuplicateGroups(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         recall: Required share of the near-duplicates at the threshold that are found. None for that
             of the preset, or 0.99.
         preset: Name of a preset for a kind of data, or None.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
 
     Attributes:
         labels_: Number of each text's group, int64 (n,), in the order of their first texts.
@@ -57,7 +57,7 @@ class NearDuplicateGroups(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         measure: str | None = None,
         recall: float | None = None,
         preset: str | None = None,
-        workers: int = 2,
+        workers: int | None = None,
     ) -> None:
         self.threshold = threshold
         self.shingle = shingle

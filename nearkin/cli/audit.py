@@ -9,6 +9,7 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import COUNT, COUNT_OR_NONE, RUN, UNSIGNED_64, VERIFICATION, Setting
 
 Run = Annotated[Path, typer.Argument(help="Output folder of a finished run.", metavar="DIR")]
@@ -87,7 +88,7 @@ def audit(
             removed=removed,
             deadline=deadline,
             seed=seed,
-            workers=o.workers_or_cores(workers),
+            workers=workers_or_cores(workers),
             golden=golden,
         )
     finally:

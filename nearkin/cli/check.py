@@ -14,6 +14,7 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.split import LeakOptions
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.settings.setting import COUNT_OR_NONE, OUTPUT, Setting
 from nearkin.settings.table import ClusterSettings
@@ -114,7 +115,7 @@ def check(
                 requested_columns,
                 spec.to_request(),
                 reading.on_error,
-                o.workers_or_cores(match.workers),
+                workers_or_cores(match.workers),
                 folder / "check",
                 progress,
                 check=lambda resolved_spec, _: options_with(resolved_spec),

@@ -14,6 +14,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, Setting
@@ -248,7 +249,7 @@ def decontaminate(
     requested_columns = columns.to_columns(memory=memory)
     hash_inputs = reading.parse_hash_inputs()
     suites = open_suites(against, suite_columns, key, memory_bytes)
-    threads = o.workers_or_cores(workers)
+    threads = workers_or_cores(workers)
     job = Job(
         tuple(inputs),
         out,

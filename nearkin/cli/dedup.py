@@ -26,6 +26,7 @@ from nearkin.cli.printing import (
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.setting import OUTPUT, RUN, Need, Setting
 from nearkin.settings.table import ClusterSettings, OutputSettings, ReferenceSettings
@@ -228,7 +229,7 @@ def dedup(
         )
     run, resolve = functions_of_engine(execution)
     progress = o.open_progress(quiet=output.quiet)
-    workers = o.workers_or_cores(match.workers)
+    workers = workers_or_cores(match.workers)
 
     def settings_with(resolved_spec: "Spec", found: "Columns") -> "RunOptions":
         fields = columns.name_contents(found)

@@ -7,6 +7,7 @@ from typing import Annotated
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.settings.setting import COUNT, INPUT, OUTPUT, Setting
 
@@ -64,7 +65,7 @@ def demo(
 
     require_outside_work_folders(out)
     require_output_free(out, resume=False, overwrite=overwrite)
-    cores = o.workers_or_cores(workers)
+    cores = workers_or_cores(workers)
     if source_code:
         settings = RunOptions(
             spec=SOURCE_CODE_SPEC, threshold=threshold, source="package", workers=cores

@@ -13,6 +13,7 @@ from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
 from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATION, Setting
 
@@ -142,7 +143,7 @@ def fit(
         labelled=parse_labelled(labelled),
         sample=sample,
         seed=seed,
-        workers=o.workers_or_cores(workers),
+        workers=workers_or_cores(workers),
         across=across,
     )
     requested_columns = columns.to_columns()

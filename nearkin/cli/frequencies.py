@@ -11,6 +11,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS, OutputSettings
 
 COMMON_OPTIONS = (
@@ -71,7 +72,7 @@ def frequencies(
             output.out,
             requested_columns,
             spec.to_request(),
-            workers=o.workers_or_cores(workers),
+            workers=workers_or_cores(workers),
             overwrite=output.overwrite,
             on_error=reading.on_error,
             selection=reading.selection,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nearkin.cli import options as o
 from nearkin.cli.printing import print_warnings
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import COUNT, INPUT, Need, Setting
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def observe_inputs(
     print_warnings(warn_of_inputs(corpus, columns))
     columns = detect_dimensions(corpus, columns)
     spec = request.to_spec(columns)
-    workers = o.workers_or_cores(None)
+    workers = workers_or_cores(None)
     resources = NO_RESOURCES
     if spec.uses_frequencies:
         counting = FrequencyRequest(

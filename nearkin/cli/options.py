@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli.given_options import GivenOptions
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import OUTPUT, Setting
 from nearkin.settings.table import (
     AUTOMATIC,
@@ -404,13 +405,6 @@ def require_apart_from_files(
     named_files = [plan, settings, spec.key_file, spec.frequencies, spec.cut_list]
     paths = [str(path) for path in named_files if path is not None]
     require_apart(out, [path for path in paths if not path.startswith(ENVIRONMENT)])
-
-
-def workers_or_cores(workers: int | None) -> int:
-    """Returns the number of threads that was given, or the number of cores of this process."""
-    from nearkin.runtime.process_limits import available_cores
-
-    return workers or available_cores()
 
 
 def open_progress(*, quiet: bool) -> "Progress":

@@ -14,6 +14,7 @@ from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import OUTPUT, VERIFICATION, Need, Setting
 from nearkin.settings.table import ClusterSettings, OutputSettings
 
@@ -153,7 +154,7 @@ def pairs(
             requested_columns,
             request,
             reading.on_error,
-            o.workers_or_cores(match.workers),
+            workers_or_cores(match.workers),
             out,
             progress,
             check=options_with,

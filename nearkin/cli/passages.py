@@ -7,6 +7,7 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, SIMILARITY, NumberRange, Setting
 from nearkin.settings.table import AUTOMATIC, OutputSettings
 
@@ -132,7 +133,7 @@ def passages(
     else:
         request = CutRequest.parse_options(cut_unit, min_left, keep)
     spec = Spec(unit=unit or "words", n=1, normalise=o.parse_steps(normalise))
-    threads = o.workers_or_cores(workers)
+    threads = workers_or_cores(workers)
     least = PassageOptions.least if min_tokens is None else min_tokens
     options = PassageOptions(spec, least, source, parse_memory(memory), threads)
     job = Job(

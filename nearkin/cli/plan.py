@@ -17,6 +17,7 @@ from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.cli.standard_streams import print_line
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import (
     ABOVE_ZERO,
     COUNT,
@@ -267,7 +268,7 @@ class WorkloadOptions:
             memory=parse_memory(self.memory),
             disk=size(self.disk),
             seconds=o.parse_seconds(self.time, "--time"),
-            cores=o.workers_or_cores(self.cores),
+            cores=workers_or_cores(self.cores),
             precision=self.precision,
             verify=self.verify,
             latency=None if self.latency is None else self.latency / 1000,

@@ -14,6 +14,7 @@ from nearkin.cli.index import open_existing_index
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import INPUT, OUTPUT, RUN, Setting
 from nearkin.settings.table import AUTOMATIC, IndexKeySettings, OutputSettings
 
@@ -192,7 +193,7 @@ def purge_run(
                 secret=o.read_key(resources.key_file),
                 execution={
                     "memory": parse_memory(memory, "--memory"),
-                    "workers": o.workers_or_cores(workers),
+                    "workers": workers_or_cores(workers),
                 },
                 command_line=describe_command_line(ARGUMENTS.get()),
                 merging_engine=merge_over_spark,

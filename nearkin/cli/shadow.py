@@ -7,6 +7,7 @@ from nearkin.cli.audit import GoldenFile, Run
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting
 
 
@@ -47,7 +48,7 @@ def shadow(
 
     secret = o.read_key(key_file)
     settings = parse_shadow_settings(against)
-    threads = o.workers_or_cores(workers)
+    threads = workers_or_cores(workers)
     progress = o.open_progress(quiet=quiet)
     try:
         comparison = shadow_run(

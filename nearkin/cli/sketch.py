@@ -11,6 +11,7 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.standard_files import StandardFiles, with_standard_files
 from nearkin.cli.standard_streams import print_line, write_to_stdout
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.table import AUTOMATIC, OutputSettings
 
 COMMON_OPTIONS = (
@@ -80,7 +81,7 @@ def sketch(
     require_signature_output(out, inputs, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec)
     progress = o.open_progress(quiet=output.quiet)
-    threads = o.workers_or_cores(workers)
+    threads = workers_or_cores(workers)
     try:
         inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve_inputs(

@@ -14,6 +14,7 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.settings.setting import OUTPUT, UNSIGNED_64, Setting
 from nearkin.settings.table import ClusterSettings, OutputSettings
 
@@ -127,7 +128,7 @@ def split(
             requested_columns,
             spec.to_request(),
             reading.on_error,
-            o.workers_or_cores(match.workers),
+            workers_or_cores(match.workers),
             out,
             progress,
             check=lambda resolved_spec, _: options_with(resolved_spec),

@@ -11,6 +11,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.cli.standard_streams import print_line
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.setting import (
     ADVANCED,
@@ -209,7 +210,7 @@ def synth(
             settings,
             vocabulary=_read_vocabulary(corpus.vocabulary),
             spec=Spec.for_shingle(shingle),
-            workers=o.workers_or_cores(workers),
+            workers=workers_or_cores(workers),
             advance=progress.advance,
         )
     finally:

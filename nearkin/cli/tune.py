@@ -14,6 +14,7 @@ from nearkin.cli.observed_corpus import OF_A_CORPUS, SampleOptions, observe_inpu
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.setting import (
     CANDIDATES,
@@ -311,7 +312,7 @@ def _fit_decisions(
             f"leave out {name_setting('measure', spec.measure)}"
         )
     definition = Definition(spec.unit, spec.n, spec.measure, spec.normalise)
-    workers = o.workers_or_cores(None)
+    workers = workers_or_cores(None)
     return fit_to_decisions(corpus, columns, read, definition, Silent(), workers)
 
 

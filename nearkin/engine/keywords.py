@@ -53,7 +53,7 @@ class RunParameters(SpecOptionKeywords, ReadKeywords, total=False):
     source: str | None
     split: str | None
     memory: int | str
-    workers: int
+    workers: int | None
     settings: str | Path | Mapping[str, object] | None
     spec: Spec | None
     key: HashKey | None

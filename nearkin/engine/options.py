@@ -27,6 +27,7 @@ from nearkin.engine.fields import (
 from nearkin.engine.removal_limit import RemovalLimits
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_fields
+from nearkin.runtime.process_limits import available_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import require_memory
 from nearkin.runtime.suggestions import did_you_mean
@@ -137,7 +138,7 @@ class RunOptions(SearchSettings, ClusterSettings):
     spec: Spec = field(default_factory=Spec)
     fields: Sequence[str] = ()
     memory: int = 4_000_000_000
-    workers: int = 2
+    workers: int = field(default_factory=available_cores)
 
     def __post_init__(self) -> None:
         check_fields(self)

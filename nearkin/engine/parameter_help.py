@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.options import RunOptions
 from nearkin.runtime.setting_names import flag_of
 from nearkin.settings.table import KEYWORDS, SPEC_KEYWORDS
 
@@ -56,8 +55,6 @@ def default_of(name: str) -> object:
     declared = KEYWORDS[name]
     if name in SPEC_KEYWORDS:
         return None
-    if name == "workers":
-        return RunOptions.workers
     if declared.setting.keyword.startswith("Sequence"):
         return ()
     default: object = declared.default

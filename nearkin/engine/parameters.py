@@ -19,6 +19,7 @@ from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC, parse_memory
 from nearkin.runtime.suggestions import did_you_mean
@@ -228,7 +229,11 @@ def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
     given: dict[str, Any] = {
         name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN
     }
-    return RunOptions(spec=spec, **{**given, "memory": memory_of(parameters)})
+    given |= {
+        "memory": memory_of(parameters),
+        "workers": workers_or_cores(parameters.get("workers")),
+    }
+    return RunOptions(spec=spec, **given)
 
 
 def require_one_threshold(given: Collection[str], accept: str) -> None:

@@ -62,6 +62,7 @@ from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import PRIVATE_FILE, disk_errors
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.sizes import parse_memory
 from nearkin.runtime.temporary_folder import TemporaryFolder
@@ -312,7 +313,7 @@ def passages(
     spec: Spec | None = None,
     key: HashKey | None = None,
     memory: int | str = "auto",
-    workers: int = 2,
+    workers: int | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **reading: Unpack[ReadKeywords],
@@ -346,7 +347,7 @@ def passages(
         key: The hash key, if the Spec requires one.
         memory: Bound on the anonymous memory of the run: a number of bytes, a size, or `auto` for
             half of the memory that the process may use.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -384,7 +385,12 @@ def passages(
     keep_columns = () if policy is None else policy.columns
     least = PassageOptions.least if min_tokens is None else min_tokens
     options = PassageOptions(
-        spec or Spec(n=1), least, source, parse_memory(memory), workers, keep_columns
+        spec or Spec(n=1),
+        least,
+        source,
+        parse_memory(memory),
+        workers_or_cores(workers),
+        keep_columns,
     )
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder.open(work)
@@ -423,7 +429,7 @@ def decontaminate(
     cut_unit: str | None = None,
     key: HashKey | None = None,
     memory: int | str = "auto",
-    workers: int = 2,
+    workers: int | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **reading: Unpack[ReadKeywords],
@@ -453,7 +459,7 @@ def decontaminate(
         key: Hash key of the words. Saved suites with fingerprints under a key require it.
         memory: Bound on the anonymous memory of the run: a number of bytes, a size, or `auto` for
             half of the memory that the process may use.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -483,7 +489,9 @@ def decontaminate(
         require_rewritable(columns, "action")
     suite_columns = SuiteColumns(tuple(suite_fields), suite_id)
     suites = read_suites_of(against, suite_columns, key, bound)
-    options = PassageOptions(suites.spec, request.point.least, memory=bound, workers=workers)
+    options = PassageOptions(
+        suites.spec, request.point.least, memory=bound, workers=workers_or_cores(workers)
+    )
     request.require_fields(suites.fields)
     require_memory(len(suites.rarity), bound)
     corpus = open_corpus(data, reading)
@@ -629,7 +637,7 @@ def sketch(
     spec: Spec | None = None,
     *,
     resources: SpecResources = NO_RESOURCES,
-    workers: int = 2,
+    workers: int | None = None,
 ) -> np.ndarray:
     """Returns the signatures of texts, token lists or vectors.
 
@@ -639,7 +647,7 @@ def sketch(
             of shape (n, d).
         spec: The Spec of the signatures. The default is `Spec()`.
         resources: The hash key and the data that the Spec refers to.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
 
     Returns:
         An array of shape (n, w). It is uint32 (n, k) for MinHash, with all bits set for a text
@@ -658,7 +666,9 @@ def sketch(
     if isinstance(texts, list | tuple):
         refuse_paths(texts, reads_files=False)
     measure = measure_of(spec, resources)
-    return sketch_documents(texts, measure, sketcher_pool(measure), workers).signatures
+    return sketch_documents(
+        texts, measure, sketcher_pool(measure), workers_or_cores(workers)
+    ).signatures
 
 
 @check_arguments
@@ -670,7 +680,7 @@ def frequencies(
     spec: Spec | None = None,
     key: HashKey | None = None,
     work: str | Path | None = None,
-    workers: int = 2,
+    workers: int | None = None,
 ) -> DocumentFrequencies:
     """Counts in how many documents each shingle occurs.
 
@@ -683,7 +693,7 @@ def frequencies(
         spec: The Spec of the shingles. The default is `Spec()`.
         key: The hash key, if the Spec requires one.
         work: Folder for temporary files. The default is that of the system.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
 
     Raises:
         UsageError: If both columns are given, or the data cannot be read.
@@ -699,7 +709,13 @@ def frequencies(
     corpus = open_corpus(data, {})
     with open_progress() as updates:
         counting = FrequencyRequest(
-            corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, updates
+            corpus,
+            columns,
+            spec or Spec(),
+            SpecResources(key),
+            workers_or_cores(workers),
+            folder.path,
+            updates,
         )
         counted = count_frequencies(counting)
     folder.remove()
@@ -715,7 +731,7 @@ def observe(
     spec: Spec | None = None,
     resources: SpecResources = NO_RESOURCES,
     sample: int = SAMPLE_SIZE,
-    workers: int = 2,
+    workers: int | None = None,
 ) -> Distribution:
     """Describes texts and the similarities of their pairs, from a sample, for `tune`.
 
@@ -726,7 +742,7 @@ def observe(
         spec: The Spec of the shingles and the measure. The default is `Spec()`.
         resources: The hash key and the data that the Spec refers to.
         sample: Number of sampled documents, all pairs of which are compared.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
 
     Raises:
         UsageError: If both columns are given, the data cannot be read, or there are fewer than two
@@ -741,7 +757,9 @@ def observe(
     """
     columns = columns_of({"text": text, "tokens": tokens}, None)
     measure = measure_of(spec or Spec(), resources)
-    return observe_corpus(open_corpus(data, {}), columns, measure, sample, workers=workers)
+    return observe_corpus(
+        open_corpus(data, {}), columns, measure, sample, workers=workers_or_cores(workers)
+    )
 
 
 @check_arguments

@@ -20,6 +20,7 @@ from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.temporary_runs import open_corpus
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_progress import open_progress
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.progress import Progress
 from nearkin.settings.keywords import ReadKeywords
 
@@ -38,7 +39,7 @@ def fit(
     labelled: str = "clusters",
     sample: int = SAMPLE_DOCUMENTS,
     seed: int = 1,
-    workers: int = 2,
+    workers: int | None = None,
     progress: Progress | None = None,
     **reading: Unpack[ReadKeywords],
 ) -> FitResult:
@@ -68,7 +69,7 @@ def fit(
         sample: Number of documents of which all pairs are compared. Whole clusters are drawn, and
             distinct pairs are extrapolated to all documents. All labelled pairs are compared.
         seed: Random seed of samples and folds.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
         **reading: The options of reading, which `nearkin.settings.table` describes.
@@ -87,7 +88,12 @@ def fit(
         [True, False, True]
     """
     request = FitRequest(
-        Objective.parse(objective), parse_labelled(labelled), sample, seed, workers, across
+        Objective.parse(objective),
+        parse_labelled(labelled),
+        sample,
+        seed,
+        workers_or_cores(workers),
+        across,
     )
     if isinstance(labels, GoldenSet):
         golden = labels

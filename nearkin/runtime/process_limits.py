@@ -31,6 +31,11 @@ def available_cores(root: Path = ROOT) -> int:
     return min([cores, *(max(1, math.ceil(quota)) for quota in _core_quotas(root))])
 
 
+def workers_or_cores(workers: int | None) -> int:
+    """Returns the number of threads that was given, or the number of cores of this process."""
+    return available_cores() if workers is None else workers
+
+
 def available_memory(root: Path = ROOT) -> int:
     """Returns the memory that this process may use, in bytes.
 

@@ -950,8 +950,6 @@ class ResourceSettings:
             RUN,
             shown_default="the cores that the process may use",
             range=NumberRange(1, MOST_THREADS),
-            keyword="int",
-            keyword_help="Number of threads.",
         ),
     ] = None
 

@@ -16,6 +16,7 @@ from nearkin.index.signatures.signature import Signature, tokens_of_set
 from nearkin.index.signatures.sketching import SketchedDocuments, sketch_documents, sketcher_pool
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import require_file_path
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.threads import require_workers
 from nearkin.settings.spec import FINGERPRINT, Spec
 from nearkin.stages.lsh.band_keys import write_band_keys
@@ -135,7 +136,7 @@ class SignatureIndex:
         rows: Number of rows of a band, or None to derive it from the recall.
         documents: Approximate number of signatures. Bands of signs are derived from it.
         resources: The hash key and the data that the Spec refers to.
-        workers: Number of threads that sketch.
+        workers: Number of threads that sketch. By default, the cores that the process may use.
 
     Raises:
         UsageError: If an argument is out of range, or the Spec keeps fewer than 32 bits of slots,
@@ -161,7 +162,7 @@ class SignatureIndex:
         rows: int | None = None,
         documents: int = 1_000_000,
         resources: SpecResources = NO_RESOURCES,
-        workers: int = 2,
+        workers: int | None = None,
     ) -> None:
         self.spec = spec or Spec()
         if self.spec.unit == FINGERPRINT:
@@ -179,6 +180,7 @@ class SignatureIndex:
             raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
         if not documents >= 1:
             raise UsageError(f"documents={documents} is less than 1; give an approximate number")
+        workers = workers_or_cores(workers)
         require_workers(workers)
         self.threshold = threshold
         self.recall = recall
@@ -415,7 +417,7 @@ class SignatureIndex:
         threshold: float | None = None,
         *,
         resources: SpecResources = NO_RESOURCES,
-        workers: int = 2,
+        workers: int | None = None,
     ) -> Self:
         """Returns the index of a file that `save` or `nearkin sketch` wrote.
 
@@ -424,7 +426,7 @@ class SignatureIndex:
             threshold: Another threshold, from which the bands are derived again. The default is the
                 saved one, or 0.8 for a file of `nearkin sketch`.
             resources: The hash key and the data that the Spec refers to. They are in no file.
-            workers: Number of threads that sketch.
+            workers: Number of threads that sketch. By default, the cores that the process may use.
 
         Raises:
             UsageError: If the file does not exist, is not a signature file, or repeats an id.

@@ -26,6 +26,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.quality.lab import kernels
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.runtime.threads import ordered_map
@@ -436,7 +437,7 @@ def synth(
     *,
     vocabulary: str | None = None,
     spec: Spec | None = None,
-    workers: int = 2,
+    workers: int | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> dict[str, object]:
     """Writes a synthetic corpus and its truth into a new folder, which appears when it is complete.
@@ -450,7 +451,7 @@ def synth(
         settings: Settings of the corpus. The default settings are used if it is None.
         vocabulary: Text whose words are used with their frequencies. Invented words by default.
         spec: Spec that defines the similarity. The default Spec is used if it is None.
-        workers: Number of threads.
+        workers: Number of threads. By default, the cores that the process may use.
         advance: Receives the number of documents of each written batch.
 
     Returns:
@@ -466,14 +467,15 @@ def synth(
         raise UsageError(f"{folder} exists; choose another folder")
     words = Vocabulary.from_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
     plan, generator = CorpusPlan(settings), TextGenerator(settings, words)
+    threads = workers_or_cores(workers)
     try:
         with claimed(folder, "nearkin synth", replaces=False) as claim:
             staged = claim.path / RESULT
             (staged / "documents").mkdir(parents=True)
             bytes_written = _write_documents(
-                staged / "documents", plan, generator, workers, advance or (lambda _: None)
+                staged / "documents", plan, generator, threads, advance or (lambda _: None)
             )
-            pairs = _write_truth(staged / "truth.parquet", plan, generator, spec or Spec(), workers)
+            pairs = _write_truth(staged / "truth.parquet", plan, generator, spec or Spec(), threads)
             facts = {
                 **asdict(settings),
                 "spec": orjson.loads((spec or Spec()).to_json()),
