@@ -72,6 +72,16 @@ def test_memory_is_a_size_or_a_number(memory: Any, size: int) -> None:
     assert nk.dedup(TEXTS, memory=memory)._open[0].run.options.memory == size
 
 
+@pytest.mark.parametrize("given", [{}, {"workers": None}])
+def test_runs_use_the_cores_of_the_process(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.runtime.process_limits._core_quotas", lambda root: [])
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(5)))
+    assert nk.dedup(TEXTS, **given)._open[0].run.options.workers == 5
+    assert nk.dedup(TEXTS, workers=3)._open[0].run.options.workers == 3
+
+
 def test_contradictory_keywords_are_refused() -> None:
     with pytest.raises(nk.UsageError, match="spec= and k=64 exclude each other"):
         nk.dedup(TEXTS, spec=nk.Spec(), k=64)
