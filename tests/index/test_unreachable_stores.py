@@ -35,6 +35,20 @@ def test_unreachable_postgresql_is_one_sentence_without_the_password(
     assert (printed.out, printed.err) == ("", "")
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "redis", "aerospike"])
+@pytest.mark.parametrize("mark", [" ", "%zz", "@", "/", "#", "?", "[", "\t", ":", "'"])
+def test_password_with_a_special_character_is_in_no_message(
+    scheme: str, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers name the part of a URL that they cannot read, and take passwords for hosts."""
+    monkeypatch.setattr(postgres, "TIMEOUT", 1.0)
+    pytest.importorskip({"postgresql": "psycopg_pool"}.get(scheme, scheme))
+    with pytest.raises(nk.NearkinError) as raised:
+        nk.Index.open(f"{scheme}://user:left{mark}right@127.0.0.1:{free_port()}/0")
+    assert "left" not in str(raised.value)
+    assert "right" not in str(raised.value)
+
+
 @pytest.mark.parametrize("scheme", ["redis", "aerospike"])
 def test_other_unreachable_stores_are_one_sentence_without_the_password(
     scheme: str, tmp_path: Path

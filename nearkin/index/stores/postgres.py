@@ -157,9 +157,18 @@ class PostgresStore(SqlStore):
         self._psycopg = psycopg
         self._pool_errors = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
         self._connection_errors = watch_pool_log()
+        address = urlunsplit(parts._replace(query=urlencode(options)))
+        try:
+            psycopg.conninfo.conninfo_to_dict(address)
+        except psycopg.ProgrammingError:
+            # the message of libpq quotes the part that it cannot read, which may be the password
+            raise UsageError(
+                f"{self._url}: the address is not valid; write blanks, % and other special "
+                "characters of a name or a password as % and two hexadecimal digits"
+            ) from None
         self._create_pool: Callable[[], Any] = partial(
             psycopg_pool.ConnectionPool,
-            urlunsplit(parts._replace(query=urlencode(options))),
+            address,
             min_size=1,
             max_size=CONNECTIONS,
             timeout=TIMEOUT,

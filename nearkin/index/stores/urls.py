@@ -26,6 +26,8 @@ BOUNDED = ("memory", "sqlite")
 """The schemes of stores that hold documents or buckets in the memory of the process."""
 ONE_PORT = ("redis", "rediss", "aerospike")
 """The schemes whose URLs have one host. The driver of PostgreSQL parses its own URLs."""
+SERVERS = (*ONE_PORT, "postgresql", "postgres")
+"""The schemes whose URLs may have a password."""
 
 
 # a store's module is imported when its scheme is opened
@@ -214,12 +216,21 @@ def scheme_of(url: str) -> str:
         if parts.scheme in ONE_PORT:
             _ = parts.port
     except ValueError:
-        raise UsageError(
-            f"{url!r} is not a valid URL: the port is not a number, or brackets are missing; "
-            f"percent-encode the characters "
-            "@ : / ? # [ ] % of a password"
-        ) from None
+        raise _invalid_url(url) from None
+    # a driver would take the password for another part of the URL, and name that part in errors
+    behind_host = "".join(parts[2:])
+    if parts.scheme in SERVERS and ("@" in behind_host or parts.netloc.count("@") > 1):
+        raise _invalid_url(url)
     return parts.scheme
+
+
+def _invalid_url(url: str) -> UsageError:
+    """Returns the error for a URL of a store, without the URL: it may hold a password anywhere."""
+    return UsageError(
+        f"the URL of the store of kind {url.partition(':')[0]!r} is not valid: the port is not a "
+        "number, brackets are missing, or a name or a password has special characters; write "
+        "@ : / ? # [ ] % and blanks of a password as % and two hexadecimal digits"
+    )
 
 
 def recorded_url(url: str) -> str:
