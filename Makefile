@@ -9,7 +9,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := DIST_EXTRA_CONFIG="$(CURDIR)/scripts/uncompressed_wheels.cfg" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo services test test-full test-newest test-pythons coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality bench-presets clean
+.PHONY: demo services test test-full test-newest newest-environment test-pythons coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality bench-presets clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -36,8 +36,12 @@ test-full: $(DEV) services  ## the same suites at full size
 	$(BIN)/python -m pytest --full
 	$(BIN)/python scripts/run_readme.py --slow docs/tutorials/spark.md
 
+# without what the readers and the API do not need, such as Spark and a browser, because CI waits for it
 test-newest:  ## the demo, the readers and the API with the newest Python of Debian, as root
-	@bash scripts/test_python.sh testing sh -c 'make demo .venv/.dev && $(BIN)/python -m pytest -q tests/corpus/formats tests/stages/shingle/test_unicode_tables.py tests/runs/test_api.py'
+	@bash scripts/test_python.sh testing sh -c 'make demo newest-environment && $(BIN)/python -m pytest -q tests/corpus/formats tests/stages/shingle/test_unicode_tables.py tests/runs/test_api.py'
+
+newest-environment: $(RUNTIME)
+	$(PIP) --editable ".[pandas,polars,duckdb,avro,html,lance,warc,zstd,cut,stem,urls,datasets]" hypothesis pytest pytest-xdist xxhash
 
 test-pythons:  ## all tests with the Pythons of two later releases of Debian, as root
 	@bash scripts/test_python.sh trixie make test
