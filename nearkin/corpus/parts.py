@@ -1,6 +1,6 @@
 """Parts of a corpus: consecutive rows that a worker opens, decodes and checks by itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice, starmap, zip_longest
 from typing import NamedTuple
@@ -19,22 +19,49 @@ to all workers."""
 
 
 class Part(NamedTuple):
-    """Consecutive rows of a corpus."""
+    """Consecutive rows of a corpus, as data that another process can receive."""
 
+    slot: int
+    """The number of rows of the parts before. Documents of the part have places from there on."""
     rows: int
     """The number of rows. A part has at most as many documents."""
-    read: Callable[[], Iterator[Batch]]
-    """Yields the documents in batches, of which the first document of the part has the number 0."""
+    ranges: Sequence[RowRange]
+    """The rows in their files, unless they were read already."""
+    batch: Batch | None = None
+    """The documents, if they were read already."""
+
+    def read(self, corpus: Corpus, columns: Columns) -> Iterator[Batch]:
+        """Yields the documents in batches, of which the first document has the number 0."""
+        if self.batch is not None:
+            yield self.batch._replace(first=0)
+        elif isinstance(corpus, FileCorpus):
+            yield from corpus.batches_of(columns, self.ranges)
 
 
 def split_corpus(
-    corpus: Corpus, columns: Columns, workers: int, start: tuple[int, int] = (0, 0)
+    corpus: Corpus,
+    columns: Columns,
+    workers: int,
+    start: tuple[int, int] = (0, 0),
+    slot: int = 0,
 ) -> Iterator[Part]:
     """Yields the parts of a corpus in order, from a place on.
 
     What cannot be read from the middle is read while parts are taken: each of its batches is a
     part.
+
+    Args:
+        slot: The number of rows before the place.
     """
+    for part in _split(corpus, columns, workers, start):
+        yield part._replace(slot=slot)
+        slot += part.rows
+
+
+def _split(
+    corpus: Corpus, columns: Columns, workers: int, start: tuple[int, int]
+) -> Iterator[Part]:
+    """Yields the parts of a corpus without the numbers of rows before them."""
     if not isinstance(corpus, FileCorpus):
         yield from map(_hold, corpus.batches(columns, start))
         return
@@ -47,7 +74,7 @@ def split_corpus(
             yield from map(_hold, corpus.batches_of(columns, (file for file, _ in group)))
             continue
         seen: list[RowRange] = []
-        parts = _join_row_groups(corpus, columns, group, seen)
+        parts = _join_row_groups(group, seen)
         first_parts = list(islice(parts, least))
         if len(first_parts) == least:
             yield from chain(first_parts, parts)
@@ -56,10 +83,7 @@ def split_corpus(
 
 
 def _join_row_groups(
-    corpus: FileCorpus,
-    columns: Columns,
-    divided: Iterator[tuple[RowRange, list[RowGroup] | None]],
-    seen: list[RowRange],
+    divided: Iterator[tuple[RowRange, list[RowGroup] | None]], seen: list[RowRange]
 ) -> Iterator[Part]:
     """Yields the row groups of files as parts of at least `PART_BYTES`.
 
@@ -68,7 +92,6 @@ def _join_row_groups(
     """
     joined: list[RowRange] = []
     size = 0
-    rows = 0
     for file, groups in divided:
         seen.append(file)
         for group in groups or ():
@@ -78,15 +101,18 @@ def _join_row_groups(
                 joined[-1] = joined[-1]._replace(end=end)
             else:
                 joined.append(RowRange(file.file, first, end))
-            rows += end - first
             size += group.bytes
             if size >= PART_BYTES:
-                yield Part(rows, partial(corpus.batches_of, columns, joined))
+                yield _make_part(joined)
                 joined = []
                 size = 0
-                rows = 0
     if joined:
-        yield Part(rows, partial(corpus.batches_of, columns, joined))
+        yield _make_part(joined)
+
+
+def _make_part(ranges: Sequence[RowRange]) -> Part:
+    rows = sum(entry.end - entry.first for entry in ranges if entry.end is not None)
+    return Part(0, rows, ranges)
 
 
 def divide_file(corpus: FileCorpus, number: int) -> list[RowRange]:
@@ -106,5 +132,4 @@ def divide_file(corpus: FileCorpus, number: int) -> list[RowRange]:
 
 def _hold(batch: Batch) -> Part:
     """Returns a part that was read already."""
-    held = batch._replace(first=0)
-    return Part(len(held.rows), lambda: iter((held,)))
+    return Part(0, len(batch.rows), (), batch)

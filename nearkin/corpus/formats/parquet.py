@@ -112,11 +112,12 @@ class Parquet(ColumnarFormat):
             ]
             reader = RowGroupReader(source, parquet.metadata, columns, whole=whole)
             # A single row group would be decoded completely before its first rows are used. Copies
-            # are limited by the thread that encodes them. Rows are chosen by workers that read
-            # different row groups at the same time.
+            # are limited by the thread that encodes them. Consecutive rows are the part of a
+            # worker, beside which others decode their own parts.
+            is_part = rows is not None and len(rows) == rows[-1] - rows[0] + 1
             in_threads = (
                 not whole
-                and rows is None
+                and not is_part
                 and len(groups) > 1
                 and all(group.bytes <= self._ahead for group in groups)
             )

@@ -11,8 +11,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
 
@@ -47,6 +49,7 @@ from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.settings.spec import Spec
 from nearkin.stages.measures import Measure
+from nearkin.stages.measures.base import DocumentSketcher
 from nearkin.stages.sketch.sketcher import BandKeyBuilder, Sketches
 
 SEGMENT_SECONDS = 5.0
@@ -138,36 +141,15 @@ def sketch_corpus(
     if not _is_intact(folder, arrays, position):
         position = Position()
     _remove_later_columns(folder, position)
-    sketchers = ObjectPool(lambda: measure.sketcher(key_builder))
-
-    def sketch_batch(batch: Batch, slot: int, done: SketchedPart) -> SketchedPart:
-        documents = batch.documents[columns.content]
-        collector = None
-        if kept_hashes is not None and kept_hashes.is_open:
-            collector = HashCollector()
-        began = time.perf_counter()
-        sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents, collector))
-        seconds = time.perf_counter() - began
-        writer.write_facts(slot, _facts_of(batch, documents, sketches, text_facts))
-        done.columns.append(_carried_columns(batch, make_ids(batch, columns, corpus.names)))
-        done.rejected.extend(batch.rejected)
-        if kept_hashes is not None and collector is not None:
-            done.hashes.append(kept_hashes.store(collector.slices))
-        done.durations.append((seconds, len(documents)))
-        return done._replace(documents=done.documents + len(documents), next=batch.next)
-
-    def sketch_part(placed: tuple[int, Part]) -> SketchedPart:
-        slot, part = placed
-        done = SketchedPart(slot, part.rows, 0, [], [], [], None, [])
-        for batch in part.read():
-            done = sketch_batch(batch, slot + done.documents, done)
-        return done
-
+    task = SketchTask(
+        corpus, columns, measure, key_builder, folder, arrays, text_facts, kept_hashes
+    )
     progress.advance(position.documents)
-    parts = split_corpus(corpus, columns, workers, (position.file, position.row))
+    start = (position.file, position.row)
+    parts = split_corpus(corpus, columns, workers, start, position.slots)
     durations: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
-        for done in ordered_map(sketch_part, _place_parts(parts, position.slots), workers):
+        for done in ordered_map(task, parts, workers):
             if kept_hashes is not None:
                 kept_hashes.append(writer.position.documents, done.hashes)
             writer.add(done)
@@ -177,11 +159,79 @@ def sketch_corpus(
     return latency_percentiles(durations)
 
 
-def _place_parts(parts: Iterable[Part], slot: int) -> Iterator[tuple[int, Part]]:
-    """Yields each part with the place of its first document in the files of fixed size."""
-    for part in parts:
-        yield slot, part
-        slot += part.rows
+@dataclass(frozen=True)
+class SketchTask:
+    """The stage of one part: a function of the run and of the part alone.
+
+    It writes the facts of fixed size into the places of the part, and returns the others. Whoever
+    does it twice, at the same time or in another process, writes the same bytes to the same places.
+    A part counts as done when a checkpoint has recorded what the task returned.
+
+    Attributes:
+        folder: Folder of the stage.
+        arrays: The files of fixed size.
+        kept_hashes: Receives shingle hashes. They stay in this process.
+    """
+
+    corpus: Corpus
+    columns: Columns
+    measure: Measure
+    key_builder: BandKeyBuilder | None
+    folder: Path
+    arrays: Arrays
+    text_facts: Sequence[TextFact] = ()
+    kept_hashes: KeptHashes | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Returns what another process receives."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "kept_hashes": None}
+
+    @cached_property
+    def _sketchers(self) -> ObjectPool[DocumentSketcher]:
+        return ObjectPool(lambda: self.measure.sketcher(self.key_builder))
+
+    def __call__(self, part: Part) -> SketchedPart:
+        """Sketches the documents of a part."""
+        done = SketchedPart(part.slot, part.rows, 0, [], [], [], None, [])
+        with ExitStack() as stack:
+            files = {name: _open_array(stack, self.folder / name) for name in self.arrays}
+            for batch in part.read(self.corpus, self.columns):
+                done = self._sketch(batch, files, done)
+        return done
+
+    def _sketch(
+        self, batch: Batch, files: Mapping[str, BinaryIO], done: SketchedPart
+    ) -> SketchedPart:
+        documents = batch.documents[self.columns.content]
+        collector = None
+        if self.kept_hashes is not None and self.kept_hashes.is_open:
+            collector = HashCollector()
+        began = time.perf_counter()
+        sketches = self._sketchers.use(lambda sketcher: sketcher.sketch(documents, collector))
+        seconds = time.perf_counter() - began
+        facts = _facts_of(batch, documents, sketches, self.text_facts)
+        widths = _bytes_per_document(self.arrays)
+        for name, (dtype, _) in self.arrays.items():
+            content = np.ascontiguousarray(facts[name], dtype).data
+            write_at(files[name], content, (done.slot + done.documents) * widths[name])
+        done.columns.append(
+            _carried_columns(batch, make_ids(batch, self.columns, self.corpus.names))
+        )
+        done.rejected.extend(batch.rejected)
+        if self.kept_hashes is not None and collector is not None:
+            done.hashes.append(self.kept_hashes.store(collector.slices))
+        done.durations.append((seconds, len(documents)))
+        return done._replace(documents=done.documents + len(documents), next=batch.next)
+
+
+def _open_array(stack: ExitStack, path: Path) -> BinaryIO:
+    """Opens a file to write at places of it. It is created if it does not exist."""
+    return stack.enter_context(open(path, "r+b", opener=_create_or_open))
+
+
+def _create_or_open(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o666)
 
 
 def _facts_of(
@@ -308,11 +358,10 @@ class SketchWriter:
         self._pending_bytes = 0
         self._last = time.monotonic()
         self._files = ExitStack()
-        self._types = {name: dtype for name, (dtype, _) in arrays.items()}
-        self._widths = _bytes_per_document(arrays)
-        self._arrays = {
-            name: self._open(name, width * position.slots) for name, width in self._widths.items()
-        }
+        self._arrays = [
+            self._open(name, width * position.slots)
+            for name, width in _bytes_per_document(arrays).items()
+        ]
         self._quarantine = QuarantineWriter(self._open(REJECTED, position.rejected_bytes), names)
 
     def __enter__(self) -> "SketchWriter":
@@ -322,12 +371,6 @@ class SketchWriter:
         with self._files:
             if kind is None:
                 self.checkpoint()
-
-    def write_facts(self, slot: int, facts: Mapping[str, np.ndarray]) -> None:
-        """Writes facts of fixed size at a place, which may be done in several threads."""
-        for name, dtype in self._types.items():
-            content = np.ascontiguousarray(facts[name], dtype).data
-            write_at(self._arrays[name], content, slot * self._widths[name])
 
     def add(self, done: SketchedPart) -> None:
         """Appends a part, whose facts of fixed size are written already."""
@@ -358,7 +401,7 @@ class SketchWriter:
         """
         segments = self.position.segments
         with disk_errors(self.folder):
-            for file in self._arrays.values():
+            for file in self._arrays:
                 os.fsync(file.fileno())
             if self._pending:
                 path = _segment_path(self.folder, segments)
@@ -376,9 +419,7 @@ class SketchWriter:
         self._last = time.monotonic()
 
     def _open(self, name: str, valid: int) -> BinaryIO:
-        path = self.folder / name
-        path.touch()
-        file = self._files.enter_context(path.open("r+b"))
+        file = _open_array(self._files, self.folder / name)
         file.truncate(valid)
         file.seek(valid)
         return file
