@@ -61,6 +61,7 @@ class CoreFigure(TypedDict):
     """Processor seconds of the main thread with two workers, without the start of a process."""
     start: float
     """Processor seconds of a run over a few documents."""
+    rounds: int
     load: float
     """The largest load average of the machine while it was measured."""
     machine: MachineFacts
@@ -111,6 +112,7 @@ def measure(command: str, inputs: Path, few: Path, corpus: str, rounds: int) -> 
         cpu=statistics.median(usage.cpu for usage in one),
         main=statistics.median(usage.main for usage in two) - start,
         start=statistics.median(usage.cpu for usage in starts),
+        rounds=rounds,
         load=max(loads),
         machine=describe_machine(),
     )
@@ -135,6 +137,7 @@ def summarize(figures: Sequence[CoreFigure]) -> str:
                 f"{figure['cpu']:.2f}",
                 f"{figure['main']:.2f}",
                 f"{figure['main'] / work:.1%}",
+                f"{figure['rounds']}",
                 f"{figure['load']:.1f}",
             )
         )
@@ -148,6 +151,7 @@ def summarize(figures: Sequence[CoreFigure]) -> str:
         "CPU s, 1 worker",
         "CPU s of the main thread, without the start",
         "its share",
+        "rounds",
         "load",
     )
     table = table_lines(names, rows)
@@ -174,9 +178,9 @@ def main() -> None:
                 figure = measure(command, inputs, few / "documents", corpus, given.rounds)
                 figures.append(figure)
                 print(summarize([figure]), flush=True)
-    if given.write:
-        RECORD.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
-        replace_block(PAGE, "cores", summarize(figures))
+                if given.write:
+                    RECORD.write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+                    replace_block(PAGE, "cores", summarize(figures))
 
 
 if __name__ == "__main__":
