@@ -201,6 +201,7 @@ def test_endless_trailers_are_rejected(port: int) -> None:
     assert is_served(port)
 
 
+@pytest.mark.promise("Lines after the head of a request are bounded in size.")
 @pytest.mark.parametrize(
     "begin", [b"0\r\nX-Trailer: ", b"5;name=", b"0" * 4096], ids=["trailer", "extension", "size"]
 )
