@@ -7,9 +7,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.cli.options import IndexKeyOptions
 from nearkin.cli.stream import open_sink
 from nearkin.runs.index_purge import purge_index
+from nearkin.settings.table import IndexKeySettings
 from tests.engine.reference_oracle import make_texts, share_texts
 
 BLOCKED = "the minutes of the meeting that was never held in the house at the lake in may"
@@ -175,9 +175,9 @@ def test_a_stream_has_a_blocklist_for_an_index_and_not_for_a_server(tmp_path: Pa
     path = tmp_path / "blocked.list"
     list_of([BLOCKED]).save(path)
     url = f"sqlite:///{tmp_path}/index.db"
-    resources = IndexKeyOptions()
+    resources = IndexKeySettings()
     with open_sink(url, None, resources, path) as sink:
-        outcomes = sink._upsert_batch("s", [BLOCKED, OTHER], ["a", "b"])
+        outcomes = sink.upsert("s", [BLOCKED, OTHER], ["a", "b"])
         assert [outcome.kind for outcome in outcomes] == ["blocked", "new"]  # type: ignore[union-attr]
     with (
         pytest.raises(nk.UsageError, match="a server has its own blocklist"),

@@ -1,6 +1,5 @@
 """Events, the documents that they contain, and the interfaces of sources and sinks."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,19 +74,12 @@ class EventSource(Protocol):
         """
 
 
-class DocumentSink(ABC):
+class DocumentSink(Protocol):
     """A destination of documents."""
 
     def upsert(
         self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
     ) -> "list[Outcome | NearkinError]":
-        """Upserts documents."""
-        return [*self._upsert_batch(scope, documents, ids)]
-
-    @abstractmethod
-    def _upsert_batch(
-        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
-    ) -> "Sequence[Outcome | NearkinError]":
         """Upserts documents in as few calls of the index or of the server as possible."""
 
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from nearkin.errors import IncompatibleError, KeyRequiredError, NearkinError, UsageError
 from nearkin.index.entry import Outcome
-from nearkin.service.consumer.events import DocumentSink
 
 if TYPE_CHECKING:
     from nearkin.index.documents import Document
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from nearkin.service.client.clients import Client
 
 
-class IndexSink(DocumentSink):
+class IndexSink:
     """An index in this process, as a destination of documents.
 
     If a document of a batch is refused, the documents are upserted one by one.
@@ -22,31 +21,33 @@ class IndexSink(DocumentSink):
     def __init__(self, index: "Index") -> None:
         self.index = index
 
-    def _upsert_batch(
+    def upsert(
         self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
-    ) -> "Sequence[Outcome | NearkinError]":
+    ) -> "list[Outcome | NearkinError]":
+        """Upserts documents."""
         try:
-            return self.index.upsert_many(scope, documents, ids)
+            return [*self.index.upsert_many(scope, documents, ids)]
         except (IncompatibleError, KeyRequiredError):
             raise
         except UsageError as error:
             if len(documents) == 1:
                 return [error]
             return [
-                self._upsert_batch(scope, [document], [id])[0]
+                self.upsert(scope, [document], [id])[0]
                 for document, id in zip(documents, ids, strict=True)
             ]
 
 
-class ServerSink(DocumentSink):
+class ServerSink:
     """A server, as a destination of documents."""
 
     def __init__(self, client: "Client") -> None:
         self.client = client
 
-    def _upsert_batch(
+    def upsert(
         self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
-    ) -> "Sequence[Outcome | NearkinError]":
+    ) -> "list[Outcome | NearkinError]":
+        """Upserts documents."""
         from nearkin.service.client.models import NewDocument
 
         return [*self.client.upsert_many(scope, map(NewDocument, documents, ids))]
