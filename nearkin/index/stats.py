@@ -152,19 +152,9 @@ class SearchStats:
         return self._total.documents
 
     @property
-    def candidates(self) -> int:
-        """The number of stored documents that they were compared with."""
-        return self._total.candidates
-
-    @property
     def compared(self) -> int:
         """The number of exact comparisons since the index was opened."""
         return self._total.compared
-
-    @property
-    def reached(self) -> int:
-        """The number of exact comparisons that reached the threshold."""
-        return self._total.reached
 
     @property
     def ties(self) -> int:
