@@ -62,27 +62,18 @@ class IndexGauges:
         self._recall = recall
         self._instruments = instruments
         self._read_at = 0.0
-        self._counts = dict[str, int]()
-        self._metrics = dict[str, float | None]()
+        self._values = dict[str, float | None]()
 
     def register(self) -> None:
-        """Registers all gauges."""
-        for name, description in FLEET_METRICS.items():
+        """Registers a gauge for each metric."""
+        for name, description in (FLEET_METRICS | COUNT_METRICS).items():
             self._instruments.register_gauge(
-                f"nearkin_{name}", description, partial(self._read_metric, name)
-            )
-        for name, description in COUNT_METRICS.items():
-            self._instruments.register_gauge(
-                f"nearkin_{name}", description, partial(self._read_count, name)
+                f"nearkin_{name}", description, partial(self._read, name)
             )
 
-    def _read_metric(self, name: str) -> float | None:
+    def _read(self, name: str) -> float | None:
         self._refresh_if_due()
-        return self._metrics.get(name)
-
-    def _read_count(self, name: str) -> float | None:
-        self._refresh_if_due()
-        return self._counts.get(name)
+        return self._values.get(name)
 
     def _refresh_if_due(self) -> None:
         if time.monotonic() - self._read_at < REFRESH_SECONDS:
@@ -91,12 +82,11 @@ class IndexGauges:
         try:
             index = self._index()
             counts = index.counts()
-            self._counts = {**counts, "store_bytes": counts["bytes"]}
-            self._metrics = fleet_metrics(index, counts, self._recall())
+            metrics = fleet_metrics(index, counts, self._recall())
+            self._values = {**counts, "store_bytes": counts["bytes"], **metrics}
         except NearkinError as error:
             # old counts must not be reported as current ones
-            self._counts = {}
-            self._metrics = {}
+            self._values = {}
             self._instruments.record_store_error("metrics")
             log.warning(
                 "cannot read the counts of the index", extra={"error": type(error).__name__}
