@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
-from nearkin.corpus.parts import split_corpus
+from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, _encode_struct, _read_footer
+from nearkin.corpus.parts import divide_file, split_corpus
+from nearkin.corpus.places import RowRange
 
 COLUMNS = Columns(id="id")
 
@@ -87,6 +89,27 @@ def test_parts_may_begin_inside_a_row_group(corpus: FileCorpus) -> None:
     for row in (5, 12, 13):
         expected = contents_of(corpus.batches(COLUMNS, (0, row)))
         assert contents_of(read_parts(corpus, 1, (0, row))) == expected
+
+
+@pytest.mark.usefixtures("corpus", "part_bytes")
+def test_a_file_that_states_more_rows_than_it_has_bytes_is_read_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.parquet"
+    with path.open("rb") as source:
+        end, footer = _read_footer(source)
+    groups = footer[ROW_GROUPS].value.value
+    groups[2][ROWS] = groups[2][ROWS]._replace(value=1 << 45)
+    stated = footer[ROWS].value - 13 + (1 << 45)
+    encoded = _encode_struct(footer | {ROWS: footer[ROWS]._replace(value=stated)})
+    size = len(encoded).to_bytes(4, "little")
+    path.write_bytes(path.read_bytes()[:end] + encoded + size + b"PAR1")
+    corpus = FileCorpus.open([str(path)])
+    parts = list(split_corpus(corpus, COLUMNS, 1))
+    expected = contents_of(corpus.batches(COLUMNS))
+    assert sum(part.rows for part in parts) == len(expected[0]) > 250
+    assert contents_of(batch for part in parts for batch in part.read()) == expected
+    assert divide_file(corpus, 0) == [RowRange(0, 0)]
 
 
 def test_files_with_few_row_groups_are_handed_out_in_batches(tmp_path: Path) -> None:

@@ -140,12 +140,17 @@ class Parquet(ColumnarFormat):
     def row_groups(self, file: InputFile, start: int) -> list[RowGroup] | None:
         """Returns the row groups with rows from `start` on, or None if one is too large to be held.
 
+        It is None as well if the footer states more rows than the file has bytes: a footer may
+        claim any number, and each row of a part takes memory and a place in the work files.
+
         Raises:
             ValueError: If the footer is damaged.
         """
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(list_row_groups(parquet.metadata, start))
-        return groups if all(group.bytes <= self._ahead for group in groups) else None
+            are_counted = sum(group.rows for group in groups) <= source.size()
+        are_held = all(group.bytes <= self._ahead for group in groups)
+        return groups if are_counted and are_held else None
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema of the input, and its compression or the chosen one."""
