@@ -38,7 +38,10 @@ FREE_PIECES = 1000
 """Number of pieces of a body before their average size counts."""
 SHUTDOWN_DRAIN = 2.0
 """Seconds within which the rest of a body must arrive while the server stops."""
-DROPPED_PIECE = 1024
+DROPPED_BODIES = 2
+"""Number of times the largest body that may be dropped after its request was answered. A client
+that sends all of a body before it reads gets the refusal of one that is somewhat too large."""
+DROPPED_PIECE = 2048
 """Number of bytes as which each piece counts at least, if it belongs to the rest of a body whose
 request was answered already."""
 
@@ -72,7 +75,7 @@ class ConnectionLimits:
     source_connections: int = 256
     unread_timeout: float = 60.0
     rejected_timeout: float = 30.0
-    max_rejected: int = 16_000_000
+    max_rejected: int = DROPPED_BODIES * 16_000_000
     stream_grace: float = 20.0
     trusted: str = "127.0.0.1"
     counts: Counter[str] = field(default_factory=Counter)
@@ -88,7 +91,7 @@ class ConnectionLimits:
             source_connections=settings.source_connections,
             unread_timeout=settings.idle_timeout,
             rejected_timeout=settings.timeout,
-            max_rejected=settings.max_body,
+            max_rejected=DROPPED_BODIES * settings.max_body,
             trusted=settings.trusted_proxies,
         )
 
@@ -219,7 +222,8 @@ class LimitedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Counts all bytes that arrive until a head is complete, or a part of a body comes."""
         if self.is_refusing:
-            self._count_rejected(len(data))
+            # what is not valid HTTP may have no end
+            self._count_rejected(DROPPED_BODIES * len(data))
             return
         # A chunk in which a head ends is not counted: it is unknown how much of it belongs to the
         # next head.

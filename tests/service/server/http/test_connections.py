@@ -24,6 +24,7 @@ from nearkin.service.server.http.connections import (
 from nearkin.service.server.http.middleware import RequestMiddleware
 from nearkin.service.server.http.problems import SECURITY_HEADERS, ProblemError
 from nearkin.service.server.processes import SHUTDOWN_GRACE
+from nearkin.service.server.settings import ServerSettings
 from nearkin.service.server.telemetry import Instruments
 from tests.service.server.http.sockets import read_until_closed
 from tests.services import free_port, start_serving, wait_until
@@ -364,6 +365,15 @@ def test_answer_reaches_client_that_closes_and_sends_everything_first(
     assert answer.startswith(b"HTTP/1.1 404")
     assert b"\r\nconnection: close\r\n" in answer
     assert answer.endswith(b"}")
+
+
+def test_answer_reaches_client_whose_body_is_too_large(port: int) -> None:
+    """Clients such as urllib send all of it before they read, whatever its size is."""
+    size = ServerSettings().max_body * 3 // 2
+    head = b"Connection: close\r\nContent-Length: %d\r\n\r\n" % size
+    with connect(port) as connection:
+        connection.sendall(UNREAD + head + b"x" * size)
+        assert read_until_closed(connection).startswith(b"HTTP/1.1 413")
 
 
 def test_answer_reaches_client_whose_head_is_refused(port: int) -> None:
