@@ -1,6 +1,6 @@
 """The reads of an index: queries, entries, clusters and explanations. Nothing is written."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nearkin.index.comparison import ComparedPairs
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.passage_matches import PassageMatches
-    from nearkin.index.search import Searcher
+    from nearkin.index.search import RankedCandidates, Searcher
     from nearkin.stages.measures.base import Payload
     from nearkin.stages.measures.explanation import Explanation, VectorComparison
 
@@ -200,22 +200,17 @@ class IndexReader(IndexDescription):
         """Does what `query` does, without telemetry."""
         self._session.refresh_if_due()
         searcher = self._session.searcher
-        documents = searcher.documents
-        checked = documents.check(document)
-        prepared = documents.prepare(require_scope(scope), [checked], [documents.digest(checked)])
+        prepared = self._prepare_many(searcher, scope, [document])
         if prepared.empty[0]:
             return []
         ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
         pool = searcher.fetch(prepared, ranked)
-        refs = (ranked.words >> REF_SHIFT).tolist()
-        shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
         # position 0 of the pool is the query itself
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
         compared = searcher.compare(np.uint64(0), positions, pool)
         ranked_matches = _select_matches(
-            searcher, prepared, pool.entries, compared, np.flatnonzero(compared.reached), shared
+            searcher, prepared, ranked, pool.entries, compared, np.flatnonzero(compared.reached)
         )
-        ranked_matches.sort(key=_rank_of_match)
         if members and searcher.settings.postings == "leaders":
             ranked_matches += _matching_members(searcher, prepared, ranked_matches)
             ranked_matches.sort(key=_rank_of_match)
@@ -243,21 +238,16 @@ class IndexReader(IndexDescription):
         _require_positive("top", top)
         self._session.refresh_if_due()
         searcher = self._session.searcher
-        documents = searcher.documents
-        checked = documents.check(document)
-        prepared = documents.prepare(require_scope(scope), [checked], [documents.digest(checked)])
+        prepared = self._prepare_many(searcher, scope, [document])
         ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
         if not len(ranked.words):
             return []
         pool = searcher.fetch(prepared, ranked)
-        refs = (ranked.words >> REF_SHIFT).tolist()
-        shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
         positions, compared = searcher.compare_closest(pool)
         entries = [pool.entries[i] for i in positions.tolist()]
         misses = _select_matches(
-            searcher, prepared, entries, compared, np.flatnonzero(~compared.reached), shared
+            searcher, prepared, ranked, entries, compared, np.flatnonzero(~compared.reached)
         )
-        misses.sort(key=_rank_of_match)
         return [match for match, _ in misses[:top]]
 
     @check_arguments
@@ -554,12 +544,14 @@ class _AgedMatch(NamedTuple):
 def _select_matches(
     searcher: "Searcher",
     prepared: "PreparedBatch",
+    ranked: "RankedCandidates",
     entries: Sequence[Entry],
     compared: "ComparedPairs",
     chosen: np.ndarray,
-    shared: Mapping[int, int],
 ) -> list[_AgedMatch]:
-    """Returns some of the documents that a query was compared with."""
+    """Returns some of the documents that a query was compared with, in the order of matches."""
+    refs = (ranked.words >> REF_SHIFT).tolist()
+    shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
     similarities = compared.similarity.tolist()
     matches: list[_AgedMatch] = []
     for i in chosen.tolist():
@@ -574,7 +566,7 @@ def _select_matches(
             exact=searcher.documents.is_exact_copy(prepared, 0, entry, similarities[i]),
         )
         matches.append(_AgedMatch(match, entry.ref))
-    return matches
+    return sorted(matches, key=_rank_of_match)
 
 
 def _rank_of_match(aged: _AgedMatch) -> tuple[float, int]:
