@@ -4,8 +4,6 @@ Rows of the same format are copied as they are. Rows of other formats become col
 CSV are texts, and a file that is one text becomes a row with its name as `id`.
 """
 
-import csv
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +23,7 @@ from nearkin.corpus.foreign_errors import (
     translate_foreign_errors,
 )
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
-from nearkin.corpus.formats.delimited import Delimited, decode_values
+from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.html import decode_page, is_page
 from nearkin.corpus.formats.json_fields import find_sampled_repetition
 from nearkin.corpus.formats.json_lines import JsonLines
@@ -420,7 +418,8 @@ class _FileJoin:
             if isinstance(form, ColumnarFormat):
                 yield to_plain_rows(rows)
             elif isinstance(form, Delimited):
-                yield self._parse_rows(file, form, rows)
+                names = form.columns(file, self.columns)
+                yield [dict(zip(names, row, strict=True)) for row in rows]
             elif isinstance(form, RecordFormat):
                 yield [record.values for record in rows]
             elif self.columns.lines:
@@ -432,17 +431,6 @@ class _FileJoin:
             else:
                 text = decode_text(rows, self.columns.encoding, "the text")
                 yield [{"id": file.name, "text": text}]
-
-    def _parse_rows(
-        self, file: InputFile, form: Delimited, rows: list[str]
-    ) -> list[dict[str, object]]:
-        names = form.columns(file, self.columns)
-        dialect = form.dialect_of(file, self.columns)
-        parsed: list[dict[str, object]] = []
-        for row in rows:
-            values = next(csv.reader(io.StringIO(row, newline=""), delimiter=dialect.delimiter))
-            parsed.append(dict(zip(names, decode_values(row, values, dialect), strict=True)))
-        return parsed
 
     def _add_columns(self, number: int, columns: TableColumns) -> None:
         """Adds the columns of a file, and those of its partitions, to those of the table."""

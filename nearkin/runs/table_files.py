@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.ipc
 
-from nearkin.corpus.formats.delimited_rows import join_values
+from nearkin.corpus.formats.delimited import format_rows
 from nearkin.corpus.input_file import COMPRESSIONS
 from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine.local import result_tables
@@ -207,14 +207,11 @@ def _write_delimited(
     sink: Any, delimiter: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> int:
     rows = 0
-    sink.write(join_values(schema.names, delimiter).encode() + b"\n")
+    sink.write(format_rows([schema.names], delimiter).encode())
     for batch in batches:
-        lines = [
-            join_values(map(format_csv_value, row.values()), delimiter) + "\n"
-            for row in to_plain_rows(batch)
-        ]
-        sink.write("".join(lines).encode())
-        rows += len(lines)
+        values = (map(format_csv_value, row.values()) for row in to_plain_rows(batch))
+        sink.write(format_rows(values, delimiter).encode())
+        rows += len(batch)
     return rows
 
 

@@ -90,7 +90,7 @@ def test_kept_rows_of_a_table_are_written_as_the_suffix_says(out: str, tmp_path:
 
 
 def test_rows_of_the_same_format_are_copied(tmp_path: Path) -> None:
-    """Delimiter, encoding, quotes and line ends are those of the inputs."""
+    """Values, delimiter, encoding and line ends are those of the inputs."""
     header = "id;text;n\r\n"
     first = f'1;"{TEXT}";1\r\n2;{TEXT};2\r\n'
     second = "3;Größe und Farbe;3\r\n"
@@ -98,7 +98,7 @@ def test_rows_of_the_same_format_are_copied(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_bytes((header + second).encode("cp1252"))
     options = ("--encoding", "cp1252", "--out", tmp_path / "out.csv")
     assert run_command("dedup", tmp_path / "a.csv", tmp_path / "b.csv", *options) == 0
-    expected = header + f'1;"{TEXT}";1\r\n' + second
+    expected = header + f"1;{TEXT};1\r\n" + second
     assert (tmp_path / "out.csv").read_bytes() == expected.encode("cp1252")
 
 
@@ -209,7 +209,7 @@ def test_columns_of_one_name_are_refused_before_the_run(
     command = ["dedup", str(path), "--id", "id", "--text", "text", "--quiet", "--out"]
     if source == target == ".csv":
         assert app.run([*command, str(out)]) == 0
-        assert out.read_text().splitlines()[1] == f'"a",1,4,"{TEXT}"'
+        assert out.read_text().splitlines()[1] == f"a,1,4,{TEXT}"
         return
     assert app.run([*command, str(out)]) == 2
     assert COLUMN_NAMED_TWICE in capfd.readouterr().err

@@ -1,28 +1,34 @@
 """Comma- and tab-separated values.
 
-The csv module of Python parses the values. Kept rows are copied character by character, with the
-delimiter, the encoding and the line ends of the input.
+Blocks of rows are decoded by Arrow if the csv module of Python would make the same of them, and by
+the csv module otherwise. The two differ in what they make of quotes within values, of rows with too
+many or too few values, of blank lines and of bytes that are not valid UTF-8. Kept rows have the
+values, the delimiter, the encoding and the line ends of the input.
 """
 
+import codecs
 import csv
-import io
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX
-from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.columns import BATCH_ROWS, Columns
 from nearkin.corpus.dialect import (
     SAMPLE_BYTES,
+    UTF8,
     WIDE,
     Dialect,
     describe_invalid_byte,
     detect_dialect,
     find_named_delimiter,
 )
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
@@ -31,26 +37,41 @@ from nearkin.corpus.formats.base import (
     make_unused_name,
     open_compressed_sink,
 )
-from nearkin.corpus.formats.delimited_blocks import (
-    BLOCK,
-    BlockDecoder,
-    DecodedBlock,
-    JoinedStream,
-    RowBlocks,
-)
-from nearkin.corpus.formats.delimited_rows import (
-    BOM,
-    DelimitedRow,
-    DelimitedRowReader,
-    join_values,
-    quote_value,
-)
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
-SAMPLE_BLOCK = 1 << 16
+BLOCK = 1 << 20
+"""The number of bytes that are read at a time."""
 HEADER_LIMIT = 1 << 22
-"""The maximum number of characters of a header, which is read before a run knows its memory."""
+"""The maximum number of bytes of a header, which is read before a run knows its memory."""
+BOM = "\ufeff"
+LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+LINE_ENDS = "\r\n"
+"""The characters of the end of a line."""
+UNCLOSED = "the row has a quote that is not closed"
+QUOTE = ord('"')
+NEWLINE = ord("\n")
+RETURN = ord("\r")
+csv.field_size_limit((1 << 31) - 1)  # The size of rows is bounded by _RowReader, with a reason.
+
+
+class Header(NamedTuple):
+    """The names of the columns of a file."""
+
+    names: list[str]
+    text: str
+    """The characters of the header with its line end, and a line before it that names the
+    delimiter."""
+    size: int
+    """The number of bytes in UTF-8 up to the first row."""
+    lines: int
+    """The number of lines up to the first row."""
+
+    @property
+    def line_end(self) -> str:
+        """The end of its line, which rows without one receive."""
+        return self.text[len(self.text.rstrip(LINE_ENDS)) :] or "\n"
 
 
 class Delimited:
@@ -83,41 +104,17 @@ class Delimited:
 
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
         """Returns the names in the header."""
-        dialect = self.dialect_of(file, requested)
-        with file.open_decompressed() as stream:
-            return self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT)).values
+        return self._header_of(file, requested).names
 
     def read_header(self, file: InputFile, columns: Columns) -> bytes:
         """Returns the bytes of the header, with its line end."""
         dialect = self.dialect_of(file, columns)
+        return self._header_of(file, columns).text.encode(dialect.encoding, dialect.errors)
+
+    def _header_of(self, file: InputFile, columns: Columns) -> Header:
+        dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            header = self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT))
-        return header.raw.encode(dialect.encoding, dialect.errors)
-
-    def _header(self, records: DelimitedRowReader) -> DelimitedRow:
-        return self._rows_to_header(records)[-1]
-
-    @staticmethod
-    def _rows_to_header(records: DelimitedRowReader) -> list[DelimitedRow]:
-        """Returns the header, and the blank rows before it.
-
-        A line that names the delimiter is a part of the header, so that it is copied.
-        """
-        rows: list[DelimitedRow] = []
-        named = ""
-        for record in records:
-            if not rows and not named and find_named_delimiter(record.raw.removeprefix(BOM)):
-                named = record.raw
-                continue
-            if record.values and named:
-                line = record.line - _count_lines(named)
-                record = record._replace(raw=named + record.raw, line=line)
-            rows.append(record)
-            if record.fault:
-                raise ValueError(f"the header is not valid: {record.fault}")
-            if record.values:
-                return rows
-        return [*rows, DelimitedRow("", [], None, 1)]
+            return _read_header(_open_utf8(stream, dialect), dialect)[0]
 
     def read(
         self,
@@ -128,92 +125,27 @@ class Delimited:
         whole: bool,
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`."""
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        The complete rows are tuples of values.
+        """
         dialect = self.dialect_of(file, columns)
-        limit = columns.document_limit
         with file.open_decompressed() as stream:
-            # The beginning may end within the header, or be all of the file.
-            beginning = bytes(stream.read(BLOCK))
-            first_rows = self._rows_to_header(
-                DelimitedRowReader(io.BytesIO(beginning), dialect, limit, is_complete=False)
-            )
-            header = first_rows[-1]
-            decoder = BlockDecoder(header.values, columns, dialect)
-            if decoder.is_usable and header.raw.endswith("\n"):
-                raw = "".join(row.raw for row in first_rows)
-                size = len(raw.encode(dialect.encoding, dialect.errors))
-                blocks = RowBlocks(stream, beginning[size:])
-                line = header.line + _count_lines(header.raw)
-                builder = _DelimitedSliceBuilder(header.values, columns, dialect, whole=whole)
-                yield from _read_blocks(blocks, decoder, builder, start, line)
-                return
-            records = DelimitedRowReader(JoinedStream(beginning, stream), dialect, limit)
-            names = self._header(records).values
-            builder = _DelimitedSliceBuilder(names, columns, dialect, whole=whole)
-            yield from _read_rows(records, builder, 0, start)
+            source = _open_utf8(stream, dialect)
+            header, beginning = _read_header(source, dialect)
+            reader = _RowReader(header, columns, dialect, start, whole=whole)
+            yield from reader.read(source, beginning)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "DelimitedWriter":
         """Returns a writer that begins with the header of the input, in the same dialect."""
+        header = self._header_of(file, columns)
         dialect = self.dialect_of(file, columns)
-        with file.open_decompressed() as stream:
-            header = self._header(DelimitedRowReader(stream, dialect, HEADER_LIMIT))
-        sink = open_compressed_sink(file, target)
-        return DelimitedWriter(header, dialect, sink, columns.source)
-
-
-def _read_rows(
-    records: DelimitedRowReader, builder: "_DelimitedSliceBuilder", first: int, start: int
-) -> Iterator[FileSlice]:
-    """Yields the slices of rows of a stream, of which the first has a given number."""
-    rows = ItemsBeforeDamage(enumerate(records, first))
-    for at, record in rows:
-        if at >= start and (record.values or record.fault):
-            builder.add(at, record)
-            if builder.full:
-                yield builder.take_slice()
-    if builder.begun:
-        yield builder.take_slice()
-    rows.raise_damage()
-
-
-def _read_blocks(
-    blocks: RowBlocks,
-    decoder: BlockDecoder,
-    builder: "_DelimitedSliceBuilder",
-    start: int,
-    line: int,
-) -> Iterator[FileSlice]:
-    """Yields the slices of rows of blocks."""
-    at = 0
-    contents = ItemsBeforeDamage(blocks.read())
-    for content in contents:
-        decoded = decoder.decode(content)
-        if decoded is not None:
-            if builder.begun:
-                yield builder.take_slice()
-            yield from builder.slice_block(decoded, at, start)
-            at += len(decoded.rows)
-            line += decoded.lines
-            continue
-        records = builder.parse(io.BytesIO(content), line, is_complete=blocks.is_last)
-        for record in records:
-            if at >= start and (record.values or record.fault):
-                builder.add(at, record)
-                if builder.full:
-                    yield builder.take_slice()
-            at += 1
-        line = records.next_line
-        blocks.put_back(builder.encode(records.rest))
-    if blocks.rest is not None:
-        yield from _read_rows(builder.parse(blocks.rest, line), builder, at, start)
-    elif builder.begun:
-        yield builder.take_slice()
-    contents.raise_damage()
+        return DelimitedWriter(header, dialect, open_compressed_sink(file, target), columns.source)
 
 
 def _read_sample(stream: Any) -> bytes:
     """Returns the first bytes of a file, or those before damage."""
-    parts = ItemsBeforeDamage(iter(lambda: bytes(stream.read(SAMPLE_BLOCK)), b""))
+    parts = ItemsBeforeDamage(iter(lambda: bytes(stream.read(1 << 16)), b""))
     sample = b""
     for part in parts:
         sample += part
@@ -222,111 +154,354 @@ def _read_sample(stream: Any) -> bytes:
     return sample[:SAMPLE_BYTES]
 
 
-class _DelimitedSliceBuilder:
-    """Collects rows into a slice."""
+class _Utf8Stream:
+    """The content of a file in another encoding. What is not valid in it is not valid UTF-8."""
+
+    def __init__(self, stream: Any, dialect: Dialect) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(dialect.encoding)(dialect.errors)
+
+    def read(self, size: int) -> bytes:
+        """Returns the next bytes, about as many as are requested."""
+        while stored := bytes(self._stream.read(size)):
+            if text := self._decoder.decode(stored):
+                return text.encode(UTF8, "surrogatepass")
+        return self._decoder.decode(b"", final=True).encode(UTF8, "surrogatepass")
+
+
+def _open_utf8(stream: Any, dialect: Dialect) -> Any:
+    return stream if dialect.encoding == UTF8 else _Utf8Stream(stream, dialect)
+
+
+def _decode(content: bytes, dialect: Dialect) -> str:
+    """Returns the characters of a file, in which bytes that are not valid are lone surrogates."""
+    return content.decode(UTF8, _utf8_errors(dialect))
+
+
+def _utf8_errors(dialect: Dialect) -> str:
+    return "surrogateescape" if dialect.encoding == UTF8 else "surrogatepass"
+
+
+def _read_header(source: Any, dialect: Dialect) -> tuple[Header, bytes]:
+    """Returns the header of a file, and the bytes after it that are read already."""
+    content = b""
+    while True:
+        part = bytes(source.read(max(BLOCK, len(content))))
+        content += part
+        header = _find_header(_decode(content, dialect), dialect, is_complete=not part)
+        if header is not None:
+            return header, content[header.size :]
+        if len(content) >= HEADER_LIMIT:
+            raise ValueError(f"the header is not valid: {_describe_too_long(HEADER_LIMIT)}")
+
+
+def _find_header(text: str, dialect: Dialect, *, is_complete: bool) -> Header | None:
+    """Returns the first row that is not blank, or None if it is not complete."""
+    content = text.removeprefix(BOM)
+    lines = LINE.findall(content)
+    if not is_complete and len(lines) < 2:
+        return None
+    skipped = 1 if find_named_delimiter(content) else 0
+    for row in _split_rows(lines[skipped:], dialect.delimiter):
+        end = skipped + row.end
+        if not is_complete and (row.values is None or end == len(lines)):
+            return None
+        if row.values is None:
+            raise ValueError(f"the header is not valid: {UNCLOSED}")
+        if row.values:
+            before = text[: len(text) - len(content)] + "".join(lines[:skipped])
+            head = before + "".join(lines[skipped + row.begin : end])
+            size = len(before) + sum(map(len, lines[skipped:end]))
+            stored = text[:size].encode(UTF8, _utf8_errors(dialect))
+            return Header(row.values, head, len(stored), end)
+    return Header([], "", len(text.encode(UTF8, _utf8_errors(dialect))), 0) if is_complete else None
+
+
+class _SplitRow(NamedTuple):
+    """A row among lines, or all lines behind a quote that is not closed."""
+
+    begin: int
+    """The number of its first line."""
+    end: int
+    """The number of the line after it."""
+    values: list[str] | None
+    """The values, none for a blank row. None if a quote is not closed."""
+
+
+def _split_rows(lines: Sequence[str], delimiter: str) -> Iterator[_SplitRow]:
+    """Yields the rows that lines consist of."""
+    # A quote that is not closed takes the line that is added at the end.
+    reader = csv.reader(chain(lines, "\n"), delimiter=delimiter)
+    begin = 0
+    for values in reader:
+        end = reader.line_num
+        if end <= len(lines):
+            yield _SplitRow(begin, end, values)
+        elif begin < len(lines):
+            yield _SplitRow(begin, len(lines), None)
+        begin = end
+
+
+class _ParsedRow(NamedTuple):
+    """A row of the csv module."""
+
+    row: int
+    line: int
+    raw: str
+    values: list[str]
+    fault: str | None
+
+
+class _RowReader:
+    """Reads the rows after the header of a file.
+
+    The size of a row is bounded. If a quote never closes, its row is rejected and the lines
+    after the first are read again, each as a row of its own. Rows over several lines need
+    quotes, so a quote that is not closed can only have passed over lines without quotes.
+    """
 
     def __init__(
-        self, names: list[str], columns: Columns, dialect: Dialect, *, whole: bool
+        self, header: Header, columns: Columns, dialect: Dialect, start: int, *, whole: bool
     ) -> None:
-        self._names = names
+        self._names = header.names
         self._columns = columns
         self._dialect = dialect
+        self._start = start
         self._whole = whole
-        self._clear()
+        self._row = 0
+        self._line = header.lines + 1
+        self._is_decodable = set(columns.stored) <= set(header.names)
 
-    def _clear(self) -> None:
-        self._rows: list[int] = []
-        self._records: list[DelimitedRow] = []
-        self._rejected: list[RejectedRow] = []
-        self._size = 0
-        self._next = 0
-
-    @property
-    def full(self) -> bool:
-        return self._size >= BATCH_BYTES or len(self._records) + len(self._rejected) >= BATCH_ROWS
-
-    @property
-    def begun(self) -> bool:
-        return bool(self._records or self._rejected)
-
-    def parse(self, stream: Any, line: int, *, is_complete: bool = True) -> DelimitedRowReader:
-        """Returns the rows of a stream that begins at a line and may end before the file does."""
+    def read(self, source: Any, beginning: bytes) -> Iterator[FileSlice]:
+        """Yields the rows of a stream. Before an error of reading, all complete lines are read."""
+        held = beginning
         limit = self._columns.document_limit
-        return DelimitedRowReader(stream, self._dialect, limit, line, is_complete=is_complete)
-
-    def encode(self, text: str) -> bytes:
-        """Returns the bytes of characters of the file."""
-        return text.encode(self._dialect.encoding, self._dialect.errors)
-
-    def slice_block(self, block: DecodedBlock, first: int, start: int) -> Iterator[FileSlice]:
-        """Yields the slices of a decoded block, whose rows are all documents."""
-        complete = block.complete_rows() if self._whole else None
-        for begin in range(max(start - first, 0), len(block.rows), BATCH_ROWS):
-            part = block.rows.slice(begin, BATCH_ROWS)
-            end = begin + len(part)
-            yield FileSlice(
-                np.arange(first + begin, first + end),
-                check_rows(part, self._columns).documents,
-                [],
-                first + end,
-                None if complete is None else complete[begin:end],
-            )
-
-    def add(self, at: int, record: DelimitedRow) -> None:
-        self._next = at + 1
-        fault = record.fault or _find_fault(record, self._names)
-        if fault is None:
+        damage: DamageError | None = None
+        is_last = False
+        while not is_last:
             try:
-                values = decode_values(record.raw, record.values, self._dialect)
-            except ValueError as error:
-                fault = str(error)
+                # A row over several blocks is parsed again each time, so they become larger.
+                with decoding():
+                    part = bytes(source.read(max(BLOCK, len(held))))
+            except DamageError as error:
+                damage, part = error, b""
+                held = held[: held.rfind(b"\n") + 1]
+            held += part
+            is_last = not part
+            end = len(held) if is_last else _find_row_end(held)
+            if not end:
+                # The rest of a line that is too long is not kept.
+                held = held[: limit + 1]
+                continue
+            content = held[:end]
+            held = held[end:]
+            decoded = self._decode(content)
+            if decoded is None:
+                is_complete = is_last or end > limit
+                parsed, rest = self._parse(content, is_complete=is_complete)
+                held = rest + held
+                for begin in range(0, len(parsed), BATCH_ROWS):
+                    yield self._make_slice(parsed[begin : begin + BATCH_ROWS])
             else:
-                record = record._replace(values=values)
-        if fault is not None:
-            beginning = record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", self._dialect.errors)
-            raw = format_raw_prefix(beginning)
-            self._rejected.append(RejectedRow(at, fault, raw, record.line))
-            return
-        self._rows.append(at)
-        self._records.append(record)
-        self._size += len(record.raw)
+                yield from decoded
+        if damage is not None:
+            raise damage
 
-    def take_slice(self) -> FileSlice:
-        """Returns the collected rows as a slice, and begins the next one."""
-        wanted = {name: self._names.index(name) for name in self._columns.stored}
-        arrays = [
-            pa.array([record.values[at] for record in self._records], pa.large_string())
-            for at in wanted.values()
-        ]
-        checked = check_rows(pa.record_batch(arrays, list(wanted)), self._columns)
-        rows = np.array(self._rows, np.int64)
+    def _parse(self, content: bytes, *, is_complete: bool) -> tuple[list[_ParsedRow], bytes]:
+        """Returns the rows of a block, and the bytes of a last one that is not complete."""
+        lines = LINE.findall(_decode(content, self._dialect))
+        delimiter = self._dialect.delimiter
+        limit = self._columns.document_limit
+        rows: list[_ParsedRow] = []
+        for begin, end, values in _split_rows(lines, delimiter):
+            raw = "".join(lines[begin:end])
+            if values is None and not is_complete:
+                return rows, raw.encode(UTF8, _utf8_errors(self._dialect))
+            is_long = len(raw) > limit // 4 and len(raw.encode(UTF8, "surrogatepass")) > limit
+            if values is not None and not is_long:
+                self._add_row(rows, raw, values, None, end - begin)
+                continue
+            fault = _describe_too_long(limit) if is_long else UNCLOSED
+            self._add_row(rows, lines[begin], [], fault)
+            for line in lines[begin + 1 : end]:
+                alone = next(_split_rows([line], delimiter)).values
+                self._add_row(rows, line, alone or [], UNCLOSED if alone is None else None)
+        return rows, b""
+
+    def _add_row(
+        self, rows: list[_ParsedRow], raw: str, values: list[str], fault: str | None, lines: int = 1
+    ) -> None:
+        """Adds a row that is not blank, and counts it."""
+        if self._row >= self._start and (values or fault):
+            if fault is None and len(values) != len(self._names):
+                fault = f"the row has {len(values)} values instead of {len(self._names)}"
+            if fault is None:
+                try:
+                    values = _decode_values(raw, values, self._dialect)
+                except ValueError as error:
+                    fault = str(error)
+            rows.append(_ParsedRow(self._row, self._line, raw, values, fault))
+        self._row += 1
+        self._line += lines
+
+    def _make_slice(self, parsed: list[_ParsedRow]) -> FileSlice:
+        """Returns rows of the csv module as a slice."""
+        errors = self._dialect.errors
         rejected = [
-            RejectedRow(self._rows[at], reason, raw, self._records[at].line)
+            RejectedRow(row, fault, _make_raw_prefix(raw, errors), line)
+            for row, line, raw, _, fault in parsed
+            if fault is not None
+        ]
+        fitting = [row for row in parsed if row.fault is None]
+        places = {name: self._names.index(name) for name in self._columns.stored}
+        arrays = [
+            pa.array([row.values[place] for row in fitting], pa.large_string())
+            for place in places.values()
+        ]
+        checked = check_rows(pa.record_batch(arrays, list(places)), self._columns)
+        rejected += [
+            RejectedRow(fitting[at].row, reason, raw, fitting[at].line)
             for at, reason, raw in checked.rejected
         ]
-        whole = [self._records[at].raw for at in checked.kept.tolist()] if self._whole else None
-        file_slice = FileSlice(
-            rows[checked.kept],
+        kept = [fitting[at] for at in checked.kept.tolist()]
+        return FileSlice(
+            np.array([row.row for row in kept], np.int64),
             checked.documents,
-            sorted([*self._rejected, *rejected], key=lambda entry: entry.row),
-            self._next,
-            whole,
+            sorted(rejected, key=lambda entry: entry.row),
+            parsed[-1].row + 1,
+            [tuple(row.values) for row in kept] if self._whole else None,
         )
-        self._clear()
-        return file_slice
+
+    def _decode(self, content: bytes) -> list[FileSlice] | None:
+        """Returns the slices of a block, or None if the csv module has to parse it."""
+        if not self._is_decodable or not content or len(content) > self._columns.document_limit:
+            return None
+        codes = np.frombuffer(content, np.uint8)
+        quotes = np.flatnonzero(codes == QUOTE)
+        if not _is_plain(content, codes) or not self._encloses_values(codes, quotes):
+            return None
+        newlines = np.flatnonzero(codes == NEWLINE)
+        ends = newlines[np.searchsorted(quotes, newlines) % 2 == 0] + 1
+        if not len(ends) or ends[-1] < len(content):
+            ends = np.append(ends, len(content))
+        starts = np.concatenate([[0], ends[:-1]])
+        # A blank line is a row of empty values to Arrow.
+        if np.isin(codes[starts], (NEWLINE, RETURN)).any():
+            return None
+        rows = self._parse_by_arrow(content)
+        if rows is None or len(rows) != len(ends):
+            return None
+        lines = self._line + np.searchsorted(newlines, starts)
+        slices = [
+            self._slice_batch(rows, lines, begin)
+            for begin in range(max(self._start - self._row, 0), len(rows), BATCH_ROWS)
+        ]
+        self._row += len(rows)
+        self._line += len(newlines)
+        return slices
+
+    def _encloses_values(self, codes: np.ndarray, quotes: np.ndarray) -> bool:
+        """Returns whether all quotes enclose values, or are doubled within such values."""
+        if len(quotes) % 2:
+            return False
+        opening, closing = quotes[::2], quotes[1::2]
+        is_border = np.zeros(256, bool)
+        is_border[[ord(self._dialect.delimiter), NEWLINE, RETURN, QUOTE]] = True
+        before = codes[np.maximum(opening - 1, 0)]
+        after = codes[np.minimum(closing + 1, len(codes) - 1)]
+        return bool(
+            (is_border[before] | (opening == 0)).all()
+            and (is_border[after] | (closing == len(codes) - 1)).all()
+        )
+
+    def _parse_by_arrow(self, content: bytes) -> pa.RecordBatch | None:
+        """Returns the columns that are needed, named by their places in the header."""
+        # Most runs read no CSV.
+        from pyarrow import csv as arrow_csv
+
+        places = list(map(str, range(len(self._names))))
+        needed = places
+        if not self._whole:
+            needed = [str(self._names.index(name)) for name in self._columns.stored]
+        try:
+            table = arrow_csv.read_csv(
+                pa.BufferReader(content),
+                arrow_csv.ReadOptions(
+                    use_threads=False, block_size=len(content) + 1, column_names=places
+                ),
+                arrow_csv.ParseOptions(
+                    delimiter=self._dialect.delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=False,
+                ),
+                arrow_csv.ConvertOptions(
+                    check_utf8=False,
+                    include_columns=needed,
+                    column_types=dict.fromkeys(needed, pa.large_string()),
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        return table.combine_chunks().to_batches()[0]
+
+    def _slice_batch(self, rows: pa.RecordBatch, lines: np.ndarray, begin: int) -> FileSlice:
+        """Returns some rows of a block as a slice."""
+        part = rows.slice(begin, BATCH_ROWS)
+        names = self._columns.stored
+        stored = [part[str(self._names.index(name))] for name in names]
+        checked = check_rows(pa.record_batch(stored, list(names)), self._columns)
+        first = self._row + begin
+        complete = None
+        if self._whole:
+            values = zip(*(column.to_pylist() for column in part.columns), strict=True)
+            complete = list(compress(values, checked.mask.tolist()))
+        return FileSlice(
+            first + checked.kept,
+            checked.documents,
+            [
+                RejectedRow(first + at, reason, raw, int(lines[begin + at]))
+                for at, reason, raw in checked.rejected
+            ],
+            first + len(part),
+            complete,
+        )
 
 
-def _count_lines(raw: str) -> int:
-    return len(io.StringIO(raw, newline="").readlines())
+def _find_row_end(content: bytes) -> int:
+    """Returns the end of the last line that no quotes enclose, otherwise that of the last line."""
+    last = content.rfind(b"\n")
+    if last < 0:
+        # The last return may be the first half of a line end.
+        return content.rfind(b"\r", 0, -1) + 1
+    is_quote = np.frombuffer(content, np.uint8) == QUOTE
+    end = last
+    inside = np.count_nonzero(is_quote[:last]) % 2
+    while end >= 0 and inside:
+        previous = content.rfind(b"\n", 0, end)
+        inside = (inside + np.count_nonzero(is_quote[max(previous, 0) : end])) % 2
+        end = previous
+    return (end if end >= 0 else last) + 1
 
 
-def _find_fault(record: DelimitedRow, names: list[str]) -> str | None:
-    if len(record.values) != len(names):
-        return f"the row has {len(record.values)} values instead of {len(names)}"
-    return None
+def _is_plain(content: bytes, codes: np.ndarray) -> bool:
+    """Returns whether no character has another meaning to Arrow than to the csv module."""
+    after_returns = np.flatnonzero(codes == RETURN) + 1
+    if len(after_returns) and after_returns[-1] == len(codes):
+        return False
+    if (codes[after_returns] != NEWLINE).any() or content.startswith(codecs.BOM_UTF8):
+        return False
+    return bool(codes.min() > 0) and is_utf8(content)
 
 
-def decode_values(raw: str, values: list[str], dialect: Dialect) -> list[str]:
+def _describe_too_long(limit: int) -> str:
+    return f"the row is longer than {limit:,} bytes, or it has a quote that is not closed"
+
+
+def _make_raw_prefix(raw: str, errors: str) -> str:
+    return format_raw_prefix(raw[:RAW_PREFIX].rstrip(LINE_ENDS).encode(UTF8, errors))
+
+
+def _decode_values(raw: str, values: list[str], dialect: Dialect) -> list[str]:
     """Returns the values of a row as valid Unicode.
 
     Bytes that are not valid in the encoding of the file are lone surrogates. Values with them are
@@ -349,79 +524,87 @@ def decode_values(raw: str, values: list[str], dialect: Dialect) -> list[str]:
     return values
 
 
-class DelimitedWriter:
-    """A writer that copies the header and kept rows, and appends the added values."""
+def format_rows(rows: Iterable[Iterable[str]], delimiter: str, line_end: str = "\n") -> str:
+    r"""Returns the lines of rows. A row with a single empty value is not a blank line.
 
-    def __init__(self, header: DelimitedRow, dialect: Dialect, sink: Any, text_column: str) -> None:
+    The csv module takes several times as long for long values.
+
+    Examples:
+        >>> format_rows([["a", "b;c"], ["d\re", ""]], ";")
+        'a;"b;c"\n"d\re";\n'
+    """
+    return "".join(
+        (delimiter.join(_quote_value(value, delimiter) for value in row) or '""') + line_end
+        for row in rows
+    )
+
+
+def _quote_value(value: str, delimiter: str) -> str:
+    if delimiter in value or '"' in value or "\n" in value or "\r" in value:
+        return '"' + value.replace('"', '""') + '"'
+    return value
+
+
+class DelimitedWriter:
+    """A writer of the header and the values of kept rows, with added columns."""
+
+    def __init__(self, header: Header, dialect: Dialect, sink: Any, text_column: str) -> None:
         self._header = header
         self._text_column = text_column
-        self._delimiter = dialect.delimiter
-        self._encoding = dialect.encoding
-        self._line_end = header.raw[len(header.raw.rstrip("\r\n")) :] or "\n"
-        self._sink = io.TextIOWrapper(sink, dialect.encoding, dialect.errors, newline="")
+        self._dialect = dialect
+        self._sink = sink
         self._begun = False
 
-    def replace_texts(self, complete_rows: list[str], texts: pa.Array) -> list[str]:
-        """Returns rows with other texts. Other values of such a row may be quoted differently.
+    def replace_texts(
+        self, complete_rows: list[Sequence[str]], texts: pa.Array
+    ) -> list[Sequence[str]]:
+        """Returns rows with other texts.
 
         Args:
             texts: The new text of each row, or null to leave a row as it is, large_string (n,).
         """
+        at = self._header.names.index(self._text_column)
         return [
-            row if text is None else self._replace_text(row, text)
+            row if text is None else [*row[:at], text, *row[at + 1 :]]
             for row, text in zip(complete_rows, texts.to_pylist(), strict=True)
         ]
 
-    def _replace_text(self, row: str, text: str) -> str:
-        values = next(csv.reader(io.StringIO(row, newline=""), delimiter=self._delimiter))
-        values[self._header.values.index(self._text_column)] = text
-        line_end = row[len(row.rstrip("\r\n")) :]
-        return join_values(values, self._delimiter) + line_end
-
     def select(
-        self, complete_rows: list[str], keep: np.ndarray, added: pa.RecordBatch | None
-    ) -> list[str]:
+        self, complete_rows: list[Sequence[str]], keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> list[Sequence[str]]:
         """Returns the kept rows with added values.
 
         Args:
             keep: True for each row that is kept, bool (n,).
         """
         self._begin([] if added is None else added.schema.names)
-        rows = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
-        extra: list[tuple[object, ...]] = [()] * len(rows)
-        if added is not None:
-            extra = [tuple(row.values()) for row in list_added_values(added)]
+        rows = list(compress(complete_rows, keep.tolist()))
+        if added is None:
+            return rows
         return [
-            self._append_values(row, map(_format_value, values))
-            for row, values in zip(rows, extra, strict=True)
+            [*row, *map(_format_value, values.values())]
+            for row, values in zip(rows, list_added_values(added), strict=True)
         ]
 
-    def write(self, rows: list[str]) -> None:
+    def write(self, rows: list[Sequence[str]]) -> None:
         """Writes rows that `select` returned."""
-        self._sink.writelines(rows)
+        self._write(format_rows(rows, self._dialect.delimiter, self._header.line_end))
 
-    def _append_values(self, row: str, values: Any) -> str:
-        """Returns a row with further values. A last row without a line end receives one."""
-        body = row.rstrip("\r\n")
-        return "".join(
-            [
-                body,
-                *(
-                    self._delimiter + quote_value(self._make_encodable(value), self._delimiter)
-                    for value in values
-                ),
-                row[len(body) :] or self._line_end,
-            ]
-        )
-
-    def _make_encodable(self, value: str) -> str:
-        r"""Returns a value with `\u2019` and the like in place of what the encoding lacks."""
-        return value.encode(self._encoding, "backslashreplace").decode(self._encoding)
+    def _write(self, text: str) -> None:
+        r"""Writes characters, with `\u2019` and the like in place of what the encoding lacks."""
+        self._sink.write(text.encode(self._dialect.encoding, "backslashreplace"))
 
     def _begin(self, added: list[str]) -> None:
-        if not self._begun and self._header.values:
-            names = (make_unused_name(name, set(self._header.values)) for name in added)
-            self._sink.write(self._append_values(self._header.raw, names))
+        if not self._begun and self._header.names:
+            text = self._header.text.rstrip(LINE_ENDS)
+            # The names need not be valid in the encoding.
+            self._sink.write(text.encode(self._dialect.encoding, self._dialect.errors))
+            names = [make_unused_name(name, set(self._header.names)) for name in added]
+            if names:
+                self._write(self._dialect.delimiter)
+                self._write(format_rows([names], self._dialect.delimiter, self._header.line_end))
+            else:
+                self._write(self._header.line_end)
         self._begun = True
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the decoder of CSV blocks: it gives what the csv module gives, for any file."""
+"""Tests that Arrow decodes blocks of CSV to what the csv module makes of them, for any file."""
 
 import random
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from nearkin.corpus import Columns
-from nearkin.corpus.dialect import Dialect
-from nearkin.corpus.formats import delimited_blocks
-from nearkin.corpus.formats.delimited_blocks import BlockDecoder
+from nearkin.corpus.formats import delimited
+from nearkin.corpus.formats.delimited import _RowReader
 from tests.corpus.formats.generated_files import describe, read_slices
 
 COLUMNS = [
@@ -96,38 +95,42 @@ def test_decoder_gives_what_the_csv_module_gives(
         paths[-1].write_bytes(make_file(random_, columns))
     starts = [random_.choice([0, 0, random_.randrange(20)]) for _ in paths]
     # Borders of blocks fall anywhere, also within quotes.
-    monkeypatch.setattr("nearkin.corpus.formats.delimited.BLOCK", 200)
-    monkeypatch.setattr(delimited_blocks, "BLOCK", 100)
+    monkeypatch.setattr(delimited, "BLOCK", 100)
     decoded = [
         describe(read_slices(path, columns, start))
         for path, start in zip(paths, starts, strict=True)
     ]
-    monkeypatch.setattr(BlockDecoder, "is_usable", property(lambda self: False))
+    monkeypatch.setattr(_RowReader, "_decode", lambda *_: None)
     for path, start, got in zip(paths, starts, decoded, strict=True):
         assert got == describe(read_slices(path, columns, start)), path.read_bytes()
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_ordinary_blocks_are_decoded_by_arrow(line_end: str) -> None:
-    decoder = BlockDecoder(["id", "text"], Columns(id="id"), Dialect(",", "utf-8"))
-    rows = ['7,"a, ""quoted""\n文字"', "8,plain text", ',""', "9,last"]
-    block = decoder.decode(line_end.join(rows).encode())
-    assert block is not None
-    assert block.rows.to_pylist() == [
+def test_ordinary_blocks_are_decoded_by_arrow(
+    line_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_RowReader, "_parse", None)
+    rows = ["id,text", '7,"a, ""quoted""\n文字"', "8,plain text", ',""', "9,last"]
+    (tmp_path / "a.csv").write_bytes(line_end.join(rows).encode())
+    got = describe(read_slices(tmp_path / "a.csv", Columns(id="id"), 0))
+    assert got["documents"] == [
         {"text": 'a, "quoted"\n文字', "id": "7"},
         {"text": "plain text", "id": "8"},
         {"text": "", "id": ""},
         {"text": "last", "id": "9"},
     ]
-    assert block.complete_rows() == [*(row + line_end for row in rows[:-1]), rows[-1]]
+    assert list(map(list, got["complete"])) == [
+        ["7", 'a, "quoted"\n文字'],
+        ["8", "plain text"],
+        ["", ""],
+        ["9", "last"],
+    ]
 
 
-def test_rest_of_a_file_with_an_overlong_line_is_parsed_row_by_row(
+def test_line_that_is_longer_than_a_block_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.corpus.formats.delimited.BLOCK", 50)
-    monkeypatch.setattr(delimited_blocks, "BLOCK", 50)
-    monkeypatch.setattr(delimited_blocks, "LONGEST_LINE", 200)
+    monkeypatch.setattr(delimited, "BLOCK", 50)
     texts = ["first", "long " * 100, "second", "third"]
     (tmp_path / "a.csv").write_text("id,text\n" + "".join(f"7,{text}\n" for text in texts))
     got = describe(read_slices(tmp_path / "a.csv", Columns(), 0))
@@ -135,11 +138,24 @@ def test_rest_of_a_file_with_an_overlong_line_is_parsed_row_by_row(
     assert got["rows"] == [0, 1, 2, 3]
 
 
+def test_line_that_is_too_long_is_rejected_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delimited, "BLOCK", 50)
+    for line_end in ("\n", "\r"):
+        rows = ["id,text", "1,first", f"2,{'é' * 10_000}", f'3,"{"x" * 10_000}', "4,last", ""]
+        (tmp_path / "a.csv").write_text(line_end.join(rows), newline="")
+        got = describe(read_slices(tmp_path / "a.csv", Columns(document_limit=1000), 0))
+        assert [row["text"] for row in got["documents"]] == ["first", "last"]
+        assert got["rows"] == [0, 3]
+        assert [(entry.row, entry.line) for entry in got["rejected"]] == [(1, 3), (2, 4)]
+        assert all("longer than 1,000 bytes" in entry.reason for entry in got["rejected"])
+
+
 def test_rejected_rows_keep_their_lines_after_decoded_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.corpus.formats.delimited.BLOCK", 50)
-    monkeypatch.setattr(delimited_blocks, "BLOCK", 50)
+    monkeypatch.setattr(delimited, "BLOCK", 50)
     good = '7,"over\ntwo lines"\n'
     (tmp_path / "a.csv").write_text("id,text\n" + 100 * good + "one value\n" + 100 * good)
     got = describe(read_slices(tmp_path / "a.csv", Columns(), 0))
