@@ -16,7 +16,6 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.formats import arrow_ipc
 from nearkin.corpus.untrusted_batches import examine_batch, find_invalid_text
 from nearkin.errors import UsageError
 from tests.corpus.samples import run_dedup_on, words_of
@@ -55,15 +54,13 @@ def write_damaged(path: Path, step: int, at: int, value: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ahead", [arrow_ipc.AHEAD, 0], ids=["whole", "slices"])
 @pytest.mark.parametrize(
     ("step", "at", "value"),
     [(2, ROWS, 600_000_000), (2, 9, 512), (7, ROWS, 7 * ROWS + 5_000_000), (7, 3, -1)],
 )
 def test_damage_of_a_copied_column_costs_its_record_batch(
-    step: int, at: int, value: int, ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: int, at: int, value: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(arrow_ipc, "AHEAD", ahead)
     path = write_damaged(tmp_path / "a.arrow", step, at, value)
     record = run_dedup_on([str(path)], tmp_path / "out")
     counts = record["counts"]

@@ -1,7 +1,6 @@
 """Arrow IPC files and streams, which are read by record batch."""
 
 import itertools
-import os
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +11,8 @@ import pyarrow.ipc
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
-from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.corpus.formats.record_batches import (
-    AHEAD,
     ColumnarFormat,
-    DamagedRows,
     TableWriter,
     check_stored_batches,
     number_batches,
@@ -52,9 +48,6 @@ class ArrowIpc(ColumnarFormat):
         rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
-        if (sliced := self._large(file)) is not None:
-            yield from check_stored_batches(sliced, columns, start, whole=whole, rows=rows)
-            return
         with file.open_decompressed() as opened:
             source = opened if opened.seekable() else _WatchedStream(opened)
             fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
@@ -82,19 +75,6 @@ class ArrowIpc(ColumnarFormat):
                 )
             batches += message.is_batch
         return None, None
-
-    @staticmethod
-    def _large(
-        file: InputFile,
-    ) -> Iterator[tuple[int, pa.RecordBatch | DamagedRows]] | None:
-        """Returns slices of a file whose batches may be large, or None."""
-        if file.remote or file.compression or file.status().size <= AHEAD:
-            return None
-        try:
-            return read_sliced_batches(os.fsencode(file.path))
-        except pa.ArrowInvalid:
-            # The end of the file is missing.
-            return None
 
     @staticmethod
     def _open(source: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,17 +66,8 @@ class ColumnarFormat(ABC):
         return list(self.schema(file).names)
 
 
-class DamagedRows(NamedTuple):
-    """Rows of a stored batch that must not be looked at."""
-
-    rows: int
-    """The number of rows."""
-    reason: str
-    """The reason, in words."""
-
-
 def check_stored_batches(
-    stored: Iterable[tuple[int, pa.RecordBatch | DamagedRows]],
+    stored: Iterable[tuple[int, pa.RecordBatch]],
     columns: Columns,
     start: int,
     *,
@@ -90,12 +81,9 @@ def check_stored_batches(
     rows are documents whether they are copied or not.
     """
     for first, batch in stored:
-        end = first + (batch.rows if isinstance(batch, DamagedRows) else len(batch))
+        end = first + len(batch)
         begin = max(first, start)
         if begin >= end or not has_row_between(rows, begin, end):
-            continue
-        if isinstance(batch, DamagedRows):
-            yield _reject_batch(batch.reason, begin, end, columns)
             continue
         examined = examine_batch(batch if whole or rows is None else _select(batch, columns))
         if examined.damage is not None:
