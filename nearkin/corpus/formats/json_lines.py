@@ -40,7 +40,6 @@ class LineBlock(NamedTuple):
 
     row: int
     """The number of the first line, counted from 0."""
-    content: bytes
     lines: list[bytes] | None
     """The lines with their line ends, of which that of the last may be missing. None stands for one
     line that is too long."""
@@ -59,13 +58,12 @@ def read_line_blocks(stream: Any, limit: int) -> Iterator[LineBlock]:
         end = part.rfind(b"\n") + 1
         begin = 0
         if end and size > limit:
-            yield LineBlock(row, b"", None)
+            yield LineBlock(row, None)
             row += 1
             begin = part.index(b"\n") + 1
         if end > begin:
-            content = b"".join([*held, part[begin:end]])
-            lines = io.BytesIO(content).readlines()
-            yield LineBlock(row, content, lines)
+            lines = io.BytesIO(b"".join([*held, part[begin:end]])).readlines()
+            yield LineBlock(row, lines)
             row += len(lines)
         if end:
             held = []
@@ -76,10 +74,9 @@ def read_line_blocks(stream: Any, limit: int) -> Iterator[LineBlock]:
         else:
             held.append(part[end:])
     if size > limit:
-        yield LineBlock(row, b"", None)
+        yield LineBlock(row, None)
     elif size:
-        content = b"".join(held)
-        yield LineBlock(row, content, [content])
+        yield LineBlock(row, [b"".join(held)])
 
 
 def read_lines(stream: Any, limit: int) -> Iterator[JsonRow]:
@@ -162,11 +159,10 @@ def _read_block(block: LineBlock, builder: JsonSliceBuilder) -> Iterator[FileSli
         return
     if block.row + len(block.lines) <= builder.next_row:
         return
-    decoded = builder.decode_lines(block.content, block.lines)
     at = max(0, builder.next_row - block.row)
     while at < len(block.lines):
         end = min(at + builder.room, len(block.lines))
-        builder.add_lines(block.row + at, block.lines[at:end], decoded[at:end])
+        builder.add_lines(block.row + at, block.lines[at:end])
         at = end
         if builder.full:
             yield builder.take_slice()

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +24,6 @@ from nearkin.corpus.columns import (
 from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
 from nearkin.corpus.fingerprints import find_fingerprint_fault, to_fingerprint_bytes
 from nearkin.corpus.formats.base import FileSlice, RejectedRow
-from nearkin.corpus.formats.json_row_decoder import (
-    LARGEST_WHOLE,
-    LONG_LINE,
-    VALUE_BYTES,
-    JsonRowDecoder,
-)
 from nearkin.corpus.nested_columns import MISSING, SEPARATOR, find_value
 from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import (
@@ -43,6 +38,13 @@ BOM = b"\xef\xbb\xbf"
 SLICE_BYTES = 1 << 20
 """The number of bytes that a slice has approximately. Values of Python become slow beyond a
 cache."""
+VALUE_BYTES = {b"{": 256, b"[": 96, b":": 104, b",": 48}
+"""The maximum number of bytes of memory that parsed values take for each of these characters
+between them."""
+LONG_LINE = 1 << 16
+"""The number of bytes from which the memory for parsing a line is estimated."""
+LARGEST_WHOLE = 2.0**63
+"""The absolute value from which a float may stand for an integer that it cannot hold."""
 LINE_SHARE = 2
 """A line may have this many times the document limit, for its other fields and for escaped
 characters."""
@@ -147,13 +149,21 @@ class JsonSliceBuilder:
         self._columns = columns
         self._whole = whole
         self._has_lines = has_lines
-        self._decoder = JsonRowDecoder(columns)
+        # A shorter line is not too long for a document, whatever is in it, and parsing it needs
+        # less memory than a row may take.
+        limit = columns.document_limit
+        most_bytes = UNFOLDED_SHARE * limit // max(VALUE_BYTES.values())
+        self._longest_ordinary = min(limit, max(LONG_LINE - 1, most_bytes))
         values = [field.name for field in columns.fields if field.kind == FieldKind.VALUE]
         self._texts = tuple(
             name for name in (columns.id, *columns.carried_columns, *values) if name is not None
         )
         self._row_encoding = row_encoding_of(columns.encoding)
         self._paths = [name for name in columns.stored if SEPARATOR in name]
+        self._content_type = list if columns.tokens else str
+        self._may_be_ordinary = columns.content in ("text", "tokens") and not (
+            self._paths or columns.partitions or columns.tokens in self._texts
+        )
         self._clear()
 
     def _clear(self) -> None:
@@ -181,31 +191,56 @@ class JsonSliceBuilder:
         """The number of rows that the slice may still receive."""
         return max(1, BATCH_ROWS - len(self._rows) - len(self._rejected))
 
-    def decode_lines(self, block: bytes, lines: list[bytes]) -> list[Any]:
-        """Returns the fields of each line, as `JsonRowDecoder.decode_lines` does."""
-        return self._decoder.decode_lines(block, lines)
-
-    def add_lines(self, first: int, lines: list[bytes], decoded: list[Any]) -> None:
-        """Adds consecutive lines."""
-        if None in decoded:
-            for at, (line, fields) in enumerate(zip(lines, decoded, strict=True)):
-                if fields is None:
-                    self.add(JsonRow(first + at, line.removesuffix(b"\n")))
-                else:
-                    self._add_decoded(first + at, [line], [fields])
-        else:
-            self._add_decoded(first, lines, decoded)
-
-    def _add_decoded(self, first: int, lines: list[bytes], decoded: list[Any]) -> None:
-        for name, values in self._values.items():
-            values.extend(self._decoder.get_values(decoded, name))
+    def add_lines(self, first: int, lines: list[bytes]) -> None:
+        """Adds consecutive lines with their line ends, of which that of the last may be missing."""
+        columns = list(self._values.values())
+        for row, line in enumerate(lines, first):
+            values = self._read_ordinary(line)
+            if values is None:
+                self.add(JsonRow(row, line.removesuffix(b"\n")))
+                continue
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+            self._rows.append(row)
+            self._bytes += len(line)
+            if self._whole:
+                self._lines.append(line if line.endswith(b"\n") else line + b"\n")
         self.next_row = first + len(lines)
-        self._rows.extend(range(first, self.next_row))
-        self._bytes += sum(map(len, lines))
-        if self._whole:
-            self._lines.extend(lines)
-            if not lines[-1].endswith(b"\n"):
-                self._lines[-1] = lines[-1] + b"\n"
+
+    def _read_ordinary(self, line: bytes) -> list[Any] | None:
+        """Returns the values of a line that is a document without doubt, in the order of columns.
+
+        It is None if `add` has to look at the line.
+        """
+        if not self._may_be_ordinary or len(line) > self._longest_ordinary:
+            return None
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return None
+        if type(value) is not dict:
+            return None
+        sources = self._columns.sources
+        values = []
+        has_content = False
+        for name in self._values:
+            content: Any = value.get(name)
+            kind: type = type(content)
+            if name in sources:
+                if kind is not self._content_type and (kind is not NoneType or len(sources) == 1):
+                    return None
+                if kind is list and not set(map(type, content)) <= {str}:
+                    return None
+                has_content = has_content or kind is not NoneType
+            if name in self._texts and (
+                kind is dict
+                or kind is list
+                or (kind is NoneType and name == self._columns.id)
+                or _may_be_rounded(content, is_id=name == self._columns.id)
+            ):
+                return None
+            values.append(content)
+        return values if has_content else None
 
     def add(self, line: JsonRow) -> None:
         """Parses a row and adds it. A blank line is left out."""

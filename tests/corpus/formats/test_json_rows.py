@@ -1,4 +1,4 @@
-"""Tests of the decoder of JSON lines: it gives what the exact parser gives, for any file."""
+"""Tests that ordinary lines of JSON are read as the parser of all lines reads them."""
 
 import io
 import random
@@ -8,7 +8,7 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.corpus.formats import json_lines
-from nearkin.corpus.formats.json_row_decoder import JsonRowDecoder
+from nearkin.corpus.formats.json_rows import JsonSliceBuilder
 from tests.corpus.formats.generated_files import describe, read_slices
 
 COLUMNS = [
@@ -129,7 +129,7 @@ def make_file(random_: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("columns", COLUMNS, ids=range(len(COLUMNS)))
-def test_decoder_gives_what_the_exact_parser_gives(
+def test_ordinary_lines_give_what_the_parser_of_all_lines_gives(
     columns: Columns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     random_ = random.Random(f"json {columns}")
@@ -144,32 +144,23 @@ def test_decoder_gives_what_the_exact_parser_gives(
         describe(read_slices(path, columns, start))
         for path, start in zip(paths, starts, strict=True)
     ]
-    monkeypatch.setattr(
-        JsonRowDecoder, "decode_lines", lambda self, block, lines: [None] * len(lines)
-    )
+    monkeypatch.setattr(JsonSliceBuilder, "_read_ordinary", lambda *_: None)
     monkeypatch.setattr(json_lines, "BLOCK", 1 << 20)
     for path, start, got in zip(paths, starts, decoded, strict=True):
         assert got == describe(read_slices(path, columns, start)), path.read_bytes()
 
 
 @pytest.mark.parametrize("columns", [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3]], ids=range(4))
-def test_ordinary_lines_are_decoded_without_the_exact_parser(columns: Columns) -> None:
+def test_ordinary_lines_are_not_read_twice(
+    columns: Columns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = (
         '{"text": "caf\\u00e9 \\ud83d\\ude00 文字", "id": 7, "score": 1.5, "source": null, '
         '"tokens": ["a", "b"], "other": {"deep": [1, 2.5e-7, {"x": "3e400"}]}}\n'
-    ).encode()
-    rows = JsonRowDecoder(columns).decode_lines(3 * line, 3 * [line])
-    assert None not in rows
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["1e309", "1e+309", "9" * 309, "2e308", "0." + "1" * 300 + "e310", "1" + "0" * 200 + "e200"],
-)
-@pytest.mark.parametrize("prefix", [0, 1, 7, 100, 131_000, 131_071])
-def test_numbers_beyond_floats_are_left_to_the_exact_parser(value: str, prefix: int) -> None:
-    line = f'{{"text": "{"x" * prefix}", "n": {value}}}'.encode()
-    assert JsonRowDecoder(Columns()).decode_lines(line, [line]) == [None]
+    )
+    (tmp_path / "a.jsonl").write_text(3 * line)
+    monkeypatch.setattr(JsonSliceBuilder, "add", None)
+    assert describe(read_slices(tmp_path / "a.jsonl", columns, 0))["rows"] == [0, 1, 2]
 
 
 def test_lines_of_any_length_are_divided_at_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
