@@ -271,6 +271,21 @@ class Columns:
         return (self.source, *self.joined)
 
     @property
+    def content_fields(self) -> tuple[ContentField, ...]:
+        """The columns of documents that are read from the content of a file, with their kinds."""
+        fields = self.fields
+        if not fields:
+            kind, size = FieldKind.TEXT, 0
+            if self.vector:
+                kind, size = FieldKind.VECTOR, self.dimensions or 0
+            elif self.fingerprint:
+                kind, size = FieldKind.FINGERPRINT, self.bits
+            elif self.tokens:
+                kind = FieldKind.TOKENS
+            fields = tuple(ContentField(name, kind, size) for name in self.sources)
+        return tuple(field for field in fields if field.name in self.stored)
+
+    @property
     def option(self) -> str:
         """The setting that names the column of documents, for a message."""
         return name_setting(self.content)

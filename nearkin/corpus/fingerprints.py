@@ -139,21 +139,6 @@ def to_fingerprint_bytes(value: object, bits: int) -> bytes | None:
     return None if _read_digits(pa.array([value]), "", rows) else rows.tobytes()
 
 
-def find_fingerprint_fault(value: object, name: str, bits: int) -> str | None:
-    """Returns the reason why a parsed JSON value is not a fingerprint, or None.
-
-    Args:
-        bits: The number of bits of a fingerprint.
-    """
-    if to_fingerprint_bytes(value, bits) is not None:
-        return None
-    if isinstance(value, str):
-        rows = np.zeros((1, bits // 8), np.uint8)
-        return _read_digits(pa.array([value]), name, rows)[0]
-    integers = " and not an integer of 64 bits" if bits == INTEGER_BITS else ""
-    return f"{name} is not a text of {bits // BITS_OF_DIGIT} hexadecimal digits{integers}"
-
-
 def _require_integers_of_all_bits(kind: pa.DataType, name: str, bits: int) -> None:
     """Requires that integers have as many bits as fingerprints."""
     if bits != INTEGER_BITS or kind.bit_width != INTEGER_BITS:

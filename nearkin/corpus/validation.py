@@ -418,21 +418,6 @@ def most_common_length(lengths: "np.ndarray | list[int]") -> int:
     return int(np.bincount(counted[counted > 0]).argmax())
 
 
-def find_vector_fault(value: object, name: str, dimensions: int | None) -> str | None:
-    """Returns the reason why a parsed JSON value is not a vector, or None."""
-    if not isinstance(value, list) or not set(map(type, value)) <= {int, float}:
-        return f"{name} is not a list of numbers"
-    with np.errstate(over="ignore"):
-        numbers = np.array(value, np.float64).astype(np.float32)
-    if (
-        len(numbers) == (dimensions or len(numbers))
-        and np.isfinite(numbers).all()
-        and numbers.any()
-    ):
-        return None
-    return check_vectors(pa.array([value], pa.list_(pa.float64())), name, dimensions).reasons.get(0)
-
-
 def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[int, str]:
     suspects = numbers[which]
     infinite, zero = ~np.isfinite(suspects).all(axis=1), ~suspects.any(axis=1)

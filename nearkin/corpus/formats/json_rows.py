@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
+from itertools import compress
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -12,27 +12,14 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.columns import (
-    BATCH_ROWS,
-    ID,
-    UNFOLDED_SHARE,
-    Columns,
-    FieldKind,
-    carried_column_name,
-    join_texts,
-)
+from nearkin.corpus.batches import RAW_PREFIX
+from nearkin.corpus.columns import BATCH_ROWS, UNFOLDED_SHARE, Columns, ContentField, FieldKind
 from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
-from nearkin.corpus.fingerprints import find_fingerprint_fault, to_fingerprint_bytes
+from nearkin.corpus.fingerprints import to_fingerprint_bytes
 from nearkin.corpus.formats.base import FileSlice, RejectedRow
 from nearkin.corpus.nested_columns import MISSING, SEPARATOR, find_value
 from nearkin.corpus.text_forms import is_utf8
-from nearkin.corpus.validation import (
-    content_arrow_type,
-    find_vector_fault,
-    format_raw_prefix,
-    most_common_length,
-    too_long_reason,
-)
+from nearkin.corpus.validation import TOKENS, check_rows, format_raw_prefix, too_long_reason
 
 BOM = b"\xef\xbb\xbf"
 SLICE_BYTES = 1 << 20
@@ -45,6 +32,13 @@ LONG_LINE = 1 << 16
 """The number of bytes from which the memory for parsing a line is estimated."""
 LARGEST_WHOLE = 2.0**63
 """The absolute value from which a float may stand for an integer that it cannot hold."""
+COLUMN_TYPES = {
+    FieldKind.TEXT: pa.large_string(),
+    FieldKind.TOKENS: TOKENS,
+    FieldKind.VECTOR: pa.list_(pa.float64()),
+    FieldKind.FINGERPRINT: pa.large_string(),
+}
+"""The types of columns of each kind before they are checked."""
 LINE_SHARE = 2
 """A line may have this many times the document limit, for its other fields and for escaped
 characters."""
@@ -154,27 +148,25 @@ class JsonSliceBuilder:
         limit = columns.document_limit
         most_bytes = UNFOLDED_SHARE * limit // max(VALUE_BYTES.values())
         self._longest_ordinary = min(limit, max(LONG_LINE - 1, most_bytes))
-        values = [field.name for field in columns.fields if field.kind == FieldKind.VALUE]
-        self._texts = tuple(
-            name for name in (columns.id, *columns.carried_columns, *values) if name is not None
-        )
+        self._fields = {field.name: field for field in columns.content_fields}
+        values = [name for name, field in self._fields.items() if field.kind == FieldKind.VALUE]
+        texts = {columns.id, *columns.carried_columns, *values}
+        self._texts = {name for name in columns.stored if name in texts}
         self._row_encoding = row_encoding_of(columns.encoding)
         self._paths = [name for name in columns.stored if SEPARATOR in name]
         self._content_type = list if columns.tokens else str
         self._may_be_ordinary = columns.content in ("text", "tokens") and not (
-            self._paths or columns.partitions or columns.tokens in self._texts
+            self._paths or columns.tokens in self._texts
         )
         self._clear()
 
     def _clear(self) -> None:
         self._rows: list[int] = []
-        self._values: dict[str, list[Any]] = {name: [] for name in self._columns.all}
+        self._values: dict[str, list[Any]] = {name: [] for name in self._columns.stored}
         self._lines: list[bytes] = []
         self._rejected: list[RejectedRow] = []
+        self._beginnings: dict[int, bytes] = {}
         self._bytes = 0
-
-    def _line_of(self, line: JsonRow) -> int | None:
-        return line.row + 1 if self._has_lines else None
 
     @property
     def full(self) -> bool:
@@ -247,8 +239,7 @@ class JsonSliceBuilder:
         self.next_row = line.row + 1
         limit = LINE_SHARE * self._columns.document_limit
         if line.raw is None or len(line.raw) > limit:
-            too_long = too_long_reason("the row", limit)
-            self._rejected.append(RejectedRow(line.row, too_long, "", self._line_of(line)))
+            self._reject(line.row, too_long_reason("the row", limit), "")
             return
         raw = line.raw.removeprefix(BOM) if line.row == 0 else line.raw
         if not raw.strip():
@@ -259,31 +250,22 @@ class JsonSliceBuilder:
         try:
             reason = self._find_memory_fault(raw)
             value: Any = None if reason else parse_json(raw)
-            self._derive_values(value)
-            reason = reason or self._find_fault(value) or self._find_column_fault(value)
+            reason = reason or self._prepare_values(value, raw)
         except orjson.JSONDecodeError as error:
             value, reason = None, _find_json_fault(raw, error)
         if reason:
-            self._rejected.append(
-                RejectedRow(line.row, reason, format_raw_prefix(raw), self._line_of(line))
-            )
+            self._reject(line.row, reason, format_raw_prefix(raw))
             return
-        self._restore_exact_numbers(raw, value)
+        self._beginnings[len(self._rows)] = raw[:RAW_PREFIX]
         self._rows.append(line.row)
         for field, values in self._values.items():
             values.append(value.get(field))
         if self._whole:
             self._lines.append(line.raw + b"\n")
 
-    def _derive_values(self, value: Any) -> None:
-        """Adds the values of paths and of partition columns to a parsed object."""
-        if not isinstance(value, dict):
-            return
-        value.update(self._columns.partitions)
-        for path in self._paths:
-            content = find_value(value, path)
-            if content is not MISSING:
-                value[path] = content
+    def _reject(self, row: int, reason: str, raw: str) -> None:
+        line = row + 1 if self._has_lines else None
+        self._rejected.append(RejectedRow(row, reason, raw, line))
 
     def _find_memory_fault(self, raw: bytes) -> str | None:
         """Returns the reason why a line is not parsed, or None.
@@ -297,126 +279,41 @@ class JsonSliceBuilder:
             return None
         return f"the row has too many values: parsing them may take more than {limit:,} bytes"
 
-    def _find_fault(self, value: Any) -> str | None:
-        """Returns the reason why a parsed line is not a document, or None."""
-        name = self._columns.source
+    def _prepare_values(self, value: Any, raw: bytes) -> str | None:
+        """Makes the values of an object those of columns of one type, or returns why they are not.
+
+        The type of a column must not depend on the other rows of a slice.
+        """
         if not isinstance(value, dict):
             return "the row is not a JSON object"
-        if self._columns.fields:
-            return self._find_field_fault(value) or self._find_id_fault(value)
-        if self._columns.joined:
-            return self._find_joined_fault(value) or self._find_id_fault(value)
-        if name not in value:
-            return f"the field {name} is missing"
-        if value[name] is None:
-            return f"{name} is null"
-        if self._columns.vector:
-            if fault := find_vector_fault(value[name], name, self._columns.dimensions):
-                return fault
-        elif self._columns.fingerprint:
-            if fault := find_fingerprint_fault(value[name], name, self._columns.bits):
-                return fault
-        elif self._columns.tokens:
-            if fault := _find_tokens_fault(value[name], name, self._columns.document_limit):
-                return fault
-        elif not isinstance(value[name], str):
-            return f"{name} is not a string"
-        elif _longer_than(value[name], self._columns.document_limit):
-            return too_long_reason(name, self._columns.document_limit)
-        return self._find_id_fault(value)
-
-    def _find_field_fault(self, value: dict[str, Any]) -> str | None:
-        """Returns the reason why the value of one of several fields is not valid, or None."""
-        limit = self._columns.document_limit
-        for name, kind, size in self._columns.fields:
+        self._derive_paths(value)
+        if len(self._fields) == 1 and self._columns.source not in value:
+            return f"the field {self._columns.source} is missing"
+        for field in self._fields.values():
+            content = value.get(field.name)
+            if content is not None:
+                fault = _find_kind_fault(content, field)
+                if fault:
+                    return f"{field.name} {fault}"
+                value[field.name] = _to_column_type(content, field)
+        for name in self._texts - self._fields.keys():
             content = value.get(name)
-            fault = None
-            if content is None or kind == FieldKind.VALUE:
-                continue
-            if kind == FieldKind.FINGERPRINT:
-                if content != "":
-                    fault = find_fingerprint_fault(content, name, size)
-            elif kind == FieldKind.VECTOR:
-                fault = find_vector_fault(content, name, size)
-            elif kind == FieldKind.TOKENS:
-                fault = _find_tokens_fault(content, name, limit)
-            elif not isinstance(content, str):
-                fault = f"{name} is not a string"
-            elif _longer_than(content, limit):
-                fault = too_long_reason(name, limit)
-            if fault:
-                return fault
-        return None
-
-    def _find_joined_fault(self, value: dict[str, Any]) -> str | None:
-        """Returns the reason why the texts of several fields are not a document, or None."""
-        names = self._columns.sources
-        shown = " and ".join(names)
-        if all(value.get(name) is None for name in names):
-            return f"{shown} are missing or null"
-        for name in names:
-            if not isinstance(value.get(name), str | None):
-                return f"{name} is not a string"
-        if _longer_than(join_texts(map(value.get, names)), self._columns.document_limit):
-            return too_long_reason(shown, self._columns.document_limit)
-        return None
-
-    def _find_id_fault(self, value: dict[str, object]) -> str | None:
-        if self._columns.id is not None and value.get(self._columns.id) is None:
-            return f"the id in {self._columns.id} is null"
-        return None
-
-    def _contents(self) -> list[Any]:
-        """Returns the documents of the collected rows."""
-        if self._columns.fields:
-            return self._contents_of_fields()
-        if self._columns.joined:
-            texts = [self._values[name] for name in self._columns.sources]
-            return list(map(join_texts, zip(*texts, strict=True)))
-        if self._columns.fingerprint:
-            return self._fingerprints(self._values[self._columns.source], self._columns.bits)
-        return self._values[self._columns.source]
-
-    def _fingerprints(self, values: list[Any], bits: int) -> list[bytes | None]:
-        """Returns fingerprints as bytes. Those that are absent or not compared are None."""
-        ignored = self._columns.ignored_contents
-        contents = (
-            None if value in (None, "") else to_fingerprint_bytes(value, bits) for value in values
-        )
-        return [None if content in ignored else content for content in contents]
-
-    def _contents_of_fields(self) -> list[dict[str, Any]]:
-        """Returns the documents of the collected rows, each with its fields."""
-        parts: dict[str, list[Any]] = {}
-        for name, kind, size in self._columns.fields:
-            values = self._values[name]
-            if kind == FieldKind.FINGERPRINT:
-                values = self._fingerprints(values, size)
-            elif kind == FieldKind.VALUE:
-                values = _convert_to_texts(values).to_pylist()
-            parts[name] = values
-        rows = zip(*parts.values(), strict=True)
-        return [dict(zip(parts, row, strict=True)) for row in rows]
-
-    def _find_column_fault(self, value: dict[str, object]) -> str | None:
-        """Returns the reason why the id or a carried column cannot be used, or None.
-
-        Lists and objects are replaced by their text, unless they are documents as well.
-        """
-        for name in self._texts:
-            content = value.get(name)
-            if isinstance(content, (dict, list)):
+            if isinstance(content, dict | list):
                 try:
-                    content = _text(content)
+                    value[name] = _text(content)
                 except TypeError:
                     return f"{name} has more than {DEEPEST_VALUE} levels of lists and objects"
-                if name not in self._columns.sources:
-                    value[name] = content
-            if isinstance(content, str) and _longer_than(content, self._columns.document_limit):
-                return too_long_reason(name, self._columns.document_limit)
+        self._restore_exact_numbers(raw, value)
         return None
 
-    def _restore_exact_numbers(self, raw: bytes, value: dict[str, object]) -> None:
+    def _derive_paths(self, value: dict[str, Any]) -> None:
+        """Adds the values of paths to a parsed object."""
+        for path in self._paths:
+            content = find_value(value, path)
+            if content is not MISSING:
+                value[path] = content
+
+    def _restore_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
         """Replaces numbers of the id and of carried columns by their digits.
 
         Only numbers that a float may not hold are replaced.
@@ -432,41 +329,64 @@ class JsonSliceBuilder:
             exact = json.loads(raw, parse_int=str, parse_float=str)
         except RecursionError:
             return
-        self._derive_values(exact)
+        self._derive_paths(exact)
         value.update({name: exact[name] for name in inexact})
 
     def take_slice(self) -> FileSlice:
         """Returns the collected rows as a slice, and begins the next one."""
-        columns = self._columns
-        if columns.vector and columns.dimensions is None and self._rows:
-            lengths = list(map(len, self._values[columns.vector]))
-            columns = replace(columns, dimensions=most_common_length(lengths))
-            fit = [at for at, length in enumerate(lengths) if length == columns.dimensions]
-            self._rows = [self._rows[at] for at in fit]
-            for name, values in self._values.items():
-                self._values[name] = [values[at] for at in fit]
-        arrays = {columns.content: pa.array(self._contents(), content_arrow_type(columns))}
-        if columns.id is not None:
-            arrays[ID] = _convert_to_texts(self._values[columns.id])
-        for name in columns.carried_columns:
-            arrays[carried_column_name(name)] = _convert_to_texts(self._values[name])
-        documents = pa.record_batch(list(arrays.values()), list(arrays))
-        whole = self._lines if self._whole else None
+        columns = {name: self._make_column(name, values) for name, values in self._values.items()}
+        # Without columns, a batch has no rows.
+        columns = columns or {"": pa.nulls(len(self._rows))}
+        checked = check_rows(pa.record_batch(list(columns.values()), list(columns)), self._columns)
+        for at, reason, raw in checked.rejected:
+            beginning = self._beginnings.get(at)
+            self._reject(
+                self._rows[at], reason, raw if beginning is None else format_raw_prefix(beginning)
+            )
+        whole = list(compress(self._lines, checked.mask.tolist())) if self._whole else None
         file_slice = FileSlice(
-            np.array(self._rows, np.int64), documents, self._rejected, self.next_row, whole
+            np.array(self._rows, np.int64)[checked.kept],
+            checked.documents,
+            sorted(self._rejected, key=lambda entry: entry.row),
+            self.next_row,
+            whole,
         )
         self._clear()
         return file_slice
 
+    def _make_column(self, name: str, values: list[Any]) -> pa.Array:
+        field = self._fields.get(name)
+        if field is None or field.kind == FieldKind.VALUE:
+            return _convert_to_texts(values)
+        return pa.array(values, COLUMN_TYPES[field.kind])
 
-def _find_tokens_fault(content: Any, name: str, limit: int) -> str | None:
-    """Returns the reason why a parsed JSON value is not a list of tokens, or None."""
-    if not isinstance(content, list) or not all(isinstance(token, str) for token in content):
-        return f"{name} is not a list of strings"
-    is_long = sum(map(len, content)) > limit // 4
-    if is_long and sum(len(token.encode()) for token in content) > limit:
-        return too_long_reason(name, limit)
+
+def _find_kind_fault(content: Any, field: ContentField) -> str | None:
+    """Returns why a value that is not null is not of the kind of its field, or None."""
+    match field.kind:
+        case FieldKind.TEXT if not isinstance(content, str):
+            return "is not a string"
+        case FieldKind.TOKENS if not _holds_only(content, {str}):
+            return "is not a list of strings"
+        case FieldKind.VECTOR if not _holds_only(content, {int, float}):
+            return "is not a list of numbers"
+        case FieldKind.FINGERPRINT if type(content) is not str:
+            if type(content) is not int or to_fingerprint_bytes(content, field.size) is None:
+                return "is neither a hexadecimal text nor an integer of 64 bits"
     return None
+
+
+def _to_column_type(content: Any, field: ContentField) -> Any:
+    """Returns a value of the kind of its field in the type of all of them."""
+    if field.kind == FieldKind.VECTOR:
+        return list(map(float, content))
+    if type(content) is int and (digits := to_fingerprint_bytes(content, field.size)) is not None:
+        return digits.hex()
+    return content
+
+
+def _holds_only(content: Any, kinds: set[type]) -> bool:
+    return isinstance(content, list) and set(map(type, content)) <= kinds
 
 
 def to_utf8(raw: bytes, encoding: str) -> bytes:
@@ -490,11 +410,6 @@ def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
 
 def _value_bytes(raw: bytes) -> int:
     return sum(raw.count(character) * size for character, size in VALUE_BYTES.items())
-
-
-def _longer_than(text: str, limit: int) -> bool:
-    """Returns True if a text has more than `limit` bytes. A character has at most four bytes."""
-    return len(text) > limit // 4 and len(text.encode()) > limit
 
 
 def _may_be_rounded(value: Any, *, is_id: bool) -> bool:
