@@ -1,7 +1,7 @@
 """JSON files that hold one array, whose elements are read like lines of JSON lines."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,13 @@ import pyarrow as pa
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, open_compressed_sink
 from nearkin.corpus.formats.json_lines import BLOCK, JsonLines, LineWriter
-from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder
+from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, STRING, JsonRow, JsonSliceBuilder
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import has_row_between
 
-OUTSIDE = re.compile(rb'["\[\]{},]')
-"""The characters that have a meaning outside of strings."""
-INSIDE = re.compile(rb'["\\]')
-"""The characters that have a meaning inside of strings."""
+TOKEN = re.compile(STRING.pattern + rb'|["\[\]{},]', re.DOTALL)
+"""A pattern of a string, or of a character with a meaning outside of strings. A quote alone begins
+a string that is not complete."""
 
 
 class JsonArray(JsonLines):
@@ -37,19 +36,12 @@ class JsonArray(JsonLines):
             stream: The stream of bytes.
             limit: The maximum number of bytes of an element.
         """
-        elements = ElementSplitter(limit)
-        is_open = False
-        while block := bytes(stream.read(BLOCK)):
-            if not is_open:
-                block = block.removeprefix(BOM).lstrip()
-                if block and not block.startswith(b"["):
-                    raise ValueError("the file does not hold a JSON array")
-                is_open = bool(block)
-                block = block[1:]
-            yield from elements.feed(block)
-            if elements.after.strip():
-                raise ValueError("something follows the end of the array")
-        elements.require_end()
+        beginning = bytes(stream.read(BLOCK)).removeprefix(BOM).lstrip()
+        if not beginning.startswith(b"["):
+            raise ValueError("the file does not hold a JSON array")
+        after = yield from split_elements(stream, beginning[1:], limit, in_array=True)
+        if after.strip():
+            raise ValueError("something follows the end of the array")
 
     def read(
         self,
@@ -79,109 +71,97 @@ class JsonArray(JsonLines):
         return ArrayWriter(open_compressed_sink(file, target), columns.source)
 
 
-class ElementSplitter:
-    """Divides JSON that arrives in blocks into the elements of an array, or into objects.
+def split_elements(
+    stream: Any, beginning: bytes, limit: int, *, in_array: bool
+) -> Generator[JsonRow, None, bytes]:
+    """Yields the elements of an array, or objects, and returns what follows the array.
 
     Only brackets, quotes and commas are examined. An element that is not valid JSON does not
     affect the others.
 
     Args:
+        stream: A stream of the bytes after the beginning, which is the inside of an array or begins
+            with the first object.
         limit: The maximum number of bytes of an element.
-
-    Attributes:
-        after: What follows the array.
     """
-
-    def __init__(self, limit: int, depth: int = 1) -> None:
-        self._limit = limit
-        self._outside = depth
-        self._depth = depth
-        self._ended = False
-        self._in_string = False
-        self._escaped = False
-        self._row = 0
-        self._held: list[bytes] = []
-        self._size = 0
-        self.after = b""
-
-    def feed(self, block: bytes) -> Iterator[JsonRow]:
-        """Yields the elements that end in the next block."""
-        at = 0
+    outside = 1 if in_array else 0
+    depth = outside
+    row = 0
+    is_long = False
+    held = beginning
+    examined = 0
+    while True:
         start = 0
-        while not self._ended and at < len(block):
-            if self._in_string:
-                at = self._to_end_of_string(block, at)
+        for token in TOKEN.finditer(held, examined):
+            mark = token[0]
+            examined = token.end()
+            if mark == b'"':
+                # The string is examined again when its end is read.
+                examined = token.start()
+                break
+            is_closing = mark in (b"]", b"}")
+            if mark in (b"[", b"{"):
+                depth += 1
                 continue
-            mark = OUTSIDE.search(block, at)
-            if mark is None:
-                break
-            at = mark.end()
-            character = mark.group()
-            if character == b'"':
-                self._in_string = True
-            elif character in b"[{":
-                self._depth += 1
-            elif character != b"," and self._depth > self._outside:
-                self._depth -= 1
-                if self._depth == 0:
-                    yield from self._element(block[start:at], last=True)
-                    start = at
-            elif self._depth == self._outside == 1:
-                yield from self._element(block[start : at - 1], last=character == b"]")
-                start = at
-                if character == b"]":
-                    self._ended = True
-                elif character == b"}":
-                    raise ValueError(
-                        f"the array is not valid JSON after element {self._row}: "
-                        "a closing brace has no opening brace"
-                    )
-        if not self._ended:
-            self._hold(block[start:])
-            return
-        self.after += block[start:]
-        if len(self.after) > self._limit:
-            raise ValueError("what follows the end of the array is too long")
-
-    def require_end(self) -> None:
-        """Raises ValueError if the array, or the last object, is not complete."""
-        if self._outside == 0:
-            if self._depth or b"".join(self._held).strip():
-                raise ValueError(f"the JSON is not complete after row {self._row}")
-        elif not self._ended:
-            raise ValueError(f"the array is not closed after element {self._row}")
-
-    def _to_end_of_string(self, block: bytes, at: int) -> int:
-        if self._escaped:
-            self._escaped = False
-            at += 1
-        while (found := INSIDE.search(block, at)) is not None:
-            if found.group() == b'"':
-                self._in_string = False
-                return found.end()
-            at = found.end() + 1
-            if at > len(block):
-                self._escaped = True
-                break
-        return len(block)
-
-    def _hold(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > self._limit:
-            self._held = []
+            if is_closing and depth > outside:
+                depth -= 1
+                if depth:
+                    continue
+                end = token.end()
+            elif in_array and depth == 1 and (is_closing or mark == b","):
+                end = token.start()
+            else:
+                continue
+            is_long = is_long or end - start > limit
+            raw = held[start:end].strip()
+            start = token.end()
+            # Nothing precedes the bracket of an empty array, or of one with a trailing comma.
+            if is_long or raw or not is_closing:
+                yield JsonRow(row, None if is_long else raw or b"nothing")
+                row += 1
+            is_long = False
+            if not in_array or not is_closing:
+                continue
+            if mark == b"}":
+                raise ValueError(
+                    f"the array is not valid JSON after element {row}: "
+                    "a closing brace has no opening brace"
+                )
+            return _read_after(stream, held[start:], limit)
         else:
-            self._held.append(part)
+            examined = len(held)
+        held = held[start:]
+        examined -= start
+        if len(held) > limit:
+            is_long = True
+            held = _drop_content(held[examined:], limit)
+            examined = 0
+        # An incomplete string is examined again each time, so blocks become larger.
+        block = bytes(stream.read(max(BLOCK, len(held))))
+        if not block:
+            if in_array:
+                raise ValueError(f"the array is not closed after element {row}")
+            if depth or held.strip():
+                raise ValueError(f"the JSON is not complete after row {row}")
+            return b""
+        held += block
 
-    def _element(self, part: bytes, *, last: bool) -> Iterator[JsonRow]:
-        self._hold(part)
-        too_long_reason = self._size > self._limit
-        raw = b"".join(self._held).strip()
-        self._held = []
-        self._size = 0
-        # Nothing precedes the bracket of an empty array, or of one with a trailing comma.
-        if too_long_reason or raw or not last:
-            yield JsonRow(self._row, None if too_long_reason else raw or b"nothing")
-            self._row += 1
+
+def _drop_content(held: bytes, limit: int) -> bytes:
+    """Returns the beginning of a string without its characters, if they are too many."""
+    if len(held) <= limit:
+        return held
+    is_escaped = (len(held) - len(held.rstrip(b"\\"))) % 2
+    return b'"' + b"\\" * is_escaped
+
+
+def _read_after(stream: Any, after: bytes, limit: int) -> bytes:
+    """Returns what follows the end of an array."""
+    while block := bytes(stream.read(BLOCK)):
+        after += block
+        if len(after) > limit:
+            raise ValueError("what follows the end of the array is too long")
+    return after
 
 
 class ArrayWriter(LineWriter):

@@ -5,10 +5,12 @@ from typing import Any
 
 import orjson
 
+from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.formats.json_array import JsonArray
 from nearkin.corpus.formats.json_lines import BLOCK, JSON_DECODER, JsonLines
 from nearkin.corpus.formats.json_rows import BOM, parse_json
-from nearkin.corpus.formats.json_values import JsonValues, has_list_of_objects, read_beginning
+from nearkin.corpus.formats.json_values import SAMPLE as ROW_LIST_SAMPLE
+from nearkin.corpus.formats.json_values import JsonValues, has_list_of_objects
 from nearkin.corpus.input_file import InputFile
 
 SAMPLE = 1 << 16
@@ -43,7 +45,7 @@ def detect_json_form(file: InputFile) -> JsonLines:
             return VALUES if _spans_lines(sample, is_whole=is_whole) else LINES
         if file.suffix != JSON:
             return LINES
-        sample += read_beginning(stream)
+        sample += read_up_to(stream, ROW_LIST_SAMPLE)
         holds_rows = has_list_of_objects(sample) and not _is_line_of_rows(sample, stream)
         return VALUES if holds_rows else LINES
 

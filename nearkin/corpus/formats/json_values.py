@@ -2,17 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import orjson
 
+from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.foreign_errors import DamageError, decoding
-from nearkin.corpus.formats.base import open_compressed_sink
-from nearkin.corpus.formats.json_array import ArrayWriter, ElementSplitter, JsonArray
-from nearkin.corpus.formats.json_lines import BLOCK, JSON_DECODER, LineWriter
+from nearkin.corpus.formats.base import ItemsBeforeDamage, open_compressed_sink
+from nearkin.corpus.formats.json_array import ArrayWriter, JsonArray, split_elements
+from nearkin.corpus.formats.json_lines import JSON_DECODER, LineWriter
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, STRING, JsonRow, parse_json
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root
@@ -55,53 +54,45 @@ class JsonValues(JsonArray):
             stream: The stream of bytes.
             limit: The maximum number of bytes of an object.
         """
-        beginning = read_beginning(stream)
+        beginning = read_up_to(stream, SAMPLE)
         rows = find_row_list(beginning, columns or Columns())
-        head = beginning[: rows.begin] if rows else b""
-        elements = ElementSplitter(limit, depth=1 if rows else 0)
-        blocks = iter(lambda: bytes(stream.read(BLOCK)), b"")
-        for block in chain([beginning[len(head) :]], blocks):
-            yield from elements.feed(block.removeprefix(BOM) if block is beginning else block)
-        elements.require_end()
-        if rows:
-            _require_whole_object(head, elements.after, rows.name)
+        if rows is None:
+            objects = beginning.removeprefix(BOM)
+            yield from split_elements(stream, objects, limit, in_array=False)
+        else:
+            yield from _read_list(stream, beginning, rows, limit)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> LineWriter:
         """Returns a writer of objects, or of the object with the list of the kept ones."""
         with file.open_decompressed() as stream:
-            beginning = read_beginning(stream)
+            beginning = read_up_to(stream, SAMPLE)
             rows = find_row_list(beginning, columns)
             if rows is None:
                 return ValueWriter(file, target, columns.source)
-            head = beginning[: rows.begin]
-            end = _read_end(beginning, rows, stream, LINE_SHARE * columns.document_limit)
+            end = _read_end(stream, beginning, rows, LINE_SHARE * columns.document_limit)
+        head = beginning[: rows.begin]
         return ArrayWriter(open_compressed_sink(file, target), columns.source, head, b"]" + end)
 
 
-def read_beginning(stream: Any) -> bytes:
-    """Returns the next SAMPLE bytes of a stream, or all that it has."""
-    parts = []
-    size = 0
-    while size < SAMPLE and (part := bytes(stream.read(SAMPLE - size))):
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
+def _read_list(
+    stream: Any, beginning: bytes, rows: RowList, limit: int
+) -> Generator[JsonRow, None, bytes]:
+    """Yields the elements of a list of rows, and returns what follows it in its object."""
+    after = yield from split_elements(stream, beginning[rows.begin :], limit, in_array=True)
+    _require_whole_object(beginning[: rows.begin], after, rows.name)
+    return after
 
 
-def _read_end(beginning: bytes, rows: RowList, stream: Any, limit: int) -> bytes:
+def _read_end(stream: Any, beginning: bytes, rows: RowList, limit: int) -> bytes:
     """Returns what follows the list of rows. A damaged file gets the end that its object needs."""
-    elements = ElementSplitter(limit, depth=1)
-    blocks = chain([beginning[rows.begin :]], iter(lambda: bytes(stream.read(BLOCK)), b""))
-    try:
-        with decoding():
-            for block in blocks:
-                for _ in elements.feed(block):
-                    pass
-            elements.require_end()
-            _require_whole_object(beginning[: rows.begin], elements.after, rows.name)
-    except DamageError:
-        return b"}\n"
-    return elements.after
+    ends: list[bytes] = []
+
+    def read_elements() -> Iterator[JsonRow]:
+        ends.append((yield from _read_list(stream, beginning, rows, limit)))
+
+    for _ in ItemsBeforeDamage(read_elements()):
+        pass
+    return ends[0] if ends else b"}\n"
 
 
 def find_row_list(sample: bytes, columns: Columns) -> RowList | None:

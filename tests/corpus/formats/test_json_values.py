@@ -11,7 +11,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.corpus.formats import json_array, json_forms, json_values
+from nearkin.corpus.formats import json_array, json_forms
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow
 from nearkin.corpus.formats.json_values import JsonValues
@@ -158,7 +158,6 @@ def test_form_of_long_beginnings_is_detected(
 ) -> None:
     """The sample may end anywhere."""
     monkeypatch.setattr(json_forms, "SAMPLE", size)
-    monkeypatch.setattr(json_values, "BLOCK", 11)
     monkeypatch.setattr(json_array, "BLOCK", 11)
     lines = tmp_path / "lines.json"
     lines.write_text("\n".join(map(json.dumps, ROWS)))
