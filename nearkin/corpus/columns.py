@@ -1,6 +1,6 @@
 """The columns that a run reads, and the limits of its documents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, NotRequired, TypedDict
@@ -53,16 +53,6 @@ def document_limit(memory: int) -> int:
     if isinstance(memory, AutomaticMemory):
         memory = DOCUMENT_MEMORY
     return min(MAX_DOCUMENT, memory // DOCUMENT_SHARE)
-
-
-def join_texts(texts: Iterable[str | None]) -> str:
-    """Returns the text of a document whose text is in several columns.
-
-    Examples:
-        >>> join_texts(["a title", None, "the body"]).splitlines()
-        ['a title', 'the body']
-    """
-    return TEXT_SEPARATOR.join(text for text in texts if text is not None)
 
 
 def carried_column_name(name: str) -> str:

@@ -20,6 +20,7 @@ from nearkin.corpus.formats.base import (
     FileSlice,
     Format,
     ItemsBeforeDamage,
+    Reading,
     RejectedRow,
     make_damaged_slice,
 )
@@ -514,7 +515,8 @@ class FileCorpus:
             self._refuse(file, changed.rejected)
             yield changed
             return
-        slices = ItemsBeforeDamage(form.read(file, columns, start, whole=whole, rows=rows))
+        reading = Reading(columns, start, whole=whole, rows=rows)
+        slices = ItemsBeforeDamage(form.read(file, reading))
         for file_slice in slices:
             self._refuse(file, file_slice.rejected)
             if whole:
@@ -568,7 +570,7 @@ class FileCorpus:
             first = row if entry.row == WHOLE_FILE else entry.row
             end = copied.next_row if entry.row == WHOLE_FILE else first + entry.rows
             form = self.format_of(file)
-            for readable in ItemsBeforeDamage(form.read(file, columns, first, whole=False)):
+            for readable in ItemsBeforeDamage(form.read(file, Reading(columns, first))):
                 found = readable.rows[readable.rows < end]
                 if len(found):
                     raise RunError(

@@ -5,12 +5,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
+from nearkin.corpus.formats.base import FileSlice, Reading, open_compressed_sink
 from nearkin.corpus.formats.record_batches import (
     ColumnarFormat,
     TableWriter,
@@ -38,21 +37,14 @@ class ArrowIpc(ColumnarFormat):
         with file.open_decompressed() as source:
             return self._open(source).schema
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
         with file.open_decompressed() as opened:
             source = opened if opened.seekable() else _WatchedStream(opened)
-            fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
+            limit = BATCH_SHARE * reading.columns.document_limit
+            fitting, fault = self._fitting(source, limit)
             batches = number_batches(self._each(source, fitting))
-            yield from check_stored_batches(batches, columns, start, whole=whole, rows=rows)
+            yield from check_stored_batches(batches, reading)
             if fault is not None:
                 raise ValueError(fault)
 

@@ -1,5 +1,6 @@
 """The interface of a file format, and what formats share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import compress
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import are_among
+from nearkin.corpus.places import are_among, has_row_between
 from nearkin.corpus.validation import make_empty_documents
 
 Item = TypeVar("Item")
@@ -149,7 +150,23 @@ class Writer(Protocol):
         """Completes the file."""
 
 
-class Format(Protocol):
+class Reading(NamedTuple):
+    """What is read of a file."""
+
+    columns: Columns
+    start: int = 0
+    """The row from which on rows are read."""
+    whole: bool = False
+    """Whether slices have the complete rows of their documents."""
+    rows: np.ndarray | None = None
+    """The rows that are needed, ascending, int64 (n,), or None for all. Others may be left out."""
+
+    def needs(self, first: int, end: int) -> bool:
+        """Returns whether a row in a range is needed."""
+        return end > self.start and has_row_between(self.rows, first, end)
+
+
+class Format(ABC):
     """A file format.
 
     A method that meets damage raises any exception. The corpus turns it into a rejection of the
@@ -158,23 +175,13 @@ class Format(Protocol):
 
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
         """Returns the names of the columns, or None if each row has fields of its own."""
+        return None
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices.
+    @abstractmethod
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices."""
 
-        Args:
-            rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
-                left out.
-        """
-
+    @abstractmethod
     def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
         """Returns a writer of a file in the same format."""
 

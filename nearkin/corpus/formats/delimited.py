@@ -31,7 +31,9 @@ from nearkin.corpus.dialect import (
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.base import (
     FileSlice,
+    Format,
     ItemsBeforeDamage,
+    Reading,
     RejectedRow,
     list_added_values,
     make_unused_name,
@@ -74,7 +76,7 @@ class Header(NamedTuple):
         return self.text[len(self.text.rstrip(LINE_ENDS)) :] or "\n"
 
 
-class Delimited:
+class Delimited(Format):
     """The format of rows with a header. All values are text, and an empty value is an empty text.
 
     The dialect of each file is detected once, unless the columns name it.
@@ -116,25 +118,16 @@ class Delimited:
         with file.open_decompressed() as stream:
             return _read_header(_open_utf8(stream, dialect), dialect)[0]
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`.
 
         The complete rows are tuples of values.
         """
-        dialect = self.dialect_of(file, columns)
+        dialect = self.dialect_of(file, reading.columns)
         with file.open_decompressed() as stream:
             source = _open_utf8(stream, dialect)
             header, beginning = _read_header(source, dialect)
-            reader = _RowReader(header, columns, dialect, start, whole=whole)
-            yield from reader.read(source, beginning)
+            yield from _RowReader(header, dialect, reading).read(source, beginning)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "DelimitedWriter":
         """Returns a writer that begins with the header of the input, in the same dialect."""
@@ -260,17 +253,15 @@ class _RowReader:
     quotes, so a quote that is not closed can only have passed over lines without quotes.
     """
 
-    def __init__(
-        self, header: Header, columns: Columns, dialect: Dialect, start: int, *, whole: bool
-    ) -> None:
+    def __init__(self, header: Header, dialect: Dialect, reading: Reading) -> None:
         self._names = header.names
-        self._columns = columns
+        self._columns = reading.columns
         self._dialect = dialect
-        self._start = start
-        self._whole = whole
+        self._start = reading.start
+        self._whole = reading.whole
         self._row = 0
         self._line = header.lines + 1
-        self._is_decodable = set(columns.stored) <= set(header.names)
+        self._is_decodable = set(reading.columns.stored) <= set(header.names)
 
     def read(self, source: Any, beginning: bytes) -> Iterator[FileSlice]:
         """Yields the rows of a stream. Before an error of reading, all complete lines are read."""

@@ -8,11 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, open_compressed_sink
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    ItemsBeforeDamage,
+    Reading,
+    open_compressed_sink,
+)
 from nearkin.corpus.formats.json_lines import BLOCK, JsonLines, LineWriter
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, STRING, JsonRow, JsonSliceBuilder
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import has_row_between
 
 TOKEN = re.compile(STRING.pattern + rb'|["\[\]{},]', re.DOTALL)
 """A pattern of a string, or of a character with a meaning outside of strings. A quote alone begins
@@ -43,22 +47,15 @@ class JsonArray(JsonLines):
         if after.strip():
             raise ValueError("something follows the end of the array")
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the elements of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
-            builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
+            columns = reading.columns
+            builder = JsonSliceBuilder(columns, reading.start, whole=reading.whole, has_lines=False)
             limit = LINE_SHARE * columns.document_limit
             elements = ItemsBeforeDamage(self.read_rows(stream, limit, columns))
             for element in elements:
-                if element.row >= start and has_row_between(rows, element.row, element.row + 1):
+                if reading.needs(element.row, element.row + 1):
                     builder.add(element)
                     if builder.full:
                         yield builder.take_slice()

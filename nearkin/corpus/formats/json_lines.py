@@ -14,7 +14,9 @@ import pyarrow as pa
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import (
     FileSlice,
+    Format,
     ItemsBeforeDamage,
+    Reading,
     list_added_values,
     make_unused_name,
     open_compressed_sink,
@@ -94,7 +96,7 @@ def read_lines(stream: Any, limit: int) -> Iterator[JsonRow]:
             yield JsonRow(row, raw if len(raw) <= limit else None)
 
 
-class JsonLines:
+class JsonLines(Format):
     """The format of files with one object per line: `.jsonl`, `.ndjson` and `.json`.
 
     Attributes:
@@ -102,10 +104,6 @@ class JsonLines:
     """
 
     has_lines = True
-
-    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns None, because each line has fields of its own."""
-        return None
 
     def read_rows(
         self, stream: Any, limit: int, columns: Columns | None = None
@@ -118,18 +116,11 @@ class JsonLines:
         """
         return read_lines(stream, limit)
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
-            builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
+            columns, start, whole, rows = reading
+            builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=True)
             limit = LINE_SHARE * columns.document_limit
             blocks = ItemsBeforeDamage(read_line_blocks(stream, limit))
             if whole and rows is not None:

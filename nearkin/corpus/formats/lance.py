@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.file_names import format_path
-from nearkin.corpus.formats.base import FileSlice
+from nearkin.corpus.formats.base import FileSlice, Reading
 from nearkin.corpus.formats.record_batches import (
     ColumnarFormat,
     TableWriter,
@@ -24,7 +24,6 @@ from nearkin.corpus.formats.record_batches import (
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.lance_tables import open_dataset, require_readable_names
 from nearkin.corpus.nested_columns import list_roots
-from nearkin.corpus.places import has_row_between
 from nearkin.errors import UsageError
 
 FRAGMENT_BYTES = 64 << 20
@@ -49,27 +48,19 @@ class Lance(ColumnarFormat):
         """Returns the number of rows of a table."""
         return int(open_dataset(file.path).count_rows())
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a table in slices, as described in `Format`."""
         dataset = open_dataset(file.path)
-        names = None if whole else list_roots(columns, dataset.schema.names)
+        names = None
+        if not reading.whole:
+            names = list_roots(reading.columns, dataset.schema.names)
         first = 0
         for fragment in dataset.get_fragments():
             end = first + fragment.count_rows()
-            if end > start and has_row_between(rows, first, end):
+            if reading.needs(first, end):
                 numbered = number_batches(_read_fragment(fragment, names))
                 batches = ((first + row, batch) for row, batch in numbered)
-                yield from check_stored_batches(
-                    batches, columns, start, whole=whole, rows=rows, has_all_columns=False
-                )
+                yield from check_stored_batches(batches, reading, has_all_columns=False)
             first = end
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:

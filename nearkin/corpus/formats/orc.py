@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import remove_encoding
-from nearkin.corpus.formats.base import FileSlice
+from nearkin.corpus.formats.base import FileSlice, Reading
 from nearkin.corpus.formats.record_batches import (
     ColumnarFormat,
     TableWriter,
@@ -32,19 +31,11 @@ class Orc(ColumnarFormat):
         with file.open() as source:
             return int(_open_file(source).nrows)
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
         with file.open() as source:
             batches = number_batches(_read_batches(source))
-            yield from check_stored_batches(batches, columns, start, whole=whole, rows=rows)
+            yield from check_stored_batches(batches, reading)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema and the codec of the input."""

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError
-from nearkin.corpus.formats.base import FileSlice, make_damaged_slice
+from nearkin.corpus.formats.base import FileSlice, Reading, make_damaged_slice
 from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
@@ -18,7 +17,6 @@ from nearkin.corpus.formats.record_batches import (
     split_batches,
 )
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import has_row_between
 from nearkin.runtime.threads import ordered_map
 
 LONG = 64
@@ -94,22 +92,15 @@ class Parquet(ColumnarFormat):
         with file.open() as source:
             return pq.read_schema(source)
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = [
                 group
-                for group in list_row_groups(parquet.metadata, start)
-                if has_row_between(rows, group.first, group.first + group.rows)
+                for group in list_row_groups(parquet.metadata, reading.start)
+                if reading.needs(group.first, group.first + group.rows)
             ]
+            columns, start, whole, _ = reading
             reader = RowGroupReader(source, parquet.metadata, columns, whole=whole)
             # A single row group would be decoded completely before its first rows are used. Copies
             # are limited by the thread that encodes them. Consecutive rows are the part of a

@@ -10,7 +10,13 @@ import pyarrow as pa
 from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.dialect import decode_text
-from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    Format,
+    Reading,
+    RejectedRow,
+    open_compressed_sink,
+)
 from nearkin.corpus.formats.foreign_content import find_binary_content
 from nearkin.corpus.formats.html import extract_main_text, is_page
 from nearkin.corpus.formats.text_lines import TextLineWriter, read_text_lines
@@ -18,31 +24,16 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
 
 
-class PlainText:
+class PlainText(Format):
     """The format of files that are one text, or one a line. The only column is `text`."""
 
-    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns None, because there are no columns."""
-        return None
-
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
-        """Yields the text as one slice, or its lines in slices, as described in `Format`.
-
-        Args:
-            whole: Whether the slices hold the bytes of the file.
-        """
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
+        """Yields the text as one slice, or its lines in slices, as described in `Format`."""
+        columns = reading.columns
         if columns.lines:
-            yield from read_text_lines(file, columns, start, whole=whole, rows=rows)
+            yield from read_text_lines(file, reading)
             return
-        if start > 0:
+        if reading.start > 0:
             return
         with file.open_decompressed() as stream:
             raw = read_up_to(stream, columns.document_limit + 1)
@@ -68,7 +59,9 @@ class PlainText:
         for _, reason, _ in checked.rejected:
             fault = reason
         rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
-        yield FileSlice(checked.kept, checked.documents, rejected, 1, raw if whole else None)
+        yield FileSlice(
+            checked.kept, checked.documents, rejected, 1, raw if reading.whole else None
+        )
 
     def writer(
         self, file: InputFile, columns: Columns, target: str

@@ -1,6 +1,6 @@
 """Record batches, which parquet and Arrow files consist of: checking, splitting and writing."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,15 +20,15 @@ from nearkin.corpus.encoded_columns import (
 )
 from nearkin.corpus.formats.base import (
     FileSlice,
+    Format,
+    Reading,
     RejectedRow,
-    Writer,
     make_damaged_slice,
     make_rejected_slice,
     make_unused_name,
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root, list_roots
-from nearkin.corpus.places import has_row_between
 from nearkin.corpus.untrusted_batches import examine_batch, find_invalid_text
 from nearkin.corpus.validation import NO_FAULTS, check_rows
 
@@ -38,28 +38,12 @@ LONG_RUN = 1024
 """The number of consecutive nulls in place of documents from which they are one rejection."""
 
 
-class ColumnarFormat(ABC):
+class ColumnarFormat(Format):
     """A format whose files have a schema of Arrow and consist of record batches."""
 
     @abstractmethod
     def schema(self, file: InputFile) -> pa.Schema:
         """Returns the stored schema of a file."""
-
-    @abstractmethod
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`."""
-
-    @abstractmethod
-    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
-        """Returns a writer of a file in the same format, as described in `Format`."""
 
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
         """Returns the names of the columns."""
@@ -68,11 +52,8 @@ class ColumnarFormat(ABC):
 
 def check_stored_batches(
     stored: Iterable[tuple[int, pa.RecordBatch]],
-    columns: Columns,
-    start: int,
+    reading: Reading,
     *,
-    whole: bool,
-    rows: np.ndarray | None = None,
     has_all_columns: bool = True,
 ) -> Iterator[FileSlice]:
     """Yields the documents and rejected rows of batches as they are stored.
@@ -80,10 +61,11 @@ def check_stored_batches(
     A batch is rejected as a whole if a column is damaged, also one that is only copied. So the same
     rows are documents whether they are copied or not.
     """
+    columns, start, whole, rows = reading
     for first, batch in stored:
         end = first + len(batch)
         begin = max(first, start)
-        if begin >= end or not has_row_between(rows, begin, end):
+        if begin >= end or not reading.needs(begin, end):
             continue
         examined = examine_batch(batch if whole or rows is None else _select(batch, columns))
         if examined.damage is not None:

@@ -10,7 +10,13 @@ import orjson
 import pyarrow as pa
 
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns, FieldKind
-from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
+from nearkin.corpus.formats.base import (
+    FileSlice,
+    Format,
+    ItemsBeforeDamage,
+    Reading,
+    RejectedRow,
+)
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.integers import convert_values
 from nearkin.corpus.nested_columns import MISSING, find_value
@@ -42,31 +48,16 @@ class Record(NamedTuple):
     """The kind of a record that is not a row, and that is only counted. None for a row."""
 
 
-class RecordFormat(ABC):
+class RecordFormat(Format):
     """A format of records. Rows before damage are read; the rest of the file is one rejection."""
 
     @abstractmethod
     def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
         """Yields the records of a file."""
 
-    @abstractmethod
-    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
-        """Returns a writer of a file in the same format, as described in `Format`."""
-
-    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
-        """Returns None, because each record has values of its own."""
-        return None
-
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
+        columns, start, whole, rows = reading
         needed = None if rows is None else set(rows.tolist())
         row = start - 1
         skipped: Counter[str] = Counter()

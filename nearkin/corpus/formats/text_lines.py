@@ -12,39 +12,32 @@ from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
+    Reading,
     RejectedRow,
     open_compressed_sink,
 )
-from nearkin.corpus.formats.json_lines import LineBlock, read_line_blocks
+from nearkin.corpus.formats.json_lines import read_line_blocks
 from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import has_row_between
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
 
 TEXT = "text"
 """The only column of a text file."""
 
 
-def read_text_lines(
-    file: InputFile, columns: Columns, start: int, *, whole: bool, rows: np.ndarray | None
-) -> Iterator[FileSlice]:
+def read_text_lines(file: InputFile, reading: Reading) -> Iterator[FileSlice]:
     """Yields the lines of a file in slices, as described in `Format`. Blank lines are left out."""
+    columns = reading.columns
     with file.open_decompressed() as stream:
         blocks = ItemsBeforeDamage(read_line_blocks(stream, columns.document_limit))
-        for block in blocks:
-            end = block.row + (1 if block.lines is None else len(block.lines))
-            if end > start and has_row_between(rows, block.row, end):
-                yield from _read_block(block, columns, start, whole=whole)
+        for first, read_lines in blocks:
+            lines = [None] if read_lines is None else read_lines
+            if not reading.needs(first, first + len(lines)):
+                continue
+            for begin in range(max(reading.start - first, 0), len(lines), BATCH_ROWS):
+                part = lines[begin : begin + BATCH_ROWS]
+                yield _make_slice(part, first + begin, columns, whole=reading.whole)
         blocks.raise_damage()
-
-
-def _read_block(
-    block: LineBlock, columns: Columns, start: int, *, whole: bool
-) -> Iterator[FileSlice]:
-    lines: Sequence[bytes | None] = [None] if block.lines is None else block.lines
-    for begin in range(max(start - block.row, 0), len(lines), BATCH_ROWS):
-        part = lines[begin : begin + BATCH_ROWS]
-        yield _make_slice(part, block.row + begin, columns, whole=whole)
 
 
 def _make_slice(

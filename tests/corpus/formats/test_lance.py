@@ -11,6 +11,7 @@ import nearkin as nk
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.formats import lance as lance_format
+from nearkin.corpus.formats.base import Reading
 from nearkin.errors import UsageError
 from tests.cli.conftest import run
 from tests.corpus.formats.kept_copies import (
@@ -138,7 +139,7 @@ def test_batches_of_large_rows_have_few_rows(
     rows = pa.table({"text": TEXTS[:1] * 64, "page": [bytes(1 << 13)] * 64})
     lance.write_dataset(rows, tmp_path / "a.lance", data_storage_version=storage)
     (file,) = FileCorpus.open([str(tmp_path / "a.lance")]).files
-    slices = lance_format.Lance().read(file, Columns(), 0, whole=True)
+    slices = lance_format.Lance().read(file, Reading(Columns(), whole=True))
     assert [len(part.documents) for part in slices] == [7] * 9 + [1]
 
 
@@ -154,7 +155,7 @@ def test_batches_follow_the_size_of_rows(
         pa.table({"text": texts}), tmp_path / "a.lance", data_storage_version=storage
     )
     (file,) = FileCorpus.open([str(tmp_path / "a.lance")]).files
-    slices = list(lance_format.Lance().read(file, Columns(), 0, whole=False))
+    slices = list(lance_format.Lance().read(file, Reading(Columns())))
     assert [text for part in slices for text in part.documents["text"].to_pylist()] == texts
     sizes = [part.documents["text"].nbytes for part in slices]
     # of the batch at which the size of rows changes, and of those after it
