@@ -25,8 +25,6 @@ from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSlice
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import make_empty_documents
 
-SPARSE = 4
-"""Lines of a block are parsed one by one if at most one in so many is needed."""
 BLOCK = 1 << 19
 """The number of bytes that are read at a time, which fit into a cache."""
 
@@ -128,11 +126,7 @@ class JsonLines(Format):
                 blocks.raise_damage()
                 return
             for block in blocks:
-                needed = _needed_rows(block, rows)
-                if needed is None:
-                    yield from _read_block(block, builder)
-                else:
-                    yield from _read_lines(block, builder, needed)
+                yield from _read_block(block, builder, rows)
             if builder.begun:
                 yield builder.take_slice()
             blocks.raise_damage()
@@ -142,19 +136,18 @@ class JsonLines(Format):
         return LineWriter(open_compressed_sink(file, target), columns.source)
 
 
-def _read_block(block: LineBlock, builder: JsonSliceBuilder) -> Iterator[FileSlice]:
-    """Adds the lines of a block to a builder, and yields the slices that become full."""
-    if block.lines is None:
-        if block.row >= builder.next_row:
-            builder.add(JsonRow(block.row, None))
-        return
-    if block.row + len(block.lines) <= builder.next_row:
-        return
-    at = max(0, builder.next_row - block.row)
-    while at < len(block.lines):
-        end = min(at + builder.room, len(block.lines))
-        builder.add_lines(block.row + at, block.lines[at:end])
-        at = end
+def _read_block(
+    block: LineBlock, builder: JsonSliceBuilder, rows: np.ndarray | None
+) -> Iterator[FileSlice]:
+    """Adds the needed lines of a block to a builder, and yields the slices that become full."""
+    lines: Sequence[bytes | None] = [None] if block.lines is None else block.lines
+    first = max(builder.next_row, block.row)
+    needed: Iterable[int] = range(first, block.row + len(lines))
+    if rows is not None:
+        low, high = np.searchsorted(rows, [first, block.row + len(lines)])
+        needed = rows[low:high].tolist()
+    for row in needed:
+        builder.add_line(row, lines[row - block.row])
         if builder.full:
             yield builder.take_slice()
 
@@ -179,33 +172,6 @@ def _copy_lines(
         if lines and not lines[-1].endswith(b"\n"):
             lines = [*lines[:-1], lines[-1] + b"\n"]
         yield FileSlice(rows[low:high], no_values, [], end, lines)
-
-
-def _needed_rows(block: LineBlock, rows: np.ndarray | None) -> list[int] | None:
-    """Returns the few lines of a block that are needed, or None if all are to be read.
-
-    Args:
-        rows: The rows that are needed, ascending, int64 (n,), or None for all.
-    """
-    if rows is None:
-        return None
-    lines = 1 if block.lines is None else len(block.lines)
-    low, high = np.searchsorted(rows, [block.row, block.row + lines])
-    # Many lines are decoded faster as a block.
-    return None if high - low > lines // SPARSE else rows[low:high].tolist()
-
-
-def _read_lines(
-    block: LineBlock, builder: JsonSliceBuilder, rows: Sequence[int]
-) -> Iterator[FileSlice]:
-    """Adds some lines of a block to a builder, and yields the slices that become full."""
-    for row in rows:
-        raw = None
-        if block.lines is not None:
-            raw = block.lines[row - block.row].removesuffix(b"\n")
-        builder.add(JsonRow(row, raw))
-        if builder.full:
-            yield builder.take_slice()
 
 
 class LineWriter:

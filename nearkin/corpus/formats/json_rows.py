@@ -178,26 +178,19 @@ class JsonSliceBuilder:
         """True if the slice has rows."""
         return bool(self._rows or self._rejected)
 
-    @property
-    def room(self) -> int:
-        """The number of rows that the slice may still receive."""
-        return max(1, BATCH_ROWS - len(self._rows) - len(self._rejected))
-
-    def add_lines(self, first: int, lines: list[bytes]) -> None:
-        """Adds consecutive lines with their line ends, of which that of the last may be missing."""
-        columns = list(self._values.values())
-        for row, line in enumerate(lines, first):
-            values = self._read_ordinary(line)
-            if values is None:
-                self.add(JsonRow(row, line.removesuffix(b"\n")))
-                continue
-            for column, value in zip(columns, values, strict=True):
-                column.append(value)
-            self._rows.append(row)
-            self._bytes += len(line)
-            if self._whole:
-                self._lines.append(line if line.endswith(b"\n") else line + b"\n")
-        self.next_row = first + len(lines)
+    def add_line(self, row: int, line: bytes | None) -> None:
+        """Adds a line with its line end, which that of the last line may lack."""
+        values = None if line is None else self._read_ordinary(line)
+        if line is None or values is None:
+            self.add(JsonRow(row, None if line is None else line.removesuffix(b"\n")))
+            return
+        for column, value in zip(self._values.values(), values, strict=True):
+            column.append(value)
+        self._rows.append(row)
+        self._bytes += len(line)
+        if self._whole:
+            self._lines.append(line if line.endswith(b"\n") else line + b"\n")
+        self.next_row = row + 1
 
     def _read_ordinary(self, line: bytes) -> list[Any] | None:
         """Returns the values of a line that is a document without doubt, in the order of columns.

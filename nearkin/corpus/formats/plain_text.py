@@ -67,7 +67,9 @@ class PlainText(Format):
         self, file: InputFile, columns: Columns, target: str
     ) -> "FileWriter | TextLineWriter":
         """Returns a writer of one text, or of lines."""
-        return TextLineWriter(file, target) if columns.lines else FileWriter(file, target)
+        if columns.lines:
+            return TextLineWriter(open_compressed_sink(file, target), columns.source)
+        return FileWriter(file, target)
 
 
 class FileWriter:

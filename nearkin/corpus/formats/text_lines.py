@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import compress
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +13,8 @@ from nearkin.corpus.formats.base import (
     ItemsBeforeDamage,
     Reading,
     RejectedRow,
-    open_compressed_sink,
 )
-from nearkin.corpus.formats.json_lines import read_line_blocks
+from nearkin.corpus.formats.json_lines import LineWriter, read_line_blocks
 from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
@@ -76,11 +74,8 @@ def _make_slice(
     )
 
 
-class TextLineWriter:
+class TextLineWriter(LineWriter):
     """A writer of lines."""
-
-    def __init__(self, file: InputFile, target: str) -> None:
-        self._sink = open_compressed_sink(file, target)
 
     def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
         """Returns lines with other texts, each with the end of its line."""
@@ -88,19 +83,3 @@ class TextLineWriter:
             line if text is None else text.encode() + line[len(line.rstrip(b"\r\n")) :]
             for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
         ]
-
-    def select(self, complete_rows: list[bytes], keep: np.ndarray, added: Any) -> bytes:
-        """Returns the kept lines.
-
-        Args:
-            keep: True for each line that is kept, bool (n,).
-        """
-        return b"".join(compress(complete_rows, keep.tolist()))
-
-    def write(self, rows: bytes) -> None:
-        """Writes lines that `select` returned."""
-        self._sink.write(rows)
-
-    def close(self) -> None:
-        """Completes the file."""
-        self._sink.close()
