@@ -20,8 +20,6 @@ WHOLE_FILE = -1
 class Rejection(NamedTuple):
     """A row that cannot be a document, or a part of a file that cannot be read."""
 
-    file: int
-    """The number of the file in the corpus."""
     row: int
     """The position of the row in the file, counted from 0, or `WHOLE_FILE`."""
     reason: str
@@ -29,11 +27,16 @@ class Rejection(NamedTuple):
     raw: str = ""
     """The first characters of the row."""
     line: int | None = None
-    """The line at which the row begins, counted from 1. None if the format has no lines."""
+    """The line at which the row begins, counted from 1 as editors do. None if the format has no
+    lines."""
     rows: int = 1
     """The number of rows from this one on that are rejected as a whole."""
+    is_damage: bool = False
+    """True if the rows cannot be decoded. Other rejected rows can be, and are not documents."""
     changed_rows: int = 0
     """The number of rows, from the first one of the file on, that were read and may be changed."""
+    file: int = 0
+    """The number of the file in the corpus."""
 
 
 class Batch(NamedTuple):

@@ -21,7 +21,6 @@ from nearkin.corpus.formats.base import (
     Format,
     ItemsBeforeDamage,
     Reading,
-    RejectedRow,
     make_damaged_slice,
 )
 from nearkin.corpus.formats.delimited import Delimited
@@ -581,7 +580,7 @@ class FileCorpus:
                 if readable.next_row >= end:
                     break
 
-    def _refuse(self, file: InputFile, rejected: list[RejectedRow]) -> None:
+    def _refuse(self, file: InputFile, rejected: list[Rejection]) -> None:
         if rejected and self.on_error == "fail":
             first = rejected[0]
             place = file.shown_path
@@ -777,7 +776,11 @@ class _BatchBuilder:
         filled = [file_slice for _, file_slice in parts if len(file_slice.rows)]
         documents = [file_slice.documents for file_slice in filled or [parts[0][1]]]
         files = [np.full(len(file_slice.rows), number, np.int32) for number, file_slice in parts]
-        rejected = [rejection for part in parts for rejection in _rejections(part[0], part[1])]
+        rejected = [
+            rejection._replace(file=number)
+            for number, file_slice in parts
+            for rejection in file_slice.rejected
+        ]
         last_number, last_slice = parts[-1]
         following = (last_number, last_slice.next_row)
         if last_slice.next_row == END_OF_FILE:
@@ -792,21 +795,6 @@ class _BatchBuilder:
         )
         self._first += len(batch.files)
         return batch
-
-
-def _rejections(number: int, file_slice: FileSlice) -> list[Rejection]:
-    return [
-        Rejection(
-            file=number,
-            row=entry.row,
-            reason=entry.reason,
-            raw=entry.raw,
-            line=entry.line,
-            rows=entry.rows,
-            changed_rows=entry.changed_rows,
-        )
-        for entry in file_slice.rejected
-    ]
 
 
 def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -874,7 +862,7 @@ class TableCorpus:
                 files=np.zeros(len(file_slice.rows), np.int32),
                 rows=file_slice.rows,
                 documents=file_slice.documents,
-                rejected=tuple(_rejections(0, file_slice)),
+                rejected=tuple(file_slice.rejected),
                 next=(0, file_slice.next_row),
             )
             first += len(file_slice.rows)

@@ -89,7 +89,7 @@ def describe_place(entry: Rejection, names: Sequence[str]) -> dict[str, str | in
     """Returns the file of a rejection, and the rows and the line if they are known.
 
     Examples:
-        >>> describe_place(Rejection(0, 30, "the record batch is damaged", rows=10), ["a.arrow"])
+        >>> describe_place(Rejection(30, "the record batch is damaged", rows=10), ["a.arrow"])
         {'file': 'a.arrow', 'row': 30, 'rows': 10}
     """
     place: dict[str, str | int] = {"file": names[entry.file]}

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.corpus.formats.base import END_OF_FILE, FileSlice, RejectedRow, make_rejected_slice
+from nearkin.corpus.batches import Rejection
+from nearkin.corpus.formats.base import (
+    END_OF_FILE,
+    FileSlice,
+    Format,
+    Reading,
+    make_rejected_slice,
+)
 from nearkin.corpus.input_file import InputFile
 from nearkin.errors import RunError
 
@@ -24,7 +31,7 @@ MACHINE = 1 << 60
 """A number of bytes that no machine has."""
 
 
-class Broken:
+class Broken(Format):
     """A new format, whose reader yields one row and then fails.
 
     Args:
@@ -39,17 +46,9 @@ class Broken:
     def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
         raise self._error
 
-    def read(
-        self,
-        file: InputFile,
-        columns: Columns,
-        start: int,
-        *,
-        whole: bool,
-        rows: np.ndarray | None = None,
-    ) -> Iterator[FileSlice]:
-        for row in range(start, 2):
-            if row and (whole or not self._breaks_copies):
+    def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
+        for row in range(reading.start, 2):
+            if row and (reading.whole or not self._breaks_copies):
                 raise self._error
             documents = pa.record_batch([pa.array([f"text {row}"], pa.large_string())], ["text"])
             yield FileSlice(np.array([row]), documents, [], row + 1, [row])
@@ -160,6 +159,6 @@ def test_row_that_cannot_be_written_is_an_error_with_its_file(tmp_path: Path) ->
 
 
 def test_run_of_rows_is_one_rejection() -> None:
-    rejected = RejectedRow(5, "they are null", "", rows=7)
+    rejected = Rejection(5, "they are null", "", rows=7)
     part = make_rejected_slice(rejected, 12, Columns())
     assert (len(part.rows), part.next_row, part.rejected[0].rows) == (0, 12, 7)

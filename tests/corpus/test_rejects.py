@@ -11,9 +11,9 @@ from nearkin.corpus.rejects import count_rejections
 def test_run_of_rows_is_one_line_that_counts_as_all_of_them(tmp_path: Path) -> None:
     path = tmp_path / "rejected.jsonl"
     rejected = [
-        Rejection(0, 30, "it is damaged: here", rows=10),
-        Rejection(0, WHOLE_FILE, "it is damaged: there"),
-        Rejection(1, 2, "text is null", "raw", line=4),
+        Rejection(30, "it is damaged: here", rows=10),
+        Rejection(WHOLE_FILE, "it is damaged: there"),
+        Rejection(2, "text is null", "raw", line=4, file=1),
     ]
     with path.open("wb") as file:
         quarantine = QuarantineWriter(file, ["a.arrow", "b.csv"])

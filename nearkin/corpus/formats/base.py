@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.batches import WHOLE_FILE
+from nearkin.corpus.batches import WHOLE_FILE, Rejection
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
@@ -17,26 +17,6 @@ from nearkin.corpus.places import are_among, has_row_between
 from nearkin.corpus.validation import make_empty_documents
 
 Item = TypeVar("Item")
-
-
-class RejectedRow(NamedTuple):
-    """A row of a file that cannot be a document."""
-
-    row: int
-    """The position of the row in the file, counted from 0."""
-    reason: str
-    """The reason, in words."""
-    raw: str
-    """The first characters of the row."""
-    line: int | None = None
-    """The line at which the row begins, counted from 1 as editors do. None if the format has no
-    lines."""
-    rows: int = 1
-    """The number of rows from this one on that are rejected as a whole."""
-    is_damage: bool = False
-    """True if the rows cannot be decoded. Other rejected rows can be, and are not documents."""
-    changed_rows: int = 0
-    """The number of rows, from the first one of the file on, that were read and may be changed."""
 
 
 END_OF_FILE = 1 << 62
@@ -49,7 +29,7 @@ class FileSlice(NamedTuple):
     rows: np.ndarray
     """The positions of the documents in the file, int64 (n,)."""
     documents: pa.RecordBatch
-    rejected: list[RejectedRow]
+    rejected: list[Rejection]
     """The rejected rows, in order."""
     next_row: int
     """The row at which reading continues after this slice."""
@@ -102,7 +82,7 @@ class ItemsBeforeDamage(Generic[Item]):
             raise self.damage
 
 
-def make_rejected_slice(rejected: RejectedRow, next_row: int, columns: Columns) -> FileSlice:
+def make_rejected_slice(rejected: Rejection, next_row: int, columns: Columns) -> FileSlice:
     """Returns a slice with one rejection and no documents."""
     documents = make_empty_documents(columns)
     return FileSlice(np.empty(0, np.int64), documents, [rejected], next_row)
@@ -113,7 +93,7 @@ def make_damaged_slice(
 ) -> FileSlice:
     """Returns a slice with the rejection of rows that cannot be decoded."""
     is_known = are_counted and end != END_OF_FILE
-    rejected = RejectedRow(
+    rejected = Rejection(
         first if is_known else WHOLE_FILE,
         reason,
         "",
@@ -151,7 +131,7 @@ class Writer(Protocol):
 
 
 class Reading(NamedTuple):
-    """What is read of a file."""
+    """The rows and columns that are read of a file."""
 
     columns: Columns
     start: int = 0

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.batches import RAW_PREFIX
+from nearkin.corpus.batches import RAW_PREFIX, Rejection
 from nearkin.corpus.columns import BATCH_ROWS, Columns
 from nearkin.corpus.dialect import (
     SAMPLE_BYTES,
@@ -34,7 +34,6 @@ from nearkin.corpus.formats.base import (
     Format,
     ItemsBeforeDamage,
     Reading,
-    RejectedRow,
     list_added_values,
     make_unused_name,
     open_compressed_sink,
@@ -339,7 +338,7 @@ class _RowReader:
         """Returns rows of the csv module as a slice."""
         errors = self._dialect.errors
         rejected = [
-            RejectedRow(row, fault, _make_raw_prefix(raw, errors), line)
+            Rejection(row, fault, _make_raw_prefix(raw, errors), line)
             for row, line, raw, _, fault in parsed
             if fault is not None
         ]
@@ -351,7 +350,7 @@ class _RowReader:
         ]
         checked = check_rows(pa.record_batch(arrays, list(places)), self._columns)
         rejected += [
-            RejectedRow(fitting[at].row, reason, raw, fitting[at].line)
+            Rejection(fitting[at].row, reason, raw, fitting[at].line)
             for at, reason, raw in checked.rejected
         ]
         kept = [fitting[at] for at in checked.kept.tolist()]
@@ -450,7 +449,7 @@ class _RowReader:
             first + checked.kept,
             checked.documents,
             [
-                RejectedRow(first + at, reason, raw, int(lines[begin + at]))
+                Rejection(first + at, reason, raw, int(lines[begin + at]))
                 for at, reason, raw in checked.rejected
             ],
             first + len(part),

@@ -12,11 +12,11 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus.batches import RAW_PREFIX
+from nearkin.corpus.batches import RAW_PREFIX, Rejection
 from nearkin.corpus.columns import BATCH_ROWS, UNFOLDED_SHARE, Columns, ContentField, FieldKind
 from nearkin.corpus.dialect import describe_invalid_byte, row_encoding_of
 from nearkin.corpus.fingerprints import to_fingerprint_bytes
-from nearkin.corpus.formats.base import FileSlice, RejectedRow
+from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.nested_columns import MISSING, SEPARATOR, find_value
 from nearkin.corpus.text_forms import is_utf8
 from nearkin.corpus.validation import TOKENS, check_rows, format_raw_prefix, too_long_reason
@@ -164,7 +164,7 @@ class JsonSliceBuilder:
         self._rows: list[int] = []
         self._values: dict[str, list[Any]] = {name: [] for name in self._columns.stored}
         self._lines: list[bytes] = []
-        self._rejected: list[RejectedRow] = []
+        self._rejected: list[Rejection] = []
         self._beginnings: dict[int, bytes] = {}
         self._bytes = 0
 
@@ -258,7 +258,7 @@ class JsonSliceBuilder:
 
     def _reject(self, row: int, reason: str, raw: str) -> None:
         line = row + 1 if self._has_lines else None
-        self._rejected.append(RejectedRow(row, reason, raw, line))
+        self._rejected.append(Rejection(row, reason, raw, line))
 
     def _find_memory_fault(self, raw: bytes) -> str | None:
         """Returns the reason why a line is not parsed, or None.

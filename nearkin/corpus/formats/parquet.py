@@ -100,7 +100,7 @@ class Parquet(ColumnarFormat):
                 for group in list_row_groups(parquet.metadata, reading.start)
                 if reading.needs(group.first, group.first + group.rows)
             ]
-            columns, start, whole, _ = reading
+            columns, start, whole, rows = reading
             reader = RowGroupReader(source, parquet.metadata, columns, whole=whole)
             # A single row group would be decoded completely before its first rows are used. Copies
             # are limited by the thread that encodes them. Consecutive rows are the part of a

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.batches import Rejection
 from nearkin.corpus.bounded_stream import read_up_to
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.dialect import decode_text
@@ -14,7 +15,6 @@ from nearkin.corpus.formats.base import (
     FileSlice,
     Format,
     Reading,
-    RejectedRow,
     open_compressed_sink,
 )
 from nearkin.corpus.formats.foreign_content import find_binary_content
@@ -58,7 +58,7 @@ class PlainText(Format):
         )
         for _, reason, _ in checked.rejected:
             fault = reason
-        rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
+        rejected = [Rejection(0, fault, format_raw_prefix(raw))] if fault else []
         yield FileSlice(
             checked.kept, checked.documents, rejected, 1, raw if reading.whole else None
         )

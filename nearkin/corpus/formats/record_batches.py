@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from nearkin.corpus.batches import Rejection
 from nearkin.corpus.checked_column import null_reason
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import (
@@ -22,7 +23,6 @@ from nearkin.corpus.formats.base import (
     FileSlice,
     Format,
     Reading,
-    RejectedRow,
     make_damaged_slice,
     make_rejected_slice,
     make_unused_name,
@@ -115,10 +115,10 @@ def _check_batch(
     end = first + len(batch)
     if len(batch) >= LONG_RUN and _has_only_nulls(batch, columns):
         # A few bytes of a file can stand for any number of nulls.
-        run = RejectedRow(first, null_reason(columns.source), "", rows=len(batch))
+        run = Rejection(first, null_reason(columns.source), "", rows=len(batch))
         return make_rejected_slice(run, end, columns)
     checked = check_rows(batch, columns, faults)
-    rejected = [RejectedRow(first + at, reason, raw) for at, reason, raw in checked.rejected]
+    rejected = [Rejection(first + at, reason, raw) for at, reason, raw in checked.rejected]
     if complete is not None:
         complete = select_rows(complete, checked.mask)
     return FileSlice(checked.kept + first, checked.documents, rejected, end, complete)

@@ -9,13 +9,13 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from nearkin.corpus.batches import Rejection
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns, FieldKind
 from nearkin.corpus.formats.base import (
     FileSlice,
     Format,
     ItemsBeforeDamage,
     Reading,
-    RejectedRow,
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.integers import convert_values
@@ -112,7 +112,7 @@ class _WaitingRecords:
         self.size = 0
         fit = [at for at, record in enumerate(records) if record.fault is None]
         rejected = [
-            RejectedRow(row, record.fault, "")
+            Rejection(row, record.fault, "")
             for row, record in zip(rows, records, strict=True)
             if record.fault is not None
         ]
@@ -120,9 +120,7 @@ class _WaitingRecords:
             documents = make_empty_documents(self._columns)
             return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
         checked = self._check([records[at] for at in fit])
-        rejected += [
-            RejectedRow(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected
-        ]
+        rejected += [Rejection(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected]
         kept = [fit[at] for at in checked.kept.tolist()]
         return FileSlice(
             np.array([rows[at] for at in kept], np.int64),

@@ -6,13 +6,13 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
+from nearkin.corpus.batches import Rejection
 from nearkin.corpus.columns import BATCH_ROWS, Columns
 from nearkin.corpus.dialect import decode_text
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
     Reading,
-    RejectedRow,
 )
 from nearkin.corpus.formats.json_lines import LineWriter, read_line_blocks
 from nearkin.corpus.formats.json_rows import BOM
@@ -45,11 +45,11 @@ def _make_slice(
     rows: list[int] = []
     texts: list[str] = []
     complete: list[bytes] = []
-    rejected: list[RejectedRow] = []
+    rejected: list[Rejection] = []
     for row, line in enumerate(lines, first):
         if line is None or len(line) > columns.document_limit:
             reason = too_long_reason("the line", columns.document_limit)
-            rejected.append(RejectedRow(row, reason, "", row + 1))
+            rejected.append(Rejection(row, reason, "", row + 1))
             continue
         raw = line.removeprefix(BOM) if row == 0 else line
         if not raw.strip():
@@ -58,13 +58,13 @@ def _make_slice(
         try:
             texts.append(decode_text(raw, columns.encoding, "the line"))
         except ValueError as error:
-            rejected.append(RejectedRow(row, str(error), format_raw_prefix(raw), row + 1))
+            rejected.append(Rejection(row, str(error), format_raw_prefix(raw), row + 1))
             continue
         rows.append(row)
         if whole:
             complete.append(line if line.endswith(b"\n") else line + b"\n")
     checked = check_rows(pa.record_batch([pa.array(texts, pa.large_string())], [TEXT]), columns)
-    rejected += [RejectedRow(rows[at], why, raw, rows[at] + 1) for at, why, raw in checked.rejected]
+    rejected += [Rejection(rows[at], why, raw, rows[at] + 1) for at, why, raw in checked.rejected]
     return FileSlice(
         np.array(rows, np.int64)[checked.kept],
         checked.documents,
