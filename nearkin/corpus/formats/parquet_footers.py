@@ -22,6 +22,8 @@ LISTS = (9, 10)
 STRUCT = 12
 LONG_LIST = 15
 """The size of a list or the step between fields that does not fit into half a byte."""
+LARGEST_SHIFT = 63
+"""The position of the last bits of an integer of 64 bits, which has seven in each byte."""
 SCHEMA = 2
 ROWS = 3
 ROW_GROUPS = 4
@@ -48,20 +50,24 @@ Struct: TypeAlias = dict[int, Field]
 """The fields of a struct, by their numbers."""
 
 
-class _Reader:
-    """A reader of values in the compact protocol."""
+class StructReader:
+    """A reader of values in the compact protocol.
+
+    Attributes:
+        at: The number of bytes that were read. Content that ends too early raises IndexError.
+    """
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self._at = 0
+        self.at = 0
 
     def _byte(self) -> int:
-        self._at += 1
-        return self._content[self._at - 1]
+        self.at += 1
+        return self._content[self.at - 1]
 
     def _bytes(self, count: int) -> bytes:
-        self._at += count
-        return self._content[self._at - count : self._at]
+        self.at += count
+        return self._content[self.at - count : self.at]
 
     def _varint(self) -> int:
         value = 0
@@ -72,6 +78,8 @@ class _Reader:
             shift += 7
             if byte < 0x80:
                 return value
+            if shift > LARGEST_SHIFT:
+                raise ValueError("an integer of a struct has more than 64 bits")
 
     def _integer(self) -> int:
         value = self._varint()
@@ -217,7 +225,7 @@ def _read_footer(source: BinaryIO) -> tuple[int, Struct]:
     end = source.seek(-tail, 2)
     (size,) = struct.unpack("<I", source.read(4))
     source.seek(end - size)
-    return end - size, _Reader(source.read(size)).read_struct()
+    return end - size, StructReader(source.read(size)).read_struct()
 
 
 def _move(group: Struct, number: int, distance: int) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus.encoded_columns import split_encoding
+from nearkin.corpus.formats.parquet_footers import Struct, StructReader
 from nearkin.runtime.arrow_types import is_list, view_as_binary
 
 READ_BUFFER = 1 << 20
@@ -22,22 +23,22 @@ COMMON_PAGE = 1 << 20
 HEADER_SIZES = (512, 16 << 10, 1 << 20)
 """The numbers of bytes that most headers fit into, those with long values in their statistics, and
 the longest ones."""
-DICTIONARY_PAGE = 2
-"""The type of a page that holds a dictionary."""
-KIND = 1
 UNCOMPRESSED = 2
 COMPRESSED = 3
 DICTIONARY_HEADER = 7
-"""The numbers of the fields of a header."""
-LARGEST_SHIFT = 63
-"""The position of the last bits of an integer of 64 bits, which has seven in each byte."""
-DEEPEST = 8
-"""The maximum number of levels of structs in a header."""
-TRUTH_VALUES = (1, 2)
-INTEGERS = (4, 5, 6)
-BINARY = 8
-STRUCT = 12
-"""The types of fields in Thrift."""
+"""The fields of a header: the sizes of the page in memory and in the file, and the facts of a
+dictionary."""
+VALUES = 1
+"""The field of a dictionary with the number of its values."""
+
+
+LENGTH_BYTES = 4
+"""The number of bytes of the length before a value."""
+SHORT_DICTIONARY = 1 << 13
+"""The number of values of a dictionary up to which it is faster to walk through them here than to
+decode them with pyarrow."""
+COMMON_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
+"""The codecs with which a dictionary is decompressed here."""
 
 
 class PageSizes(NamedTuple):
@@ -56,12 +57,13 @@ def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
     largest = dictionary = values = 0
     while at < end:
         header, length = _read_header(source, at)
-        size, stored = header.get(UNCOMPRESSED), header.get(COMPRESSED)
-        if not isinstance(size, int) or not isinstance(stored, int) or stored < 0:
+        size = _get_integer(header, UNCOMPRESSED)
+        stored = _get_integer(header, COMPRESSED)
+        if size is None or stored is None or stored < 0:
             raise ValueError(f"the header of the page at byte {at} has no size")
-        if header.get(KIND) == DICTIONARY_PAGE:
+        if DICTIONARY_HEADER in header:
             dictionary = size
-            values = header.get(DICTIONARY_HEADER, {}).get(1, 0)
+            values = _get_integer(header[DICTIONARY_HEADER].value, VALUES) or 0
         else:
             largest = max(largest, size)
         at += length + stored
@@ -78,10 +80,10 @@ def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
     return PageSizes(size, buffer + 2 * min(size, 2 * COMMON_PAGE))
 
 
-def _read_header(source: Any, at: int) -> tuple[dict[int, Any], int]:
+def _read_header(source: Any, at: int) -> tuple[Struct, int]:
     """Returns the fields of a page header, and its length."""
     for size in HEADER_SIZES:
-        reader = _HeaderReader(source.read_at(size, at))
+        reader = StructReader(source.read_at(size, at))
         try:
             return reader.read_struct(), reader.at
         except IndexError:
@@ -92,49 +94,35 @@ def _read_header(source: Any, at: int) -> tuple[dict[int, Any], int]:
     )
 
 
-class _HeaderReader:
-    """A reader of the compact protocol of Thrift, which counts the bytes that it has read."""
+def _get_integer(fields: Struct, number: int) -> int | None:
+    value = fields[number].value if number in fields else None
+    return value if isinstance(value, int) else None
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
 
-    def read_struct(self, depth: int = 0) -> dict[int, Any]:
-        """Returns the fields of a struct that are integers or structs, by number."""
-        if depth > DEEPEST:
-            raise ValueError("a page header has more levels than the format allows")
-        fields: dict[int, Any] = {}
-        number = 0
-        while head := self._read_byte():
-            number = number + (head >> 4) if head >> 4 else self._read_integer()
-            kind = head & 0x0F
-            if kind in INTEGERS:
-                fields[number] = self._read_integer()
-            elif kind == STRUCT:
-                fields[number] = self.read_struct(depth + 1)
-            elif kind == BINARY:
-                length = self._read_unsigned()
-                self.at += length
-            elif kind not in TRUTH_VALUES:
-                raise ValueError("a page header has an unknown field")
-        return fields
+def find_longest_value(source: Any, metadata: pq.FileMetaData, group: int, column: int) -> int:
+    """Returns the size of the longest value in the dictionary of a text column, or 0."""
+    chunk = metadata.row_group(group).column(column)
+    if chunk.compression in COMMON_CODECS and not isinstance(source, pa.PythonFile):
+        at = chunk.dictionary_page_offset or chunk.data_page_offset
+        header, length = _read_header(source, at)
+        facts = header[DICTIONARY_HEADER].value if DICTIONARY_HEADER in header else {}
+        if 0 < (_get_integer(facts, VALUES) or 0) <= SHORT_DICTIONARY:
+            size = _get_integer(header, UNCOMPRESSED) or 0
+            content = source.read_at(_get_integer(header, COMPRESSED) or 0, at + length)
+            if chunk.compression != "UNCOMPRESSED":
+                content = pa.Codec(chunk.compression.lower()).decompress(content, size)
+            return _measure_longest(memoryview(content))
+    return decode_longest_value(source, metadata, group, chunk.path_in_schema)
 
-    def _read_byte(self) -> int:
-        self.at += 1
-        return self._data[self.at - 1]
 
-    def _read_unsigned(self) -> int:
-        value = shift = 0
-        while (byte := self._read_byte()) & 0x80:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if shift > LARGEST_SHIFT:
-                raise ValueError("a page header has an integer of more than 64 bits")
-        return value | byte << shift
-
-    def _read_integer(self) -> int:
-        value = self._read_unsigned()
-        return (value >> 1) ^ -(value & 1)
+def _measure_longest(dictionary: memoryview) -> int:
+    """Returns the size of the longest value of a dictionary, of which each follows its length."""
+    longest = at = 0
+    while at < len(dictionary):
+        length = int.from_bytes(dictionary[at : at + LENGTH_BYTES], "little")
+        longest = max(longest, length)
+        at += LENGTH_BYTES + length
+    return longest
 
 
 def decode_longest_value(source: Any, metadata: pq.FileMetaData, group: int, name: str) -> int:

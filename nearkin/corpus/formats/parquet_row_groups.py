@@ -14,8 +14,8 @@ from nearkin.corpus.formats.base import ItemsBeforeDamage
 from nearkin.corpus.formats.parquet_pages import (
     READ_BUFFER,
     PageSizes,
-    decode_longest_value,
     estimate_pages,
+    find_longest_value,
     measure_pages,
 )
 from nearkin.corpus.nested_columns import list_roots
@@ -184,7 +184,7 @@ class RowGroupReader:
             if chunk.has_dictionary_page and column.physical_type == "BYTE_ARRAY":
                 longest = sizes[path].dictionary
                 if longest * most_values > UNFOLDED_BATCH:
-                    longest = decode_longest_value(self._source, self._metadata, group.number, path)
+                    longest = find_longest_value(self._source, self._metadata, group.number, at)
                 else:
                     longest = 0
             limit = LONG_VALUE if is_flat else LONG_ELEMENT

@@ -9,9 +9,9 @@ import pytest
 
 from nearkin.corpus.formats.parquet_footers import (
     RowGroupAppender,
+    StructReader,
     _encode_struct,
     _read_footer,
-    _Reader,
 )
 
 
@@ -70,7 +70,7 @@ def test_a_footer_is_written_as_it_was_read(tmp_path: Path) -> None:
         source.seek(end)
         content = source.read()[:-8]
     assert _encode_struct(footer) == content
-    assert _Reader(content).read_struct() == footer
+    assert StructReader(content).read_struct() == footer
 
 
 def test_files_with_different_columns_are_not_joined(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.corpus.formats.parquet_pages import _HeaderReader, decode_longest_value
+from nearkin.corpus.formats.parquet_footers import StructReader
+from nearkin.corpus.formats.parquet_pages import decode_longest_value, find_longest_value
 from tests.corpus.samples import LIMIT, read_rows
 
 
@@ -166,10 +167,11 @@ def test_longest_value_of_a_dictionary_is_found(codec: str, version: str, tmp_pa
     with pa.OSFile(str(path)) as source:
         metadata = pq.ParquetFile(source).metadata
         assert decode_longest_value(source, metadata, 0, "text") == 1400
+        assert find_longest_value(source, metadata, 0, 0) == 1400
 
 
 def test_integers_of_page_headers_are_bounded() -> None:
     """Longer ones would take a time that is quadratic in the size of the header."""
-    reader = _HeaderReader(b"\x15" + b"\xff" * 20)
+    reader = StructReader(b"\x15" + b"\xff" * 20)
     with pytest.raises(ValueError, match="more than 64 bits"):
         reader.read_struct()
