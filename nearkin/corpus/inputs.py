@@ -398,7 +398,7 @@ class _InputSearch:
         followed = self.selection.follow_links
         seen: set[tuple[int, int]] = set()
         for parent, folders, files in os.walk(
-            folder, onerror=self._listing_error_handler(folder), followlinks=followed
+            folder, onerror=partial(self._skip_unlisted, folder), followlinks=followed
         ):
             status = os.stat(parent)  # noqa: PTH116
             if (status.st_dev, status.st_ino) in seen:
@@ -477,8 +477,14 @@ class _InputSearch:
             )
         self.versions.append(version)
 
-    def _listing_error_handler(self, top: str) -> "_ListingErrorHandler":
-        return _ListingErrorHandler(self, top)
+    def _skip_unlisted(self, top: str, error: OSError) -> None:
+        """Skips a folder that cannot be listed. The input itself is an error."""
+        path = os.fsdecode(error.filename or top)
+        if path == top:
+            raise UsageError(
+                f"cannot list {format_path(path)}: {error.strerror}; fix its permissions"
+            ) from error
+        self.skip(path, f"{UNREADABLE}: {error.strerror}")
 
     def _enters_folder(self, path: str, name: str) -> bool:
         if not self._is_visible(path, name):
@@ -666,22 +672,3 @@ def _fixed_folder(path: str, *, is_file: bool) -> str:
     if wildcards:
         return path[: path.rfind("/", 0, min(wildcards)) + 1]
     return path[: path.rfind("/") + 1] if is_file else path
-
-
-@dataclass(frozen=True)
-class _ListingErrorHandler:
-    """A handler for a folder that cannot be listed.
-
-    An input that cannot be listed is an error. A folder below an input is skipped.
-    """
-
-    search: _InputSearch
-    top: str
-
-    def __call__(self, error: OSError) -> None:
-        path = os.fsdecode(error.filename or self.top)
-        if path == self.top:
-            raise UsageError(
-                f"cannot list {format_path(path)}: {error.strerror}; fix its permissions"
-            ) from error
-        self.search.skip(path, f"{UNREADABLE}: {error.strerror}")
