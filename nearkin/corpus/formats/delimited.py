@@ -287,8 +287,7 @@ class _RowReader:
             held = held[end:]
             decoded = self._decode(content)
             if decoded is None:
-                is_complete = is_last or end > limit
-                parsed, rest = self._parse(content, is_complete=is_complete)
+                parsed, rest = self._parse(content, is_last=is_last)
                 held = rest + held
                 for begin in range(0, len(parsed), BATCH_ROWS):
                     yield self._make_slice(parsed[begin : begin + BATCH_ROWS])
@@ -297,7 +296,7 @@ class _RowReader:
         if damage is not None:
             raise damage
 
-    def _parse(self, content: bytes, *, is_complete: bool) -> tuple[list[_ParsedRow], bytes]:
+    def _parse(self, content: bytes, *, is_last: bool) -> tuple[list[_ParsedRow], bytes]:
         """Returns the rows of a block, and the bytes of a last one that is not complete."""
         lines = LINE.findall(_decode(content, self._dialect))
         delimiter = self._dialect.delimiter
@@ -305,9 +304,9 @@ class _RowReader:
         rows: list[_ParsedRow] = []
         for begin, end, values in _split_rows(lines, delimiter):
             raw = "".join(lines[begin:end])
-            if values is None and not is_complete:
-                return rows, raw.encode(UTF8, _utf8_errors(self._dialect))
             is_long = len(raw) > limit // 4 and len(raw.encode(UTF8, "surrogatepass")) > limit
+            if values is None and not is_last and not is_long:
+                return rows, raw.encode(UTF8, _utf8_errors(self._dialect))
             if values is not None and not is_long:
                 self._add_row(rows, raw, values, None, end - begin)
                 continue

@@ -161,3 +161,15 @@ def test_rejected_rows_keep_their_lines_after_decoded_blocks(
     got = describe(read_slices(tmp_path / "a.csv", Columns(), 0))
     assert [(entry.row, entry.line) for entry in got["rejected"]] == [(100, 202)]
     assert len(got["rows"]) == 200
+
+
+def test_row_that_ends_in_the_next_block_is_not_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quote within a value hides where rows end, so blocks end anywhere."""
+    monkeypatch.setattr(delimited, "BLOCK", 100)
+    row = f'1,"{"a" * 40}\n{"b" * 40}"\n'
+    (tmp_path / "a.csv").write_text('id,text\n0,5" pipe\n' + 50 * row)
+    got = describe(read_slices(tmp_path / "a.csv", Columns(document_limit=90), 0))
+    assert got["rejected"] == []
+    assert len(got["rows"]) == 51
