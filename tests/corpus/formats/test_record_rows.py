@@ -8,7 +8,7 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.corpus.formats import record_rows
-from nearkin.corpus.formats.base import Writer
+from nearkin.corpus.formats.base import Reading, Writer
 from nearkin.corpus.formats.record_rows import Record, RecordFormat
 from nearkin.corpus.input_file import InputFile
 
@@ -36,8 +36,8 @@ def test_slices_divide_records_into_documents_and_rejected_rows(
     monkeypatch.setattr(record_rows, "BATCH_ROWS", 2)
     slices = []
     with pytest.raises(ValueError, match="damage"):
-        slices.extend(Numbers().read(FILE, Columns(), 0, whole=True))
-    parts = Numbers().read(FILE, Columns(), 0, whole=True)
+        slices.extend(Numbers().read(FILE, Reading(Columns(), whole=True)))
+    parts = Numbers().read(FILE, Reading(Columns(), whole=True))
     first, second, third = (next(parts) for _ in range(3))
     assert [part.rows.tolist() for part in (first, second, third)] == [[0], [2], [4]]
     assert [[entry.row for entry in part.rejected] for part in (first, second)] == [[1], [3]]
@@ -46,9 +46,9 @@ def test_slices_divide_records_into_documents_and_rejected_rows(
 
 
 def test_reading_starts_at_a_row_and_takes_only_needed_ones() -> None:
-    part = next(Numbers().read(FILE, Columns(), 2, whole=False))
+    part = next(Numbers().read(FILE, Reading(Columns(), 2)))
     assert part.rows.tolist() == [2, 4]
-    part = next(Numbers().read(FILE, Columns(), 0, whole=False, rows=np.array([0, 4])))
+    part = next(Numbers().read(FILE, Reading(Columns(), rows=np.array([0, 4]))))
     assert part.rows.tolist() == [0, 4]
     assert part.complete_rows is None
 
@@ -69,7 +69,7 @@ def test_text_of_a_value_does_not_depend_on_other_values(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_rows, "BATCH_ROWS", rows)
-    parts = Metadata().read(FILE, Columns(carried_columns=("value",)), 0, whole=False)
+    parts = Metadata().read(FILE, Reading(Columns(carried_columns=("value",))))
     texts = [text for part in parts for text in part.documents[1].to_pylist()]
     assert texts == ['{"a":1}', '{"b":[1,"x"]}', '[{"a":2}]', "2020-01-02", "by", None]
 
@@ -99,7 +99,7 @@ def test_record_of_another_type_costs_itself(
     columns: Columns, documents: list[int], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_rows, "BATCH_ROWS", rows)
-    parts = list(Mixed().read(FILE, columns, 0, whole=False))
+    parts = list(Mixed().read(FILE, Reading(columns)))
     assert [row for part in parts for row in part.rows.tolist()] == documents
     rejected = [entry.row for part in parts for entry in part.rejected]
     assert rejected == sorted({*range(6)} - {*documents})
