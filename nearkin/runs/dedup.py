@@ -349,7 +349,7 @@ def _write_outputs(
                     run.progress.advance,
                     rewrite=None if cut_run is None else cut_run.rewrite,
                     known=known_documents(run, excerpts.ordinals),
-                    workers=workers,
+                    workers=run.copying_workers,
                 )
         else:
             # The report quotes documents in any case.

@@ -258,7 +258,7 @@ def write_kept_file(
                 folder,
                 columns,
                 known=known,
-                workers=run.options.workers,
+                workers=run.copying_workers,
             )
             log_warnings(file.write_folder(folder, run.columns, readers, overwrite=False))
     return path

@@ -301,7 +301,7 @@ def _write_kept_documents(
             folder,
             columns,
             known=known,
-            workers=run.options.workers,
+            workers=run.copying_workers,
         )
 
 

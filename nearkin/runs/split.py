@@ -155,7 +155,7 @@ def _write_groups(run: LocalRun, corpus: FileCorpus, split: DocumentSplit, folde
             folder / name,
             advance=run.progress.advance,
             known=known_documents(run),
-            workers=run.options.workers,
+            workers=run.copying_workers,
         )
     write_batches(folder / GROUP_TABLE, GROUPS, split.batches(run.documents().ids))
     rejected = run.work.path / "sketch" / REJECTED

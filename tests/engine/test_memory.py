@@ -189,3 +189,20 @@ def test_workers_are_limited_by_memory_with_a_warning(tmp_path: Path) -> None:
         for warning in nk.dedup(texts, workers=few, memory=BOUND).report_data.all_warnings
         if "workers" in warning
     ]
+
+
+def test_many_workers_keep_the_bound_over_large_row_groups(tmp_path: Path) -> None:
+    """Each of them decodes, filters and encodes a row group of its own."""
+    rng = np.random.default_rng(3)
+    path, out = tmp_path / "input.parquet", tmp_path / "out"
+    schema = pa.schema([("text", pa.string())])
+    with pq.ParquetWriter(path, schema) as writer:
+        for _ in range(16):
+            letters = rng.integers(97, 123, (9_000, 1_600), np.uint8)
+            letters[:, ::6] = ord(" ")
+            texts = [row.tobytes().decode("ascii") for row in letters]
+            writer.write_table(pa.table({"text": texts}, schema))
+    line = [sys.executable, "-m", "nearkin", "dedup", str(path), "--workers", "8"]
+    peak = sampled_peak([*line, "--memory", "512MiB", "--out", str(out)])
+    assert peak <= BOUND + OVERHEAD
+    assert pq.read_metadata(out / "kept" / "input.parquet").num_row_groups == 8

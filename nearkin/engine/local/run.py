@@ -115,6 +115,8 @@ BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20
 """Anonymous memory of a thread, in bytes: the texts of a batch, their shingles, and the buffers of
 a sketcher."""
+BYTES_PER_COPY = 128 << 20
+"""Anonymous memory of a thread that copies rows, in bytes: a row group and its encoded form."""
 BLOCKED_PREFIX = "blocked"
 """The beginning of the names of the files of blocked documents."""
 HOT_MEMBERS = "hot-members"
@@ -197,6 +199,11 @@ class LocalRun(Run):
         most_workers = max(1, self.options.memory // 2 // BYTES_PER_WORKER)
         if self.options.workers > most_workers:
             self.options = replace(self.options, workers=most_workers)
+
+    @property
+    def copying_workers(self) -> int:
+        """The number of threads that copy the inputs, which the memory bound limits."""
+        return max(1, min(self.options.workers, self.options.memory // 2 // BYTES_PER_COPY))
 
     @property
     def stages(self) -> StageRecords:
