@@ -60,11 +60,22 @@ def split_places(places: np.ndarray) -> Iterator[FileRows]:
         >>> [(file, rows.tolist()) for file, rows in split_places(places)]
         [(0, [1, 5]), (2, [0])]
     """
-    files = places >> FILE_SHIFT
-    rows = (places & np.uint64((1 << int(FILE_SHIFT)) - 1)).astype(np.int64)
+    files, rows = files_and_rows(places)
     numbers, starts = np.unique(files, return_index=True)
     for number, of_file in zip(numbers.tolist(), np.split(rows, starts[1:]), strict=False):
         yield FileRows(number, of_file)
+
+
+def files_and_rows(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the numbers of the files, int32 (n,), and the rows, int64 (n,), of places.
+
+    Examples:
+        >>> places = places_of(np.array([0, 2]), np.array([5, 7]))
+        >>> [part.tolist() for part in files_and_rows(places)]
+        [[0, 2], [5, 7]]
+    """
+    rows = places & np.uint64((1 << int(FILE_SHIFT)) - 1)
+    return (places >> FILE_SHIFT).astype(np.int32), rows.astype(np.int64)
 
 
 def are_among(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:

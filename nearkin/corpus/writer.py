@@ -38,6 +38,8 @@ from nearkin.runtime.threads import ordered_map
 
 AHEAD = 6
 """The maximum number of slices that wait to be written."""
+BYTES_PER_COPY = 128 << 20
+"""Anonymous memory of a thread that copies rows, in bytes: a row group and its encoded form."""
 LANCE = ".lance"
 """The suffix of copies that are folders."""
 Annotations = Callable[[int, int], pa.RecordBatch]
@@ -73,6 +75,11 @@ class KnownDocuments(NamedTuple):
         if row is None:
             return int(end)
         return int(first + np.searchsorted(self.rows[first:end], row))
+
+
+def limit_copying_workers(workers: int, memory: int) -> int:
+    """Returns the number of threads that copy rows within half of a memory bound."""
+    return max(1, min(workers, memory // 2 // BYTES_PER_COPY))
 
 
 def write_kept(

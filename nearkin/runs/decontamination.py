@@ -197,7 +197,15 @@ def _write_documents(
             kept = np.ones(run.documents_read, bool)
             rows = tables.annotation_column
     (folder / "kept").mkdir()
-    write_kept(corpus, run.columns, kept, folder / "kept", rows)
+    write_kept(
+        corpus,
+        run.columns,
+        kept,
+        folder / "kept",
+        rows,
+        known=run.known_documents,
+        workers=run.copying_workers,
+    )
     return {"documents_removed": int((~kept).sum())}
 
 

@@ -143,5 +143,7 @@ def write_cut_documents(cuts: CutTexts, corpus: FileCorpus, folder: Path) -> Non
         folder / "kept",
         cuts.span_column,
         rewrite=cuts.rewrite,
+        known=cuts.run.known_documents,
+        workers=cuts.run.copying_workers,
     )
     write_cut_table(cuts, folder)

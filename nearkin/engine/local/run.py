@@ -13,6 +13,7 @@ from nearkin.corpus import Columns, Corpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
 from nearkin.corpus.rejects import count_reasons, list_top_reasons
+from nearkin.corpus.writer import limit_copying_workers
 from nearkin.engine.acceptance import text_facts_of, token_kinds_of
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
@@ -115,8 +116,6 @@ BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20
 """Anonymous memory of a thread, in bytes: the texts of a batch, their shingles, and the buffers of
 a sketcher."""
-BYTES_PER_COPY = 128 << 20
-"""Anonymous memory of a thread that copies rows, in bytes: a row group and its encoded form."""
 BLOCKED_PREFIX = "blocked"
 """The beginning of the names of the files of blocked documents."""
 HOT_MEMBERS = "hot-members"
@@ -203,7 +202,7 @@ class LocalRun(Run):
     @property
     def copying_workers(self) -> int:
         """The number of threads that copy the inputs, which the memory bound limits."""
-        return max(1, min(self.options.workers, self.options.memory // 2 // BYTES_PER_COPY))
+        return limit_copying_workers(self.options.workers, self.options.memory)
 
     @property
     def stages(self) -> StageRecords:

@@ -21,6 +21,8 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.nested_columns import list_roots
+from nearkin.corpus.places import files_and_rows
+from nearkin.corpus.writer import KnownDocuments, limit_copying_workers
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Progress
@@ -215,6 +217,17 @@ class DocumentRun:
         """The ids, sizes and sources of the documents, mapped from disk."""
         names = (ID, BYTES, SOURCE)
         return self._facts.select([name for name in names if name in self._facts.column_names])
+
+    @property
+    def known_documents(self) -> KnownDocuments:
+        """The places at which the documents were found."""
+        files, rows = files_and_rows(self._facts[PLACE].to_numpy())
+        return KnownDocuments(files, rows, np.empty(0, np.int64))
+
+    @property
+    def copying_workers(self) -> int:
+        """The number of threads that copy the inputs, which the memory bound limits."""
+        return limit_copying_workers(self.options.workers, self.options.memory)
 
     def batches_of(self, numbers: np.ndarray) -> Iterator[Batch]:
         """Yields the texts of some documents in batches, whose ordinals count these alone.
