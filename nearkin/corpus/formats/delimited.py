@@ -44,6 +44,8 @@ from nearkin.corpus.validation import check_rows, format_raw_prefix
 
 BLOCK = 1 << 20
 """The number of bytes that are read at a time."""
+LARGEST_BLOCK = 16 << 20
+"""The largest number of bytes that are read at a time while a row is not complete."""
 HEADER_LIMIT = 1 << 22
 """The maximum number of bytes of a header, which is read before a run knows its memory."""
 BOM = "\ufeff"
@@ -272,7 +274,7 @@ class _RowReader:
             try:
                 # A row over several blocks is parsed again each time, so they become larger.
                 with decoding():
-                    part = bytes(source.read(max(BLOCK, len(held))))
+                    part = bytes(source.read(max(BLOCK, min(len(held), LARGEST_BLOCK))))
             except DamageError as error:
                 damage, part = error, b""
                 held = held[: held.rfind(b"\n") + 1]

@@ -23,6 +23,10 @@ TOKEN = re.compile(STRING.pattern + rb'|["\[\]{},]', re.DOTALL)
 a string that is not complete."""
 
 
+LARGEST_BLOCK = 16 << 20
+"""The largest number of bytes that are read at a time while an element is not complete."""
+
+
 class JsonArray(JsonLines):
     """The format of a file with one array of objects. A row is an element.
 
@@ -134,7 +138,7 @@ def split_elements(
             held = _drop_content(held[examined:], limit)
             examined = 0
         # An incomplete string is examined again each time, so blocks become larger.
-        block = bytes(stream.read(max(BLOCK, len(held))))
+        block = bytes(stream.read(max(BLOCK, min(len(held), LARGEST_BLOCK))))
         if not block:
             if in_array:
                 raise ValueError(f"the array is not closed after element {row}")
