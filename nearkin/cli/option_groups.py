@@ -18,7 +18,6 @@ import typer
 from nearkin.cli.completion import completion_of
 from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL, GivenOptions
 from nearkin.cli.standard_streams import require_open_stdout
-from nearkin.runtime.annotations import is_optional, plain_type
 from nearkin.runtime.docstrings import remove_sections
 from nearkin.runtime.files import restrict_new_files
 from nearkin.runtime.setting_names import flag_of
@@ -33,6 +32,8 @@ from nearkin.settings.setting import (
     VERIFICATION,
     Need,
     Setting,
+    is_optional,
+    plain_type,
     setting_of,
 )
 from nearkin.settings.table import SETTINGS

@@ -4,6 +4,7 @@ When a representative is removed, its members are searched for again. The first 
 no other representative becomes one itself: it is the heir, and inherits the id of the cluster.
 """
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,9 +21,9 @@ from nearkin.index.handovers import (
     standing_heir,
 )
 from nearkin.index.session import Session
-from nearkin.index.similarity_bounds import similarity_bound
 from nearkin.index.spare_buckets import all_keys_of
 from nearkin.index.stores.sharded import ShardedStore
+from nearkin.settings.spec import SLOT_MEASURES
 
 MAX_REASSIGNED = 256
 """The maximum number of members of a representative that one step resolves to other ones.
@@ -510,3 +511,22 @@ class Removals:
             changes = Changes()
             replace(current, removed=frozenset()).stage(changes, session.clock())
             session.apply(changes)
+
+
+def similarity_bound(measure: str, first: float, second: float) -> float:
+    """Returns the least similarity of two documents whose similarities to a third one are known.
+
+    Jaccard distances (1 − J, also of weighted sets) and angles are metrics, so the triangle
+    inequality applies to them. Source: Lipkus, *A proof of the triangle inequality for the Tanimoto
+    distance* (1999).
+
+    Examples:
+        >>> round(similarity_bound("jaccard", 0.9, 0.8), 3)
+        0.7
+        >>> round(similarity_bound("cosine", 0.9, 0.8), 3)
+        0.458
+    """
+    if measure in SLOT_MEASURES:
+        return max(0.0, first + second - 1)
+    angle = math.acos(min(1.0, first)) + math.acos(min(1.0, second))
+    return max(0.0, math.cos(min(angle, math.pi)))

@@ -14,12 +14,11 @@ from functools import cache, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ForwardRef, Literal, TypeVar, Union, Unpack, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, Unpack, get_args, get_origin
 
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.runtime.annotations import plain_type
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 
@@ -411,13 +410,14 @@ def _field_types(form: type) -> tuple[tuple[str, Any, Any], ...]:
     return tuple(
         (declared.name, kind, declared.default)
         for declared in fields(form)
-        if not isinstance(kind := plain_type(_evaluate(declared.type, names)), str)
+        if not isinstance(kind := _evaluate(declared.type, names), str)
     )
 
 
 def _evaluate(annotation: Any, names: "_LazyNames") -> Any:
-    """Returns an annotation, which can be a text that holds an expression."""
-    return eval(annotation, {}, names) if isinstance(annotation, str) else annotation
+    """Returns the type of an annotation, which can be a text, or have facts beside the type."""
+    kind = eval(annotation, {}, names) if isinstance(annotation, str) else annotation
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 class _LazyNames(Mapping[str, Any]):

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from nearkin.errors import UsageError
-from nearkin.runtime.annotations import plain_type
 from nearkin.runtime.setting_names import name_setting
 
 INPUT = "Input"
@@ -177,6 +177,21 @@ def setting_of(annotation: object) -> Setting | None:
     if get_origin(annotation) is not Annotated:
         return None
     return next((one for one in get_args(annotation)[1:] if isinstance(one, Setting)), None)
+
+
+def plain_type(annotation: Any) -> Any:
+    """Returns an annotation without what was added to its type.
+
+    Examples:
+        >>> plain_type(Annotated[int | None, "at least 1"]), plain_type(str)
+        (int | None, <class 'str'>)
+    """
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def is_optional(kind: object) -> bool:
+    """Returns whether None is of a type."""
+    return get_origin(kind) in (Union, UnionType) and type(None) in get_args(kind)
 
 
 @cache

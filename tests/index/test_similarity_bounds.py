@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearkin.index.similarity_bounds import similarity_bound
+from nearkin.index.removal import similarity_bound
 
 
 def _jaccard(first: set[int], second: set[int]) -> float:

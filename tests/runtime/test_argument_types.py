@@ -21,9 +21,9 @@ from nearkin.quality.evaluate.golden import (
     read_golden_set,
     score_clusters,
 )
-from nearkin.runtime.annotations import plain_type
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client import requests
+from nearkin.settings.setting import plain_type
 
 TEXTS = ["one two three four", "one two three four five", "six seven eight"]
 TRUE_CLUSTERS = {f"{cluster}{copy}": f"{cluster}" for cluster in range(6) for copy in "ab"}

@@ -16,7 +16,7 @@ from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import document_of_part, is_parts_scope, listed_parts
-from nearkin.index.similarity_bounds import similarity_bound
+from nearkin.index.removal import similarity_bound
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.runtime.setting_names import name_setting
 from nearkin.stages.sketch.resources import shingle_facts
