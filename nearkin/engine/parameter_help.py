@@ -21,6 +21,7 @@ COLLECTED = re.compile(r"^    \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOT
 """The entry of a docstring for all keywords."""
 OPTION = re.compile(r"(--[a-z][a-z-]*)(?: ([a-z]+))?")
 """An option that the help of a setting names, and the word after it."""
+CODE = re.compile(r"`[^`]*`")
 WIDTH = 100
 
 
@@ -71,17 +72,17 @@ def describe_keyword(name: str) -> str:
     )
     if default and "default" not in text:
         text = f"{text} Default: {default}."
-    return (
-        textwrap.fill(
-            f"{name}: {text}",
-            WIDTH,
-            initial_indent="    ",
-            subsequent_indent="        ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        + "\n"
+    # code is not divided between lines
+    text = CODE.sub(lambda code: code[0].replace(" ", "\0"), text)
+    entry = textwrap.fill(
+        f"{name}: {text}",
+        WIDTH,
+        initial_indent="    ",
+        subsequent_indent="        ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return entry.replace("\0", " ") + "\n"
 
 
 def _name_keyword(option: re.Match[str]) -> str:

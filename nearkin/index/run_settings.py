@@ -42,9 +42,9 @@ def require_of_index(run: Settings) -> None:
         value = run.values.get(name)
         if value is not None and value != DEFAULTS.get(name):
             raise UsageError(
-                f"{run.source}: {name}={value!r} decides which documents of a run are "
-                "near-duplicates, and an index does not have it; delete it, and compare the files "
-                "with nearkin dedup --against and the URL of the index"
+                f"{run.source}: the setting {name!r} ({value!r}) decides which documents of a run "
+                "are near-duplicates, and an index does not have it; delete it, and compare the "
+                "files with nearkin dedup --against and the URL of the index"
             )
 
 
@@ -91,15 +91,15 @@ def with_run_settings(
     if spec is not None or base.spec is not None:
         name, value = next(iter(of_spec.items()))
         raise UsageError(
-            f"{name_setting('spec')} and {name}={value!r} exclude each other: both say how "
-            "documents are compared; leave out one of them"
+            f"{name_setting('spec')} and {name_setting(name, cast(str, value))} exclude each "
+            "other: both say how documents are compared; leave out one of them"
         )
     if merged.distance is not None:
         of_spec.setdefault("measure", "simhash")
     if of_spec.get("measure") == "cosine":
         raise UsageError(
             "an index of vectors needs their number of dimensions, which settings of a run do not "
-            f"say; leave out {name_setting('measure', 'cosine')} and give "
-            "Spec(measure='cosine', unit='vector', n=DIMENSIONS)"
+            f"say; leave out {name_setting('measure', 'cosine')}, and give a Spec of vectors, or "
+            "the dimensions as a setting of the index"
         )
     return replace(merged, spec=spec_of(cast(RunParameters, of_spec), Columns()))

@@ -112,10 +112,10 @@ def test_existing_index_is_opened_with_the_settings_it_was_made_with(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"same": "doi"}, "same='doi' decides which documents of a run are near-duplicates"),
-        ({"accept": "safe"}, "accept='safe' decides"),
-        ({"fields": ["title:jaccard>=0.9"]}, "fields="),
-        ({"relation": "containment"}, "relation='containment' decides"),
+        ({"same": "doi"}, r"the setting 'same' \('doi'\) decides which documents"),
+        ({"accept": "safe"}, r"'accept' \('safe'\) decides"),
+        ({"fields": ["title:jaccard>=0.9"]}, "the setting 'fields'"),
+        ({"relation": "containment"}, r"'relation' \('containment'\) decides"),
         ({"measure": "cosine"}, "an index of vectors needs their number of dimensions"),
         ({"treshold": 0.8}, "unknown setting 'treshold'; did you mean 'threshold'"),
     ],
@@ -169,4 +169,4 @@ def test_index_is_built_from_files_with_a_settings_file(
     other = ["--store", "memory://", "--settings", tmp_path / "keys.toml"]
     capsys.readouterr()
     assert run("index", "build", documents, *other) == app.USAGE
-    assert "same='doi' decides" in capsys.readouterr().err
+    assert "'same' ('doi') decides" in capsys.readouterr().err

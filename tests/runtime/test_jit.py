@@ -58,7 +58,6 @@ print(number())
 CHECKED = (
     "engine/blocklist/test_kernels.py",
     "stages/cluster",
-    "corpus/formats/test_kernels.py",
     "texts/decontamination/test_run.py",
     "engine/local/test_containment.py",
     "quality/evaluate/test_kernels.py",

@@ -11,14 +11,16 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.runtime.setting_names import SettingForm, name_setting, settings_named_as
+from tests.cli.test_contradictions import COMMANDS
 
 PACKAGE = Path(nk.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 COMMAND_LINE = re.compile(r"\b(nearkin [a-z-]+|zstd|tar)\b[^;,.]*$")
 """The beginning of a text that ends within a command line of nearkin or of another program, whose
 options are named as such."""
-FOR_COMMANDS = ("cli/", "service/server/", "quality/lab/")
-"""The packages whose messages only the commands show, or that call them."""
+FOR_COMMANDS = ("cli/", "service/server/", "quality/lab/", "settings/table.py")
+"""The places whose messages only the commands show, or that call them. The table of settings names
+options, which the help of the library shows as keywords."""
 SHORT_TEXTS = [f"note number {number}" for number in range(40)]
 
 
@@ -70,11 +72,8 @@ SHOW_FIELDS = ("settings/spec.py", "stages/shingle/stemming.py")
 
 
 def names_of_options() -> set[str]:
-    """Returns the names of the options and parameters of all commands."""
-    sources = [path.read_text("utf-8") for path in (PACKAGE / "cli").glob("*.py")]
-    names = re.findall(r'"--([a-z][a-z-]*)', "".join(sources))
-    parameters = re.findall(r"^    ([a-z_]+): (?:Annotated|o\.)", "".join(sources), re.MULTILINE)
-    return {name.replace("-", "_") for name in names} | set(parameters)
+    """Returns the names of the parameters of all commands."""
+    return {name for options in COMMANDS.values() for name in options}
 
 
 def test_no_error_that_a_command_shows_names_a_keyword() -> None:

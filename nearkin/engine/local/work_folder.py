@@ -8,6 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
 
@@ -35,6 +36,8 @@ from nearkin.runtime.version import VERSION
 
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""
+LOADING = Lock()
+"""A lock, because Python 3.11 fails if two threads parse the headers of arrays at once."""
 CHECKED_AT_ONCE = 1 << 25
 """The number of bytes of a piece of a file whose checksum a thread computes."""
 READ_AT_ONCE = 1 << 18
@@ -221,7 +224,8 @@ class WorkFolder:
 
     def load(self, name: str) -> np.ndarray:
         """Returns a saved array, mapped from disk."""
-        return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
+        with LOADING:
+            return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
 
     def _save(self) -> None:
         with disk_errors(self.path):

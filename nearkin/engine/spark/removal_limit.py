@@ -5,7 +5,6 @@ from pyspark.sql import functions as f
 from nearkin.engine.removal_limit import (
     MOST_BLAMED,
     QUOTED_PAIRS,
-    SHORT_TEXT,
     BlamedDocument,
     QuotedPair,
     RemovedShare,
@@ -22,10 +21,8 @@ def quote_removed(run: SparkRun) -> list[QuotedPair]:
     They are among those that count for the limit.
     """
     clusters = run.clusters
-    is_short = f.lit(run.options.has_short_texts) & (f.col("length") <= SHORT_TEXT)
-    is_counted = (f.col("kind") == KINDS[NEAR]) | ((f.col("kind") == KINDS[EXACT]) & is_short)
-    documents = run.documents.select("doc", "sort", "length")
-    in_order = clusters.join(documents, "doc").where(is_counted)
+    removals = run.limited_removals().where(f.col("kind").isin(KINDS[NEAR], KINDS[EXACT]))
+    in_order = removals.join(run.documents.select("doc", "sort"), "doc")
     removed = in_order.orderBy("similarity", "sort").limit(QUOTED_PAIRS).collect()
     kept = clusters.where(f.col("kept") & f.col("id").isin([row["cluster"] for row in removed]))
     kept_docs = {row["id"]: row["doc"] for row in kept.select("id", "doc").collect()}

@@ -501,12 +501,7 @@ class SparkRun(Run):
         stats = self._clustered.stats
         if stats.near + stats.exact < LEAST_DOUBTED:
             return stats
-        lengths = self.documents.select("doc", "length")
-        copies = self.exact_duplicates.copies.select("doc", f.lit(True).alias("is_copy"))
-        is_short = f.lit(self.options.has_short_texts) & (f.col("length") <= SHORT_TEXT)
-        is_first = f.col("is_copy").isNull() & (f.col("kind") != KINDS[EXACT])
-        rows = self.clusters.join(lengths, "doc").join(copies, "doc", "left")
-        counted = rows.where(is_first | is_short)
+        counted = self.limited_removals()
         removed = counted.where(f.col("kind").isin(KINDS[NEAR], KINDS[EXACT]))
         return replace(
             stats,
@@ -514,6 +509,18 @@ class SparkRun(Run):
             contents_removed=removed.count(),
             between=self._count_between(removed.select("doc", "cluster", "similarity")),
         )
+
+    def limited_removals(self) -> DataFrame:
+        """Returns the clusters of the documents that count for the limit of removals.
+
+        Exact copies do not, unless their texts are so short that unique documents share them.
+        """
+        lengths = self.documents.select("doc", "length")
+        copies = self.exact_duplicates.copies.select("doc", f.lit(True).alias("is_copy"))
+        is_short = f.lit(self.options.has_short_texts) & (f.col("length") <= SHORT_TEXT)
+        is_first = f.col("is_copy").isNull() & (f.col("kind") != KINDS[EXACT])
+        rows = self.clusters.join(lengths, "doc").join(copies, "doc", "left")
+        return rows.where(is_first | is_short)
 
     def _count_between(self, removed: DataFrame) -> int:
         """Returns how many documents are about as similar to the kept one of another cluster."""

@@ -294,7 +294,7 @@ def test_keywords_of_spark_are_those_of_the_local_engine() -> None:
     assert set(local) - common == {"data", "scope"}
     assert set(spark) - common == {"frame", "merge_parts", "extend", "before"}
     assert all(spark[name].default == local[name].default for name in common - {"id"})
-    assert "shingle: Shingle" in (nks.dedup.__doc__ or "")
+    assert "shingle: Unit and length of a shingle" in (nks.dedup.__doc__ or "")
 
 
 @pytest.mark.parametrize(
