@@ -5,12 +5,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Generic, TypeVar
 
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_type
 from nearkin.runtime.setting_names import name_setting
 
+ARRAY_HEADERS = Lock()
+"""A lock for the reading of arrays from files. Their headers are literals of Python, and Python
+3.11.7 raises a SystemError if two threads parse literals at once."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")

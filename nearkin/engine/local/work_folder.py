@@ -8,7 +8,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
 
@@ -31,13 +30,11 @@ from nearkin.runtime.files import (
 )
 from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
 from nearkin.runtime.setting_names import name_flag
-from nearkin.runtime.threads import ordered_map
+from nearkin.runtime.threads import ARRAY_HEADERS, ordered_map
 from nearkin.runtime.version import VERSION
 
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""
-LOADING = Lock()
-"""A lock, because Python 3.11 fails if two threads parse the headers of arrays at once."""
 CHECKED_AT_ONCE = 1 << 25
 """The number of bytes of a piece of a file whose checksum a thread computes."""
 READ_AT_ONCE = 1 << 18
@@ -224,7 +221,7 @@ class WorkFolder:
 
     def load(self, name: str) -> np.ndarray:
         """Returns a saved array, mapped from disk."""
-        with LOADING:
+        with ARRAY_HEADERS:
             return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="r"))
 
     def _save(self) -> None:

@@ -9,6 +9,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from nearkin.runtime.threads import ARRAY_HEADERS
 from nearkin.settings.spec import FORMAT_VERSION, UNICODE_VERSION
 from nearkin.stages.shingle.normalization import kernels
 from nearkin.stages.shingle.normalization.kernels import CodePointTables
@@ -33,7 +34,8 @@ MAX_STEP = 255
 def tables_for(steps: tuple[str, ...], version: int = FORMAT_VERSION) -> CodePointTables:
     """Returns tables with which the kernels perform exactly these normalization steps."""
     name = f"unicode-{UNICODE_VERSION}-v{version}.npz"
-    with files(__package__).joinpath(name).open("rb") as file, np.load(file) as arrays:
+    path = files(__package__).joinpath(name)
+    with path.open("rb") as file, ARRAY_HEADERS, np.load(file) as arrays:
         stored = {name: np.ascontiguousarray(arrays[name]) for name in arrays}
     folded = stored.pop("folded", None)
     tables = CodePointTables(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearkin.runtime.threads import ARRAY_HEADERS
 from nearkin.settings.spec import UNICODE_VERSION
 from nearkin.stages.shingle import text_buffers
 from nearkin.stages.shingle.normalization.kernels import CodePointTables
@@ -80,7 +81,8 @@ def _buffers_of(documents: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def _kinds() -> np.ndarray:
     """Returns the kind of each code point, uint8."""
     name = f"characters-{UNICODE_VERSION}.npz"
-    with files(__package__).joinpath(name).open("rb") as file, np.load(file) as arrays:
+    path = files(__package__).joinpath(name)
+    with path.open("rb") as file, ARRAY_HEADERS, np.load(file) as arrays:
         return np.ascontiguousarray(arrays["kinds"])
 
 

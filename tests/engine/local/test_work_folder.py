@@ -1,8 +1,10 @@
 """Tests of work folders: a recorded stage has all its files, also after a power cut."""
 
+import gc
 import json
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.progress import Silent
+from nearkin.runtime.threads import ordered_map
 from tests.disks import small_disk
 
 
@@ -97,6 +100,26 @@ def test_files_of_a_stage_stay_its_own_when_a_resumed_run_records_later_stages(
     (tmp_path / "work" / "first.npy").unlink()
     again = WorkFolder.resume(tmp_path / "work", {"command": "test"})
     assert again.manifest["stages"] == {}
+
+
+def test_arrays_are_loaded_in_many_threads_at_once(tmp_path: Path) -> None:
+    work = WorkFolder.create(tmp_path / "work", {}, durable=False)
+    for number in range(20):
+        work.save(f"array{number}", np.arange(number + 1))
+
+    def load(turn: int) -> int:
+        return len(work.load(f"array{turn % 20}"))
+
+    # another thread goes on in the middle of a header when garbage is collected there
+    gc.callbacks.append(lambda phase, facts: time.sleep(0))
+    thresholds = gc.get_threshold()
+    gc.set_threshold(10)
+    try:
+        lengths = list(ordered_map(load, range(1000), 8))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.pop()
+    assert lengths == [turn % 20 + 1 for turn in range(1000)]
 
 
 def test_the_files_of_a_stage_are_synced_before_it_counts_as_done(
