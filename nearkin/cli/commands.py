@@ -14,7 +14,7 @@ import typer
 from typer.core import MarkupMode, TyperCommand, TyperGroup
 
 from nearkin.cli.command_line import decode_text
-from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL
+from nearkin.cli.given_options import COMMON, HELP, SHOWS_ALL, is_path_name, is_text_name
 
 MARKUP: MarkupMode = "markdown"
 """The markup of docstrings and help texts."""
@@ -37,26 +37,6 @@ ABSENT_OPTIONS = {
 """The reasons why a command does not have an option that its siblings have."""
 WIDTH = 79
 """The maximum width of a line of an example, in characters."""
-
-
-PATH_NAMES = ("new_key_file",)
-"""The parameters that are paths although their type is text, beside settings of the table."""
-TEXT_NAMES = ("ignore_fingerprint", "scope", "ids")
-"""The parameters whose values are compared with texts, not opened, beside names of columns."""
-
-
-def is_path_name(name: str) -> bool:
-    """Returns whether a parameter is a path, although its type is text."""
-    from nearkin.settings.table import SETTINGS
-
-    return name in PATH_NAMES or (name in SETTINGS and SETTINGS[name].setting.is_path)
-
-
-def is_text_name(name: str) -> bool:
-    """Returns whether the value of a parameter is compared with the content of files."""
-    from nearkin.settings.table import SETTINGS
-
-    return name in TEXT_NAMES or (name in SETTINGS and SETTINGS[name].setting.names_columns)
 
 
 class Command(TyperCommand):

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nearkin.cli.commands import is_path_name
-from nearkin.cli.given_options import NO_CONFIG
+from nearkin.cli.given_options import NO_CONFIG, is_path_name
 from nearkin.errors import UsageError
 
 FILE_NAME = "nearkin.toml"

@@ -46,3 +46,23 @@ class GivenOptions:
         for name in names:
             if name in self.names:
                 raise UsageError(f"{flag_of(name)} has no effect {reason}; leave it out")
+
+
+PATH_NAMES = ("new_key_file",)
+"""The parameters that are paths although their type is text, beside settings of the table."""
+TEXT_NAMES = ("ignore_fingerprint", "scope", "ids")
+"""The parameters whose values are compared with texts, not opened, beside names of columns."""
+
+
+def is_path_name(name: str) -> bool:
+    """Returns whether a parameter is a path, although its type is text."""
+    from nearkin.settings.table import SETTINGS
+
+    return name in PATH_NAMES or (name in SETTINGS and SETTINGS[name].setting.is_path)
+
+
+def is_text_name(name: str) -> bool:
+    """Returns whether the value of a parameter is compared with the content of files."""
+    from nearkin.settings.table import SETTINGS
+
+    return name in TEXT_NAMES or (name in SETTINGS and SETTINGS[name].setting.names_columns)

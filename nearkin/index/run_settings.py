@@ -4,8 +4,7 @@ It is apart from `nearkin.index.settings`, because most processes that open an i
 them and need not load what reads them.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, cast
 
 from nearkin.corpus import Columns
@@ -13,10 +12,8 @@ from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import spec_of
 from nearkin.engine.settings_file import Settings
 from nearkin.errors import UsageError
-from nearkin.index.settings import IndexSettings
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
-from nearkin.settings.spec import Spec
 from nearkin.settings.table import KEYWORDS, SPEC_KEYWORDS
 
 OF_SPEC = ("measure", *(name for name in SPEC_KEYWORDS if name != "bits"))
@@ -48,23 +45,22 @@ def require_of_index(run: Settings) -> None:
             )
 
 
-def with_run_settings(
-    base: IndexSettings,
+def settings_of_run(
     run: Settings,
-    replaced: Collection[str],
     given: Mapping[str, object],
-    spec: Spec | None,
-) -> IndexSettings:
-    """Returns the settings of an index with the values of a run, and with given options of a Spec.
+    replaced: Mapping[str, object],
+    *,
+    has_spec: bool,
+) -> dict[str, Any]:
+    """Returns the settings of an index that follow from those of a run and from options of a Spec.
 
     Settings that decide what is kept of a cluster, and how files are read, have no meaning here.
 
     Args:
-        base: The settings of the index that a caller gave.
         run: The values of a settings file or of a preset.
-        replaced: Names of settings of `run` that the caller gave other values.
         given: Options of a Spec, which replace those of `run`.
-        spec: The Spec that a caller gave, or None.
+        replaced: Settings of the index that a caller gave, which replace those of `run`.
+        has_spec: Whether the caller gave a Spec.
 
     Raises:
         UsageError: If a value of `run` decides what near-duplicates are and an index does not have
@@ -73,28 +69,26 @@ def with_run_settings(
     require_of_index(run)
     for name in given:
         if name not in OF_SPEC:
-            known = [*IndexSettings.__dataclass_fields__, *OF_SPEC]
             raise UsageError(
-                f"unknown setting {name!r}{did_you_mean(name, known)}; the settings of an index "
-                f"are {', '.join(known)}"
+                f"unknown setting {name!r}{did_you_mean(name, OF_SPEC)}; the settings of an index "
+                f"are the fields of IndexSettings, and those of its Spec {', '.join(OF_SPEC)}"
             )
-    of_search = {
+    settings: dict[str, Any] = {
         name: value
         for name, value in run.values.items()
         if name in OF_SEARCH and name not in replaced
     }
     of_spec = {name: value for name, value in run.values.items() if name in OF_SPEC}
     of_spec |= {name: value for name, value in given.items() if value is not None}
-    merged = replace(base, **cast(Any, of_search))
     if not of_spec:
-        return merged
-    if spec is not None or base.spec is not None:
+        return settings
+    if has_spec:
         name, value = next(iter(of_spec.items()))
         raise UsageError(
             f"{name_setting('spec')} and {name_setting(name, cast(str, value))} exclude each "
             "other: both say how documents are compared; leave out one of them"
         )
-    if merged.distance is not None:
+    if {**settings, **replaced}.get("distance") is not None:
         of_spec.setdefault("measure", "simhash")
     if of_spec.get("measure") == "cosine":
         raise UsageError(
@@ -102,4 +96,4 @@ def with_run_settings(
             f"say; leave out {name_setting('measure', 'cosine')}, and give a Spec of vectors, or "
             "the dimensions as a setting of the index"
         )
-    return replace(merged, spec=spec_of(cast(RunParameters, of_spec), Columns()))
+    return {**settings, "spec": spec_of(cast(RunParameters, of_spec), Columns())}

@@ -514,13 +514,15 @@ def merge_settings(
     if of_spec or preset is not None or not (settings is None or settings is base):
         # most programs give none of them
         from nearkin.engine.settings_file import Settings
-        from nearkin.index.run_settings import with_run_settings
+        from nearkin.index.run_settings import settings_of_run
 
         source = None if isinstance(settings, IndexSettings) else settings
+        has_spec = spec is not None or base.spec is not None
         run = Settings.resolve(source, preset)
-        merged = with_run_settings(replace(base, **changed), run, {*changed}, of_spec, spec)
-    else:
-        merged = replace(base, **changed)
+        if base.distance is not None:
+            changed.setdefault("distance", base.distance)
+        base = replace(base, **settings_of_run(run, of_spec, changed, has_spec=has_spec))
+    merged = replace(base, **changed)
     if spec is not None:
         merged = replace(merged, spec=spec)
     if threshold is not None:
