@@ -16,9 +16,9 @@ from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, Setting
-from nearkin.settings.table import AUTOMATIC
 
 if TYPE_CHECKING:
     from nearkin.runs.decontamination import DecontaminationSummary

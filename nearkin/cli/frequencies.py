@@ -12,7 +12,8 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS, OutputSettings
+from nearkin.runtime.sizes import AUTOMATIC
+from nearkin.settings.table import DEFAULT_STEPS, OutputSettings
 
 COMMON_OPTIONS = (
     "text",

@@ -16,6 +16,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import (
     ADVANCED,
@@ -31,7 +32,7 @@ from nearkin.settings.setting import (
     NumberRange,
     Setting,
 )
-from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS, IndexKeySettings, varied
+from nearkin.settings.table import DEFAULT_STEPS, IndexKeySettings, varied
 
 if TYPE_CHECKING:
     import numpy as np

@@ -247,7 +247,7 @@ CALLBACKS: dict[str, Callable[..., Any]] = {
     "json": require_stdout_for_json,
     "readable_by": restrict_new_files,
 }
-"""What is done with the value of an option when the command line is read."""
+"""The functions that receive the value of an option when the command line is read."""
 
 
 def _with_option(parameter: inspect.Parameter, **fields: object) -> inspect.Parameter:

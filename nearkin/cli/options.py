@@ -11,9 +11,9 @@ import typer
 
 from nearkin.cli.given_options import GivenOptions
 from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.setting import OUTPUT, Setting
 from nearkin.settings.table import (
-    AUTOMATIC,
     ClusterSettings,
     ColumnSettings,
     CutSettings,

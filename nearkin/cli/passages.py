@@ -8,8 +8,9 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, SIMILARITY, NumberRange, Setting
-from nearkin.settings.table import AUTOMATIC, OutputSettings
+from nearkin.settings.table import OutputSettings
 
 COMMON_OPTIONS = (
     "text",

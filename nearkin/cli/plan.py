@@ -18,6 +18,7 @@ from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.setting import (
     ABOVE_ZERO,
     COUNT,
@@ -33,7 +34,7 @@ from nearkin.settings.setting import (
     NumberRange,
     Setting,
 )
-from nearkin.settings.table import AUTOMATIC, DEFAULT_STEPS
+from nearkin.settings.table import DEFAULT_STEPS
 
 if TYPE_CHECKING:
     from nearkin.quality.plan.distribution import Distribution

@@ -15,8 +15,9 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.setting import INPUT, OUTPUT, RUN, Setting
-from nearkin.settings.table import AUTOMATIC, IndexKeySettings, OutputSettings
+from nearkin.settings.table import IndexKeySettings, OutputSettings
 
 if TYPE_CHECKING:
     from nearkin.runs.index_purge import PurgedDocument

@@ -12,7 +12,8 @@ from nearkin.cli.standard_files import StandardFiles, with_standard_files
 from nearkin.cli.standard_streams import print_line, write_to_stdout
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.table import AUTOMATIC, OutputSettings
+from nearkin.runtime.sizes import AUTOMATIC
+from nearkin.settings.table import OutputSettings
 
 COMMON_OPTIONS = (
     "text",

@@ -22,7 +22,7 @@ LOOKS = 3
 CONFIRMED_AT_ONCE = 500
 """The number of documents that are read again at once."""
 SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
-"""What users see of a cluster that inherited an id twice. It is not a fault."""
+"""The message about a cluster that inherited an id twice, which is not a fault."""
 
 
 class IntegrityProblem(NamedTuple):
@@ -99,7 +99,7 @@ class _Finding(NamedTuple):
 
     report: IntegrityReport
     miscounted: bool
-    """Whether the counts of the store and what was read differ."""
+    """True if the counts of the store and what was read differ."""
 
 
 def _check_all(index: Index, limit: int) -> _Finding:

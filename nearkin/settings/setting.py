@@ -152,7 +152,7 @@ class Setting:
     variable: str = ""
 
     def known_values(self) -> tuple[str, ...]:
-        """Returns the closed set of values, or none if there is no such set."""
+        """Returns the closed set of values. It is empty if any value is possible."""
         values = self.values() if callable(self.values) else self.values
         return tuple(map(str, values))
 

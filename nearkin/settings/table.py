@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from nearkin.runtime.files import READABLE_BY
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.choices import ClusterMethod, EmptyDocuments, MissingBlock, Verify
 from nearkin.settings.setting import (
     ADVANCED,
@@ -34,8 +35,6 @@ from nearkin.settings.setting import (
     settings_of,
 )
 
-AUTOMATIC = "auto"
-"""The memory bound that follows from what the process may use."""
 DEFAULT_STEPS = "nfkc,lower"
 MOST_THREADS = 4096
 

@@ -28,7 +28,7 @@ FACTS: dict[str, Any] = {
     for command, context in leaf_commands(ROOT, CONTEXT)
     if "settings" in vars(command.callback)
 }
-"""What each command knows of its options: their settings, and what they need in it."""
+"""The settings of the options of each command, and what they need in it."""
 PAIRS = [
     (name, conflict)
     for name, facts in FACTS.items()

@@ -137,7 +137,7 @@ class Reading(NamedTuple):
     start: int = 0
     """The row from which on rows are read."""
     whole: bool = False
-    """Whether slices have the complete rows of their documents."""
+    """True if slices have the complete rows of their documents."""
     rows: np.ndarray | None = None
     """The rows that are needed, ascending, int64 (n,), or None for all. Others may be left out."""
 

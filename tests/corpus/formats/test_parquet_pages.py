@@ -20,7 +20,7 @@ from tests.corpus.samples import LIMIT, read_rows
 def test_page_that_decompresses_too_far_is_rejected_unread(
     compression: str, version: str, column: str, tmp_path: Path
 ) -> None:
-    """Its row group is rejected, also if the column is only copied. Others are read."""
+    """The row group of the page is rejected, also if the column is only copied; others are read."""
     values = ["first", "x" * (17 * LIMIT), "neighbour", "last"]
     table = pa.table({"text": ["first", "second", "third", "last"]}).append_column(
         "copied", pa.array(values)
