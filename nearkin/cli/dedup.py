@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.engine_options import SPARK, EngineOptions
+from nearkin.cli.engine_options import OF_SPARK, SPARK, EngineOptions
 from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
@@ -47,7 +47,7 @@ class DedupEngineOptions(EngineOptions):
 
     merge_parts: Annotated[
         bool,
-        Setting("Merge rows with the same id into one document (Spark only).", RUN),
+        Setting("Merge rows with the same id into one document (Spark only).", RUN, need=OF_SPARK),
     ] = False
 
 
@@ -126,11 +126,8 @@ COMMON_OPTIONS = (
     "memory",
     "resume",
 )
-NEEDS = {
-    **dict.fromkeys(("annotate", "codec", "sizes", "document_weights"), Need("output", ("kept",))),
-    **dict.fromkeys(("master", "conf", "merge_parts"), Need("engine", (SPARK,))),
-}
-"""The options of the output of documents, and those of Spark."""
+NEEDS = dict.fromkeys(("annotate", "codec", "sizes", "document_weights"), Need("output", ("kept",)))
+"""The options that have an effect on documents in the output only."""
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS, needs=NEEDS)

@@ -7,10 +7,12 @@ from typing import Annotated
 from nearkin.cli.imports import file_imports
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import RUN, Setting
+from nearkin.settings.setting import RUN, Need, Setting
 
 LOCAL = "local"
 SPARK = "spark"
+OF_SPARK = Need("engine", (SPARK,))
+"""The need of options that only Spark has."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class EngineOptions:
             "local[*]]",
             RUN,
             metavar="URL",
+            need=OF_SPARK,
         ),
     ] = None
     conf: Annotated[
@@ -40,6 +43,7 @@ class EngineOptions:
             "Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
             RUN,
             metavar="KEY=VALUE",
+            need=OF_SPARK,
         ),
     ] = None
 

@@ -21,7 +21,6 @@ from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import (
     ADVANCED,
     COUNT,
-    COUNT_OR_NONE,
     INPUT,
     OPEN_SHARE,
     OUTPUT,
@@ -168,12 +167,10 @@ def build(
     threshold: Annotated[float | None, threshold_of("0.8")] = None,
     distance: Annotated[
         int | None,
-        Setting(
+        varied(
+            "distance",
             "Maximum Hamming distance in bits at which a document is resolved to another "
             "(simhash only). Replaces --threshold.",
-            SIMILARITY,
-            metavar="D",
-            range=COUNT_OR_NONE,
         ),
     ] = None,
     related: Annotated[
@@ -847,32 +844,9 @@ def rebuild(
     threshold: Annotated[float | None, threshold_of(OF_THE_INDEX)] = None,
     vector_threshold: Annotated[float | None, vector_threshold_of(OF_THE_INDEX)] = None,
     combine: Annotated[str | None, combination_of(OF_THE_INDEX)] = None,
-    shingle: Annotated[
-        str | None,
-        Setting(
-            "Unit and length of a shingle: words:N or chars:N.",
-            SIMILARITY,
-            shown_default=OF_THE_INDEX,
-        ),
-    ] = None,
-    k: Annotated[
-        int | None,
-        Setting(
-            "Number of slots of a signature, or of its bits (simhash and cosine).",
-            SIMILARITY,
-            shown_default=OF_THE_INDEX,
-            range=COUNT,
-        ),
-    ] = None,
-    slot_bits: Annotated[
-        int | None,
-        Setting(
-            "Number of bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.",
-            ADVANCED,
-            shown_default=OF_THE_INDEX,
-            range=NumberRange(1, 32),
-        ),
-    ] = None,
+    shingle: Annotated[str | None, varied("shingle", shown_default=OF_THE_INDEX)] = None,
+    k: Annotated[int | None, varied("k", shown_default=OF_THE_INDEX)] = None,
+    slot_bits: Annotated[int | None, varied("slot_bits", shown_default=OF_THE_INDEX)] = None,
     spec_version: Annotated[
         int | None,
         Setting(

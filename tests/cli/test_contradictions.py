@@ -109,6 +109,16 @@ def test_contradictory_options_are_refused_before_anything_is_read_or_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_option_with_a_help_of_its_own_excludes_and_needs_what_the_table_says() -> None:
+    for name, facts in FACTS.items():
+        for option in facts["settings"].keys() & SETTINGS.keys():
+            setting, of_table = facts["settings"][option], SETTINGS[option].setting
+            named = set(COMMANDS[name])
+            assert of_table.excludes.keys() & named <= setting.excludes.keys(), (name, option)
+            if of_table.need is not None and of_table.need.name in named:
+                assert setting.need == of_table.need, (name, option)
+
+
 def test_every_option_that_a_command_says_needs_another_is_one_of_it() -> None:
     for name, facts in FACTS.items():
         for option, need in facts["needs"].items():
