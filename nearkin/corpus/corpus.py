@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +100,15 @@ SKIPPED_RECORDS = {
 }
 """Why records are not rows, by their kind."""
 ON_ERROR = ("quarantine", "fail")
+
+
+class ReadFiles(NamedTuple):
+    """What reading has shown of some files, which another process tells."""
+
+    statuses: Mapping[int, FileStatus]
+    """The status of each file, by its number."""
+    skipped_records: Mapping[int, Mapping[str, int]]
+    """The records that are not rows, by the numbers of files."""
 
 
 class FileCorpus:
@@ -605,12 +615,28 @@ class FileCorpus:
                 f"cannot read {file.shown_path}: "
                 f"{error.strerror or error}; restore it, then run again"
             ) from error
+        self._require_status(file, status)
+        return status
+
+    def _require_status(self, file: InputFile, status: FileStatus) -> None:
+        """Requires that a file has the status of its first reading."""
         if self.statuses.setdefault(file.path, status) != status:
             raise RunError(
                 f"{file.shown_path} has changed while the run was reading "
                 f"it; run again with {name_flag('overwrite')}"
             )
-        return status
+
+    def tell(self, numbers: Iterable[int]) -> ReadFiles:
+        """Returns what this process knows from reading some files."""
+        statuses = {number: self.statuses[self.files[number].path] for number in numbers}
+        skipped = self._skipped_records
+        return ReadFiles(statuses, {key: skipped[key] for key in statuses if key in skipped})
+
+    def learn(self, read: ReadFiles) -> None:
+        """Takes over what another process knows from reading files, which must be the same."""
+        for number, status in read.statuses.items():
+            self._require_status(self.files[number], status)
+        self._skipped_records.update(read.skipped_records)
 
     def _require_same_tables(self) -> None:
         """Requires that the tables have no newer version than the one that is read."""

@@ -1,6 +1,6 @@
 """Parts of a corpus: consecutive rows that a worker opens, decodes and checks by itself."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice, starmap, zip_longest
 from typing import NamedTuple
@@ -24,7 +24,8 @@ class Part(NamedTuple):
     slot: int
     """The number of rows of the parts before. Documents of the part have places from there on."""
     rows: int
-    """The number of rows. A part has at most as many documents."""
+    """The number of rows, of which a part has at most as many documents. It is 0 if the part was
+    not counted."""
     ranges: Sequence[RowRange]
     """The rows in their files, unless they were read already."""
     batch: Batch | None = None
@@ -58,6 +59,15 @@ def split_corpus(
         slot += part.rows
 
 
+def split_files(corpus: FileCorpus, start: tuple[int, int] = (0, 0)) -> Iterator[Part]:
+    """Yields the parts of files in order, from a place on, without reading documents.
+
+    A file that cannot be read from the middle is in one part. Rows are not counted.
+    """
+    for ranges in _join_ranges(_size_all(corpus, _files_from(corpus, start))):
+        yield Part(0, 0, ranges)
+
+
 def _split(
     corpus: Corpus, columns: Columns, workers: int, start: tuple[int, int]
 ) -> Iterator[Part]:
@@ -65,16 +75,14 @@ def _split(
     if not isinstance(corpus, FileCorpus):
         yield from map(_hold, corpus.batches(columns, start))
         return
-    numbers = range(start[0], len(corpus.files))
-    files = (RowRange(number, start[1] if number == start[0] else 0) for number in numbers)
-    divided = ((file, corpus.row_groups(file)) for file in files)
+    divided = ((file, corpus.row_groups(file)) for file in _files_from(corpus, start))
     least = PARTS_PER_WORKER * workers
     for can_split, group in groupby(divided, lambda entry: entry[1] is not None):
         if not can_split:
             yield from map(_hold, corpus.batches_of(columns, (file for file, _ in group)))
             continue
         seen: list[RowRange] = []
-        parts = _join_row_groups(group, seen)
+        parts = map(_count_rows, _join_ranges(_size_row_groups(group, seen)))
         first_parts = list(islice(parts, least))
         if len(first_parts) == least:
             yield from chain(first_parts, parts)
@@ -82,35 +90,63 @@ def _split(
             yield from map(_hold, corpus.batches_of(columns, seen))
 
 
-def _join_row_groups(
-    divided: Iterator[tuple[RowRange, list[RowGroup] | None]], seen: list[RowRange]
-) -> Iterator[Part]:
-    """Yields the row groups of files as parts of at least `PART_BYTES`.
+def _files_from(corpus: FileCorpus, start: tuple[int, int]) -> Iterator[RowRange]:
+    """Yields the rows of each file from a place on."""
+    for number in range(start[0], len(corpus.files)):
+        yield RowRange(number, start[1] if number == start[0] else 0)
+
+
+class _SizedRange(NamedTuple):
+    """Rows that can be read by themselves."""
+
+    rows: RowRange
+    bytes: int
+
+
+def _size_all(corpus: FileCorpus, files: Iterable[RowRange]) -> Iterator[_SizedRange]:
+    """Yields the row groups of files, and files without row groups as a whole."""
+    for file in files:
+        groups = corpus.row_groups(file)
+        if groups is None:
+            yield _SizedRange(file, corpus.require_unchanged(file.file).size)
+        else:
+            yield from _size_row_groups([(file, groups)], [])
+
+
+def _size_row_groups(
+    divided: Iterable[tuple[RowRange, list[RowGroup] | None]], seen: list[RowRange]
+) -> Iterator[_SizedRange]:
+    """Yields the row groups of files.
 
     Args:
         seen: Receives the files whose row groups were taken.
     """
-    joined: list[RowRange] = []
-    size = 0
     for file, groups in divided:
         seen.append(file)
         for group in groups or ():
             first = max(group.first, file.first)
-            end = group.first + group.rows
-            if joined and (joined[-1].file, joined[-1].end) == (file.file, first):
-                joined[-1] = joined[-1]._replace(end=end)
-            else:
-                joined.append(RowRange(file.file, first, end))
-            size += group.bytes
-            if size >= PART_BYTES:
-                yield _make_part(joined)
-                joined = []
-                size = 0
+            yield _SizedRange(RowRange(file.file, first, group.first + group.rows), group.bytes)
+
+
+def _join_ranges(ranges: Iterable[_SizedRange]) -> Iterator[Sequence[RowRange]]:
+    """Yields consecutive rows of at least `PART_BYTES`."""
+    joined: list[RowRange] = []
+    size = 0
+    for rows, size_of_rows in ranges:
+        if joined and (joined[-1].file, joined[-1].end) == (rows.file, rows.first):
+            joined[-1] = joined[-1]._replace(end=rows.end)
+        else:
+            joined.append(rows)
+        size += size_of_rows
+        if size >= PART_BYTES:
+            yield joined
+            joined = []
+            size = 0
     if joined:
-        yield _make_part(joined)
+        yield joined
 
 
-def _make_part(ranges: Sequence[RowRange]) -> Part:
+def _count_rows(ranges: Sequence[RowRange]) -> Part:
     rows = sum(entry.end - entry.first for entry in ranges if entry.end is not None)
     return Part(0, rows, ranges)
 

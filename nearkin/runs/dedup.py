@@ -113,6 +113,7 @@ def run_dedup(
             decisions=decisions,
             blocker=None if blocklist is None else BlocklistMatcher(blocklist),
             saves_sets=job.save_hashes,
+            given_executor=job.executor,
         )
         clustering = to_final_clusters(run)
         require_column_limit(run, clustering)

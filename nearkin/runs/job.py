@@ -16,6 +16,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.document_output import NONE, DocumentOutput
 from nearkin.runs.purge_request import PurgeRequest
+from nearkin.runtime.executor import Executor
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
 from nearkin.runtime.setting_names import name_flag, name_setting
@@ -59,6 +60,7 @@ class Job:
         passages: The request to cut passages of the kept documents, or None.
         purge: The request to repeat a run without documents like given ones, or None.
         lines: The request to cut repeated lines of the kept documents, or None.
+        executor: Does the tasks of the run, or None for threads of this process.
     """
 
     inputs: tuple[str, ...]
@@ -87,6 +89,7 @@ class Job:
     passages: PassageRequest | None = field(default=None, kw_only=True)
     purge: PurgeRequest | None = field(default=None, kw_only=True)
     lines: LinesRequest | None = field(default=None, kw_only=True)
+    executor: Executor | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""

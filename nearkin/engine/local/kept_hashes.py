@@ -4,16 +4,18 @@ The sketch stage puts the hashes of every document in, truncated to the bits tha
 verification gets the sets of the documents that it wants. Hashes are kept in memory up to a bound,
 and those of later documents in a file, which is mapped when sets are wanted.
 
-The hashes belong to one process. If a run is resumed, or the file would take too much of the disk,
-its texts are read again. That gives the same sets, so the result does not depend on it.
+Other processes that sketch documents have a file each. If a run is resumed, or the files would take
+too much of the disk, texts are read again. That gives the same sets, so the result does not depend
+on it.
 """
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple, TypeAlias, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
@@ -34,7 +36,7 @@ WORDS_PER_HASH = 3
 """Number of 16-bit words of a hash, of which COMPARED_BITS are kept."""
 BYTES_PER_HASH = 2 * WORDS_PER_HASH
 HASHES = "hashes"
-"""Name of the file."""
+"""The beginning of the names of the files."""
 MEMORY_SHARE = 4
 """Hashes in memory take at most one part in so many of the memory bound of a run."""
 DISK_SHARE = 2
@@ -74,12 +76,14 @@ class HashCollector:
 
 
 class _KeptSlice(NamedTuple):
-    """A slice in memory, or its place in the file."""
+    """A slice in memory, or its place in a file."""
 
     documents: int
     words: np.ndarray | None
-    position: int
+    position: int = 0
     """The first word in the file."""
+    file: str = ""
+    """The name of the file."""
 
 
 StoredHashes: TypeAlias = list[_KeptSlice] | None
@@ -96,14 +100,19 @@ class _KeptBatch(NamedTuple):
 class KeptHashes:
     """The shingle hashes of the first documents of a corpus, in memory and in a file.
 
+    A copy in another process has a file of its own, and none in memory.
+
     Args:
         memory: Largest size of the hashes in memory, in bytes.
+        processes: Number of other processes that write hashes at a time.
     """
 
-    def __init__(self, folder: Path, memory: int, workers: int) -> None:
+    def __init__(self, folder: Path, memory: int, workers: int, processes: int = 0) -> None:
         self._folder = folder
         self._memory = memory
         self._workers = workers
+        self._processes = processes
+        self._name = f"{HASHES}-{uuid4().hex}" if processes else HASHES
         self._batches: list[_KeptBatch] = []
         self._documents = 0
         self._bytes_in_memory = 0
@@ -112,6 +121,9 @@ class KeptHashes:
         self._lock = Lock()
         self.is_open = True
         """True if hashes of further documents are kept."""
+
+    def __reduce__(self) -> tuple[type["KeptHashes"], tuple[object, ...]]:
+        return KeptHashes, (self._folder, 0, 1, self._processes)
 
     @classmethod
     def serves(cls, spec: Spec) -> bool:
@@ -139,7 +151,7 @@ class KeptHashes:
                 return None
             if self._bytes_in_memory + 2 * words <= self._memory:
                 self._bytes_in_memory += 2 * words
-                return [_KeptSlice(part.documents, part.words, 0) for part in slices]
+                return [_KeptSlice(part.documents, part.words) for part in slices]
             # Later batches that are smaller go to the file as well.
             self._memory = 0
             try:
@@ -154,7 +166,7 @@ class KeptHashes:
                 write_at(file, part.words.data, 2 * position)
             except OSError:
                 return None
-            kept.append(_KeptSlice(part.documents, None, position))
+            kept.append(_KeptSlice(part.documents, None, position, self._name))
             position += len(part.words)
         return kept
 
@@ -162,10 +174,11 @@ class KeptHashes:
         """Returns the file, which has room for some bytes more. Raises OSError without room."""
         self._folder.mkdir(exist_ok=True)
         free = shutil.disk_usage(self._folder).free
-        if self.bytes_on_disk + size > (free + self.bytes_on_disk) // DISK_SHARE:
+        share = DISK_SHARE * max(1, self._processes)
+        if self.bytes_on_disk + size > (free + self.bytes_on_disk) // share:
             raise OSError(errno.ENOSPC, "the disk lacks space for shingle hashes")
         if self._file is None:
-            self._file = (self._folder / HASHES).open("wb")
+            self._file = (self._folder / self._name).open("wb")
         return self._file
 
     def append(self, first: int, batches: Sequence[StoredHashes]) -> None:
@@ -203,9 +216,8 @@ class KeptHashes:
         Args:
             shingles: Number of shingles of each document, with repetitions, uint32 (n,).
         """
-        mapped = np.empty(0, np.uint16)
-        if self._words_in_file:
-            mapped = map_file(self._folder / HASHES, np.uint16)
+        names = {part.file for batch in self._batches for part in batch.slices if part.file}
+        mapped = {name: map_file(self._folder / name, np.uint16) for name in names}
         return KeptPayloads(self._batches, mapped, shingles, self._workers)
 
 
@@ -213,12 +225,16 @@ class KeptPayloads:
     """A source of payloads that makes sets from kept hashes, see `PayloadSource`.
 
     Args:
-        mapped: Hashes in the file, uint16.
+        mapped: Hashes in each file, uint16.
         shingles: Number of shingles of each document, uint32 (n,).
     """
 
     def __init__(
-        self, batches: list[_KeptBatch], mapped: np.ndarray, shingles: np.ndarray, workers: int
+        self,
+        batches: list[_KeptBatch],
+        mapped: Mapping[str, np.ndarray],
+        shingles: np.ndarray,
+        workers: int,
     ) -> None:
         self._batches = batches
         self._mapped = mapped
@@ -262,7 +278,8 @@ class KeptPayloads:
         count = int(offsets[-1])
         words = part.words
         if words is None:
-            words = self._mapped[part.position : part.position + _word_count(count)]
+            mapped = self._mapped[part.file]
+            words = mapped[part.position : part.position + _word_count(count)]
         upper, lower = _halves(words, count)
         return builder.build(upper, lower, offsets, rows)
 

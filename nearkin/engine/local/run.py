@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nearkin.corpus import Columns, Corpus, TableCorpus
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
 from nearkin.corpus.rejects import count_reasons, list_top_reasons
@@ -96,6 +96,7 @@ from nearkin.engine.stats import (
 )
 from nearkin.engine.token_runs import TokenKind
 from nearkin.errors import RunError, UsageError
+from nearkin.runtime.executor import Executor, Threads
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress, ignore_count
 from nearkin.runtime.setting_names import name_setting
@@ -171,6 +172,7 @@ class LocalRun(Run):
         saves_sets: Whether the sets of shingle hashes are written beside the signatures.
         keeps_hashes: Whether shingle hashes are kept until documents are compared. If not, their
             texts are read again.
+        given_executor: Does the tasks of the stages. By default, threads of this process do.
     """
 
     corpus: Corpus
@@ -190,6 +192,7 @@ class LocalRun(Run):
     blocker: DocumentBlocker | None = None
     saves_sets: bool = False
     keeps_hashes: bool = True
+    given_executor: Executor | None = None
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -198,6 +201,13 @@ class LocalRun(Run):
         most_workers = max(1, self.options.memory // 2 // BYTES_PER_WORKER)
         if self.options.workers > most_workers:
             self.options = replace(self.options, workers=most_workers)
+
+    @cached_property
+    def executor(self) -> Executor:
+        """What does the tasks of the stages."""
+        if self.given_executor is None or not isinstance(self.corpus, FileCorpus):
+            return Threads(self.options.workers)
+        return self.given_executor
 
     @property
     def copying_workers(self) -> int:
@@ -253,7 +263,7 @@ class LocalRun(Run):
             self.columns,
             self.measure,
             self.work,
-            self.options.workers,
+            self.executor,
             self.progress,
             self._key_builder(),
             self.kept_hashes,
@@ -640,7 +650,8 @@ class LocalRun(Run):
         if self.payloads is not None or not self.keeps_hashes:
             return None
         memory = options.memory // KEPT_HASHES_SHARE
-        return KeptHashes(self.work.path / KEPT_HASHES, memory, options.workers)
+        processes = 0 if self.executor.shares_memory else self.executor.workers
+        return KeptHashes(self.work.path / KEPT_HASHES, memory, options.workers, processes)
 
     def release_hashes(self) -> None:
         """Releases the kept shingle hashes, unless they are those of another run."""

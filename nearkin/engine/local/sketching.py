@@ -13,10 +13,11 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,8 @@ import pyarrow.ipc
 
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, Rejection, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
-from nearkin.corpus.parts import Part, split_corpus
+from nearkin.corpus.corpus import FileCorpus, ReadFiles
+from nearkin.corpus.parts import Part, split_corpus, split_files
 from nearkin.engine.document_facts import TextFact, hash_text_facts, text_lengths
 from nearkin.engine.local.documents import (
     KEYS,
@@ -36,6 +38,7 @@ from nearkin.engine.local.documents import (
 from nearkin.engine.local.kept_hashes import HashCollector, KeptHashes, StoredHashes
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import latency_percentiles
+from nearkin.runtime.executor import Executor
 from nearkin.runtime.files import (
     copy_bytes,
     disk_errors,
@@ -57,6 +60,8 @@ SEGMENT_SECONDS = 5.0
 SEGMENT_BYTES = 32 << 20
 """Largest size of the ids and carried columns that wait for a checkpoint, in bytes."""
 CHECKPOINT = "checkpoint.json"
+APART = "apart"
+"""The folder of facts that other processes have written, before they are in their places."""
 REJECTED = "rejected.jsonl"
 
 
@@ -77,6 +82,10 @@ class SketchedPart(NamedTuple):
     """The file and the row at which reading continues, or None if the part had no rows."""
     durations: list[tuple[float, int]]
     """The seconds to sketch each batch, and its number of documents."""
+    apart: Path | None = None
+    """The folder of the facts of fixed size, if they are not in their places yet."""
+    read: ReadFiles | None = None
+    """What reading the files has shown, if it was done in another process."""
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -115,7 +124,7 @@ def sketch_corpus(
     columns: Columns,
     measure: Measure,
     work: WorkFolder,
-    workers: int,
+    executor: Executor,
     progress: Progress,
     key_builder: BandKeyBuilder | None,
     kept_hashes: KeptHashes | None = None,
@@ -141,21 +150,31 @@ def sketch_corpus(
     if not _is_intact(folder, arrays, position):
         position = Position()
     _remove_later_columns(folder, position)
+    shutil.rmtree(folder / APART, ignore_errors=True)
+    start = (position.file, position.row)
+    if executor.shares_memory:
+        parts = split_corpus(corpus, columns, executor.workers, start, position.slots)
+        is_apart = False
+    else:
+        assert isinstance(corpus, FileCorpus)
+        parts = split_files(corpus, start)
+        is_apart = True
     task = SketchTask(
-        corpus, columns, measure, key_builder, folder, arrays, text_facts, kept_hashes
+        corpus, columns, measure, key_builder, folder, arrays, text_facts, kept_hashes, is_apart
     )
     progress.advance(position.documents)
-    start = (position.file, position.row)
-    parts = split_corpus(corpus, columns, workers, start, position.slots)
     durations: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
-        for done in ordered_map(task, parts, workers):
+        for done in executor.map(task, parts, work.path):
+            if done.read is not None and isinstance(corpus, FileCorpus):
+                corpus.learn(done.read)
             if kept_hashes is not None:
                 kept_hashes.append(writer.position.documents, done.hashes)
             writer.add(done)
             progress.advance(done.documents)
             durations.extend(done.durations)
-    _close_gaps(folder, arrays, writer.position, workers)
+    shutil.rmtree(folder / APART, ignore_errors=True)
+    _close_gaps(folder, arrays, writer.position, executor.workers)
     return latency_percentiles(durations)
 
 
@@ -163,14 +182,16 @@ def sketch_corpus(
 class SketchTask:
     """The stage of one part: a function of the run and of the part alone.
 
-    It writes the facts of fixed size into the places of the part, and returns the others. Whoever
-    does it twice, at the same time or in another process, writes the same bytes to the same places.
-    A part counts as done when a checkpoint has recorded what the task returned.
+    It writes the facts of fixed size, and returns the others. In this process they are written to
+    the places of the part, in another one to a new folder: whoever does a part twice, at the same
+    time or after a kill, changes nothing. A part counts as done when a checkpoint has recorded what
+    the task returned.
 
     Attributes:
         folder: Folder of the stage.
         arrays: The files of fixed size.
-        kept_hashes: Receives shingle hashes. They stay in this process.
+        kept_hashes: Receives shingle hashes.
+        is_apart: Whether the facts are written to a folder of their own.
     """
 
     corpus: Corpus
@@ -181,11 +202,7 @@ class SketchTask:
     arrays: Arrays
     text_facts: Sequence[TextFact] = ()
     kept_hashes: KeptHashes | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        """Returns what another process receives."""
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "kept_hashes": None}
+    is_apart: bool = False
 
     @cached_property
     def _sketchers(self) -> ObjectPool[DocumentSketcher]:
@@ -194,10 +211,17 @@ class SketchTask:
     def __call__(self, part: Part) -> SketchedPart:
         """Sketches the documents of a part."""
         done = SketchedPart(part.slot, part.rows, 0, [], [], [], None, [])
+        folder = self.folder
+        if self.is_apart:
+            folder = folder / APART / uuid4().hex
+            folder.mkdir(parents=True)
+            done = done._replace(apart=folder)
         with ExitStack() as stack:
-            files = {name: _open_array(stack, self.folder / name) for name in self.arrays}
+            files = {name: _open_array(stack, folder / name) for name in self.arrays}
             for batch in part.read(self.corpus, self.columns):
                 done = self._sketch(batch, files, done)
+        if self.is_apart and isinstance(self.corpus, FileCorpus):
+            return done._replace(read=self.corpus.tell(rows.file for rows in part.ranges))
         return done
 
     def _sketch(
@@ -358,10 +382,10 @@ class SketchWriter:
         self._pending_bytes = 0
         self._last = time.monotonic()
         self._files = ExitStack()
-        self._arrays = [
-            self._open(name, width * position.slots)
-            for name, width in _bytes_per_document(arrays).items()
-        ]
+        self._widths = _bytes_per_document(arrays)
+        self._arrays = {
+            name: self._open(name, width * position.slots) for name, width in self._widths.items()
+        }
         self._quarantine = QuarantineWriter(self._open(REJECTED, position.rejected_bytes), names)
 
     def __enter__(self) -> "SketchWriter":
@@ -375,6 +399,8 @@ class SketchWriter:
     def add(self, done: SketchedPart) -> None:
         """Appends a part, whose facts of fixed size are written already."""
         position = self.position
+        if done.apart is not None:
+            done = self._place(done, done.apart)
         gaps = position.gaps
         if done.documents < done.slots:
             gap = (done.slot + done.documents, done.slots - done.documents)
@@ -394,6 +420,15 @@ class SketchWriter:
         if time.monotonic() - self._last > SEGMENT_SECONDS or self._pending_bytes > SEGMENT_BYTES:
             self.checkpoint()
 
+    def _place(self, done: SketchedPart, folder: Path) -> SketchedPart:
+        """Copies facts of fixed size to the places that follow those of the last part."""
+        for name, target in self._arrays.items():
+            target.seek(self.position.slots * self._widths[name])
+            with (folder / name).open("rb") as source:
+                copy_bytes(source, target, done.documents * self._widths[name])
+        shutil.rmtree(folder)
+        return done._replace(slot=self.position.slots, slots=done.documents)
+
     def checkpoint(self) -> None:
         """Writes a checkpoint, so that all parts so far survive a kill and a power cut.
 
@@ -401,7 +436,8 @@ class SketchWriter:
         """
         segments = self.position.segments
         with disk_errors(self.folder):
-            for file in self._arrays:
+            for file in self._arrays.values():
+                file.flush()
                 os.fsync(file.fileno())
             if self._pending:
                 path = _segment_path(self.folder, segments)

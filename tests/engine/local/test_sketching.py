@@ -1,27 +1,20 @@
 """Tests of the sketch stage."""
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.parts import split_corpus
+from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
-from nearkin.engine.local.documents import arrays_of
-from nearkin.engine.local.sketching import SketchTask
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
-from nearkin.stages.measures import measure_of
 
 
 @pytest.mark.parametrize(
@@ -110,30 +103,3 @@ def test_places_of_rejected_rows_are_closed_after_a_kill(
             run_dedup(replace(killed, resume=True), Silent())
     for name in ("clusters.parquet", "pairs.parquet", "rejected.jsonl"):
         assert (killed.out / name).read_bytes() == (job.out / name).read_bytes()
-
-
-@pytest.mark.parametrize("rejected", ["none", "some"])
-def test_tasks_may_be_done_twice_in_any_order_and_in_other_processes(
-    rejected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1)
-    source = write_files(tmp_path / "in", REJECTIONS[rejected])
-    corpus = FileCorpus.open([str(source)])
-    measure = measure_of(nk.Spec())
-    parts = list(split_corpus(corpus, Columns(), workers=1))
-    assert len(parts) == 45
-    tasks = []
-    for name in ("here", "elsewhere"):
-        (tmp_path / name).mkdir()
-        arrays = arrays_of(measure.spec, 0)
-        tasks.append(SketchTask(corpus, Columns(), measure, None, tmp_path / name, arrays))
-    here = [tasks[0](part) for part in parts]
-    order = np.random.default_rng(2).permutation(np.repeat(np.arange(len(parts)), 2)).tolist()
-    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
-        elsewhere = list(pool.map(tasks[1], [parts[number] for number in order]))
-    for number, done in zip(order, elsewhere, strict=True):
-        assert done._replace(durations=[]) == here[number]._replace(durations=[])
-    for name in arrays:
-        content = (tmp_path / "here" / name).read_bytes()
-        assert (tmp_path / "elsewhere" / name).read_bytes() == content
-        assert content

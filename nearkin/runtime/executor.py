@@ -1,0 +1,56 @@
+"""Executors: what does the tasks of a stage, in threads of this process or in other processes.
+
+A task is a function of one item. It reads files of the inputs and of the work folder, so it can be
+done anywhere, in any order, and more than once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from nearkin.runtime.threads import ordered_map
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """A place where tasks are done."""
+
+    @property
+    def workers(self) -> int:
+        """The number of tasks that are done at a time."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """True if tasks see the memory of this process. Others see files alone."""
+
+    def map(
+        self, task: Callable[[Item], Result], items: Iterable[Item], work: Path
+    ) -> Iterator[Result]:
+        """Yields task(item) for each item, in the order of the items.
+
+        Args:
+            task: The task. It is pickled unless tasks share memory.
+            items: The items. They are taken a bounded number ahead.
+            work: The work folder of the run, which all tasks see under this path.
+        """
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads of this process.
+
+    Attributes:
+        workers: Number of threads.
+    """
+
+    workers: int
+    shares_memory = True
+
+    def map(
+        self, task: Callable[[Item], Result], items: Iterable[Item], work: Path
+    ) -> Iterator[Result]:
+        """Yields task(item) for each item, as described in `Executor`."""
+        return ordered_map(task, items, self.workers)
