@@ -27,7 +27,13 @@ from nearkin.runtime.arrow_types import is_list
 from nearkin.stages.cluster.kernels import flatten, unite
 from nearkin.stages.hashing.families import hash_rows
 from nearkin.stages.hashing.kernels import xxh64_each
-from nearkin.stages.lsh.band_keys import EVERY_LATER, slot_layout, split_buckets, write_band_keys
+from nearkin.stages.lsh.band_keys import (
+    EVERY_LATER,
+    NEVER_HOT,
+    slot_layout,
+    split_buckets,
+    write_band_keys,
+)
 from nearkin.stages.lsh.buckets import find_buckets
 from nearkin.stages.lsh.kernels import bucket_pairs, pair_agreements
 from nearkin.stages.packed_pairs import (
@@ -359,7 +365,6 @@ def _find_pairs(
     write_band_keys(layout, wide_slots, np.zeros(len(slots), np.uint64), keys)
     agreements = np.arange(slots.shape[1] + 1)
     margin = int(np.flatnonzero(agreements / slots.shape[1] >= threshold)[0])
-    no_hot_documents = np.zeros(len(slots), bool)
     histogram = np.zeros(len(agreements), np.int64)
     for band in range(num_bands):
         buckets = find_buckets(keys[band], compared)
@@ -372,7 +377,7 @@ def _find_pairs(
                 rows.ends,
                 EVERY_LATER,
                 wide_slots,
-                no_hot_documents,
+                NEVER_HOT,
                 band,
                 layout.layout,
                 layout.masks_or_keys,

@@ -5,14 +5,22 @@ done anywhere, in any order, and more than once.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nearkin.runtime.threads import ordered_map
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Task:
+    """A dataclass that is pickled by its fields alone. What it caches stays in its process."""
+
+    def __getstate__(self) -> dict[str, object]:
+        own: Any = self
+        return {field.name: getattr(self, field.name) for field in fields(own)}
 
 
 class Executor(Protocol):
@@ -54,3 +62,8 @@ class Threads:
     ) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`."""
         return ordered_map(task, items, self.workers)
+
+
+def limit_threads(executor: Executor, most: int) -> Executor:
+    """Returns an executor with at most so many threads, if tasks share the memory of a process."""
+    return Threads(max(1, min(executor.workers, most))) if executor.shares_memory else executor

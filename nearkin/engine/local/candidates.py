@@ -1,14 +1,19 @@
 """Stage 3 of the local engine: from band keys on disk to candidate pairs.
 
-One partition of one band is in memory at a time. Its keys are sorted into buckets, and the pairs of
-each bucket are compared by their signatures.
+The keys of each band are in a file. A task sorts one partition of them into buckets, which are
+written to a file. Then the pairs of portions of buckets are compared by their signatures, and hot
+buckets are clustered. The outcome depends on the documents of each bucket alone.
 """
 
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
@@ -25,11 +30,14 @@ from nearkin.engine.local.pair_files import BucketWriter, PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import ClusteredBucket
+from nearkin.runtime.executor import Executor, Task, limit_threads
+from nearkin.runtime.files import write_at
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import ordered_map
+from nearkin.settings.spec import Spec
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import (
     EVERY_LATER,
+    NEVER_HOT,
     BandLayout,
     BucketRows,
     SourceBuckets,
@@ -40,12 +48,21 @@ from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import Measure
 from nearkin.stages.measures.base import band_layout_of
 from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, pack_pairs, sorted_unique
+from nearkin.stages.pair_scope import PairScope
 
 BYTES_PER_KEY = 52
 """Anonymous memory of a key while its partition is sorted and cut, in bytes: packed words, bounds,
 and their copies, and 4 bytes for the bitmaps of keys that occur again."""
 ROWS_AT_ONCE = 1 << 16
 """Number of signatures that are read at a time."""
+NOT_HOT = np.uint16(0xFFFF)
+"""The first hot band of a document that is in no hot bucket. There are fewer bands."""
+SPOOL = "spool"
+"""The folder of candidate pairs and buckets, which no other process reads after a kill."""
+BUCKETS = "buckets-"
+"""The beginning of the names of the files of buckets in this folder."""
+FIRST_HOT = f"{SPOOL}/first-hot"
+"""The name of the array of each document's first hot band."""
 
 
 @dataclass
@@ -54,34 +71,32 @@ class CandidateCounts:
 
     Attributes:
         histogram: Candidate pairs by the number of agreeing slots, int64 (k + 1,).
+        is_hot: Which documents were in a hot bucket, bool (n,).
         sizes: Number of buckets by their size. Buckets of one document are included.
         hot: Hot buckets.
         incomplete: Number of hot buckets whose documents were not all compared with each other.
     """
 
     histogram: np.ndarray
-    sizes: Counter[int]
-    hot: list[ClusteredBucket]
+    is_hot: np.ndarray
+    sizes: Counter[int] = field(default_factory=Counter)
+    hot: list[ClusteredBucket] = field(default_factory=list)
     incomplete: int = 0
 
-    @classmethod
-    def empty(cls, k: int) -> "CandidateCounts":
-        """Returns counts of zero for signatures of k slots."""
-        return cls(np.zeros(k + 1, np.int64), Counter(), [])
 
+@dataclass(frozen=True)
+class SignatureComparison(Task):
+    """The way in which signatures are banded and compared.
 
-class SignatureComparison(NamedTuple):
-    """The way in which signatures are banded and compared."""
+    Attributes:
+        number: Number of the candidate field that the signatures are of.
+    """
 
+    spec: Spec
     banding: Banding
-    band_layout: BandLayout
     limits: AgreementLimits
-    signatures: np.ndarray
-    """The signatures of all documents, (n, width), mapped."""
-    sketched_keys: np.ndarray | None
-    """The band keys that were built while sketching, uint64 (n, key_count), or None."""
-    keys_folder: str = "keys"
-    """The name of the folder of the band keys in the work folder."""
+    documents: Documents
+    number: int = 0
 
     @classmethod
     def create(
@@ -93,97 +108,183 @@ class SignatureComparison(NamedTuple):
         number: int = 0,
     ) -> "SignatureComparison":
         """Returns the comparison of a run's signatures."""
-        sketched_keys = None if number else documents.keys
-        return cls(
-            banding=banding,
-            band_layout=band_layout_of(measure.spec, banding, sketched_keys),
-            limits=AgreementLimits.create(measure, banding, options),
-            signatures=documents.arrays[signatures_file(number)],
-            sketched_keys=sketched_keys,
-            keys_folder=f"keys-{number}" if number else "keys",
-        )
+        limits = AgreementLimits.create(measure, banding, options)
+        return cls(measure.spec, banding, limits, documents, number)
+
+    @property
+    def signatures(self) -> np.ndarray:
+        """The signatures of all documents, (n, width), mapped."""
+        return self.documents.arrays[signatures_file(self.number)]
+
+    @property
+    def sketched_keys(self) -> np.ndarray | None:
+        """The band keys that were built while sketching, uint64 (n, key_count), or None."""
+        return None if self.number else self.documents.keys
+
+    @cached_property
+    def band_layout(self) -> BandLayout:
+        """The layout of the signatures for kernels."""
+        return band_layout_of(self.spec, self.banding, self.sketched_keys)
+
+    @property
+    def keys_folder(self) -> str:
+        """The name of the folder of the band keys in the work folder."""
+        return f"keys-{self.number}" if self.number else "keys"
+
+    @property
+    def keys_per_document(self) -> int:
+        """The number of keys that a document has in each band."""
+        return 1 + self.banding.probes
 
 
-def write_keys(
-    documents: Documents,
-    blocks: np.ndarray,
-    comparison: SignatureComparison,
-    work: WorkFolder,
-    workers: int,
-) -> None:
-    """Writes the band keys of each band to a file of its own, uint64 (n × (1 + probes),).
+@dataclass(frozen=True)
+class WriteKeys(Task):
+    """A task that writes the band keys of consecutive documents to their places.
 
-    The keys of a document follow each other.
-
-    Args:
-        blocks: Hash of each document's block, uint64 (n,).
+    Attributes:
+        folder: Folder with a file for each band, uint64 (n × (1 + probes),). The keys of a
+            document follow each other.
     """
-    folder = work.folder(comparison.keys_folder)
 
-    def build_keys(bounds: tuple[int, int]) -> np.ndarray:
+    comparison: SignatureComparison
+    work: WorkFolder
+    folder: Path
+    is_salted: bool
+
+    def __call__(self, bounds: tuple[int, int]) -> None:
+        """Writes the keys of the documents from one number to another."""
         rows = slice(*bounds)
-        sketched_keys = None
-        if comparison.sketched_keys is not None:
-            sketched_keys = np.ascontiguousarray(comparison.sketched_keys[rows])
+        comparison = self.comparison
+        blocks = np.zeros(bounds[1] - bounds[0], np.uint64)
+        if self.is_salted:
+            blocks = np.ascontiguousarray(self.work.load("blocks")[rows])
+        sketched_keys = comparison.sketched_keys
+        if sketched_keys is not None:
+            sketched_keys = np.ascontiguousarray(sketched_keys[rows])
         keys = build_band_keys(
             comparison.band_layout,
             comparison.banding,
             np.ascontiguousarray(comparison.signatures[rows]),
             sketched_keys,
-            np.ascontiguousarray(blocks[rows]),
+            blocks,
         )
-        return keys.reshape(len(keys), -1)
-
-    files = [(folder / f"{band:04d}").open("wb") for band in range(comparison.banding.bands)]
-    try:
-        for keys in ordered_map(build_keys, documents.chunks(), workers):
-            for file, band_keys in zip(files, keys, strict=True):
-                file.write(band_keys.data)
-    finally:
-        for file in files:
-            file.close()
+        offset = 8 * bounds[0] * comparison.keys_per_document
+        for band, band_keys in enumerate(keys):
+            with (self.folder / f"{band:04d}").open("r+b") as file:
+                write_at(file, np.ascontiguousarray(band_keys).data, offset)
 
 
-class CandidateFinder:
-    """A search for candidate pairs, band by band.
-
-    The outcome depends on the documents of each bucket alone.
+def write_keys(
+    comparison: SignatureComparison, work: WorkFolder, executor: Executor, *, is_salted: bool
+) -> None:
+    """Writes the band keys of each band to a file of its own.
 
     Args:
-        active: Which documents are compared, bool (n,).
+        is_salted: Whether documents of different blocks have different keys.
+    """
+    folder = work.folder(comparison.keys_folder)
+    size = 8 * len(comparison.documents) * comparison.keys_per_document
+    for band in range(comparison.banding.bands):
+        with (folder / f"{band:04d}").open("wb") as file:
+            file.truncate(size)
+    task = WriteKeys(comparison, work, folder, is_salted)
+    for _ in executor.map(task, comparison.documents.chunks(), work.path):
+        pass
+
+
+class _Partition(NamedTuple):
+    """A partition of the keys of a band."""
+
+    band: int
+    number: int
+
+
+class _FoundBuckets(NamedTuple):
+    """The buckets of a partition, which are in a file."""
+
+    partition: _Partition
+    sizes: Counter[int]
+    """The number of buckets by their size."""
+    portions: int
+    """The number of portions of ordinary buckets."""
+    hot: int
+    """The number of hot buckets."""
+
+
+class _Piece(NamedTuple):
+    """A portion of the ordinary buckets of a partition, or one of its hot buckets."""
+
+    partition: _Partition
+    number: int
+
+
+class _ClusteredPairs(NamedTuple):
+    """The pairs of a hot bucket with its leaders."""
+
+    pairs: np.ndarray
+    histogram: np.ndarray
+    bucket: ClusteredBucket
+    members: np.ndarray
+    is_incomplete: bool
+
+
+class _OpenedPartition(NamedTuple):
+    """The buckets of a partition, read from their file."""
+
+    ordinals: np.ndarray
+    hot: list[np.ndarray]
+    """The documents of each hot bucket, uint64."""
+    portions: list[BucketRows]
+    """The ordinary buckets in portions."""
+    partners: np.ndarray
+    sizes: np.ndarray
+    """The sizes that decide which buckets are hot, int64 (m,)."""
+
+    @classmethod
+    def of(cls, buckets: Buckets, sources: np.ndarray, most: int) -> "_OpenedPartition":
+        """Divides buckets.
+
+        With the option `across`, the documents of each bucket are sorted by source, in place.
+
+        Args:
+            sources: Source of each document, uint64 (n,), or an empty array.
+            most: Largest size of an ordinary bucket.
+        """
+        ordinals, starts, ends, _ = buckets
+        if len(sources):
+            by_source = SourceBuckets.order(ordinals, starts, ends, sources)
+            sizes = by_source.sizes
+            partners = by_source.partners
+        else:
+            sizes = ends - starts
+            partners = EVERY_LATER
+        is_hot = sizes > most
+        bounds = (starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
+        portions = list(by_source.split(*bounds) if len(sources) else split_buckets(*bounds))
+        hot = [
+            sorted_unique(ordinals[start:end])
+            for start, end in zip(starts[is_hot], ends[is_hot], strict=True)
+        ]
+        return cls(ordinals, hot, portions, partners, sizes)
+
+
+@dataclass(frozen=True)
+class CandidateFinder(Task):
+    """A search for candidate pairs in the bands of one kind of signatures.
+
+    Attributes:
+        comparison: The bands and the layout of the signatures.
+        active_name: Name of the array that says which documents are compared, bool (n,).
+        processes: Number of processes that sort partitions at a time.
+        round_number: Round of the hot-bucket loop.
     """
 
-    def __init__(
-        self,
-        documents: Documents,
-        work: WorkFolder,
-        options: RunOptions,
-        active: np.ndarray,
-        comparison: SignatureComparison,
-        round_number: int = 0,
-    ) -> None:
-        self.hot = np.zeros(len(documents), bool)
-        """Which documents were in a hot bucket, bool (n,)."""
-        self._hot_members: BucketWriter | None = None
-        self._documents = documents
-        self._work = work
-        self._options = options
-        self.comparison = comparison
-        """The bands and the layout of the signatures."""
-        self._round_number = round_number
-        self._keys_per_document = 1 + comparison.banding.probes
-        self.active = active
-        """Which documents are compared, bool (n,)."""
-        self._active = active
-        self._scope = load_pair_scope(work, options)
-        self._sources = self._scope.sources
-        if self._keys_per_document > 1:
-            self._active = np.repeat(active, self._keys_per_document)
-        self._rank = work.load("rank")
-        entries = len(self._active)
-        self._counts = CandidateCounts.empty(options.spec.k)
-        self._keys_in_memory = max(1, options.memory // 4 // BYTES_PER_KEY)
-        self._partition_bits = max(0, (entries - 1) // self._keys_in_memory).bit_length()
+    comparison: SignatureComparison
+    work: WorkFolder
+    options: RunOptions
+    active_name: str
+    processes: int
+    round_number: int = 0
 
     def among(self, active: np.ndarray, round_number: int) -> "CandidateFinder":
         """Returns a new search among other documents, for a round of the hot-bucket loop.
@@ -191,36 +292,93 @@ class CandidateFinder:
         Args:
             active: Which documents are compared, bool (n,).
         """
+        name = f"{self.active_name}-again"
+        self.work.save(name, active)
         return CandidateFinder(
-            self._documents, self._work, self._options, active, self.comparison, round_number
+            self.comparison, self.work, self.options, name, self.processes, round_number
         )
 
+    @cached_property
+    def active(self) -> np.ndarray:
+        """Which documents are compared, bool (n,)."""
+        return self.work.load(self.active_name)
+
+    @cached_property
+    def scope(self) -> PairScope:
+        """The pairs that may be compared."""
+        return load_pair_scope(self.work, self.options)
+
+    @cached_property
+    def _rank(self) -> np.ndarray:
+        return self.work.load("rank")
+
+    @property
+    def _keys_in_memory(self) -> int:
+        return max(1, self.options.memory // 4 // BYTES_PER_KEY // self.processes)
+
+    @property
+    def _partition_bits(self) -> int:
+        keys = len(self.active) * self.comparison.keys_per_document
+        return max(0, (keys - 1) // self._keys_in_memory).bit_length()
+
     def find_pairs(
-        self, spool: PairSpool, progress: Progress, hot_members: BucketWriter | None = None
+        self,
+        executor: Executor,
+        spool: PairSpool,
+        progress: Progress,
+        hot_members: BucketWriter | None = None,
     ) -> CandidateCounts:
         """Searches all bands."""
-        self._hot_members = hot_members
+        counts = CandidateCounts(
+            np.zeros(self.options.spec.k + 1, np.int64), np.zeros(len(self.active), bool)
+        )
+        portions: list[_Piece] = []
+        hot: list[_Piece] = []
         last = (1 << self._partition_bits) - 1
-        for band, partition, buckets in self._partitions():
-            self._search_partition(band, buckets, spool)
-            if partition == last:
+        for found in self._find_buckets(executor):
+            if found.partition.number == last:
                 progress.advance(1)
-        return self._counts
+            counts.sizes.update(found.sizes)
+            portions.extend(_Piece(found.partition, number) for number in range(found.portions))
+            hot.extend(_Piece(found.partition, number) for number in range(found.hot))
+        first_hot = np.full(len(self.active) if hot else 0, NOT_HOT, np.uint16)
+        for piece, clustered in zip(
+            hot, executor.map(_ClusterBucket(self), hot, self.work.path), strict=True
+        ):
+            spool.add(self.select_allowed(clustered.pairs))
+            counts.histogram += clustered.histogram
+            counts.hot.append(clustered.bucket)
+            counts.incomplete += clustered.is_incomplete
+            members = clustered.members
+            counts.is_hot[members] = True
+            first_hot[members] = np.minimum(first_hot[members], piece.partition.band)
+            if hot_members is not None:
+                hot_members.add(members)
+        self.work.save(FIRST_HOT, first_hot)
+        done = 0
+        for piece, (pairs, histogram) in zip(
+            portions, executor.map(_ComparePortion(self), portions, self.work.path), strict=True
+        ):
+            spool.add(pairs)
+            counts.histogram += histogram
+            progress.advance(piece.partition.band - done)
+            done = piece.partition.band
+        progress.advance(self.comparison.banding.bands - done)
+        self._delete_buckets()
+        return counts
 
-    def find_pairs_with(self, sampled: np.ndarray, spool: PairSpool) -> None:
+    def find_pairs_with(self, sampled: np.ndarray, executor: Executor, spool: PairSpool) -> None:
         """Searches the hot buckets for all pairs of sampled documents and others.
 
         Args:
             sampled: Which documents were sampled, bool (n,).
         """
-        for _, _, buckets in self._partitions():
-            sizes, _ = self._measure_buckets(buckets)
-            hot = sizes > self._options.complete_bucket_size
-            for start, end in zip(buckets.starts[hot], buckets.ends[hot], strict=True):
-                members = sorted_unique(buckets.ordinals[start:end])
+        for found in self._find_buckets(executor):
+            for members in self.open(found.partition).hot if found.hot else ():
                 for document in members[sampled[members]]:
                     pairs = self._pair_with(document, members[members != document])
-                    spool.add(self._select_allowed(pairs))
+                    spool.add(self.select_allowed(pairs))
+        self._delete_buckets()
 
     def _pair_with(self, document: np.uint64, others: np.ndarray) -> np.ndarray:
         """Returns the packed pairs of a document and others that pass the prefilter.
@@ -229,124 +387,58 @@ class CandidateFinder:
             others: Numbers of the others, uint64 (m,).
         """
         pairs = pack_pairs(np.full(len(others), document), others)
-        if len(self._sources):
-            pairs = pairs[self._sources[others] != self._sources[document]]
+        sources = self.scope.sources
+        if len(sources):
+            pairs = pairs[sources[others] != sources[document]]
         agreeing = np.empty(len(pairs), np.int64)
         kernels.pair_agreements(
             pairs, self.comparison.signatures, self.comparison.band_layout.layout, agreeing
         )
         return pairs[agreeing >= self.comparison.limits.margin]
 
-    def _partitions(self) -> Iterator[tuple[int, int, Buckets]]:
-        """Yields the buckets of the partitions of each band, which several workers find."""
-        keys_of_partition = max(1, len(self._active) >> self._partition_bits)
-        workers = max(1, min(self._options.workers, self._keys_in_memory // keys_of_partition))
+    def _delete_buckets(self) -> None:
+        for path in (self.work.path / SPOOL).glob(f"{BUCKETS}*"):
+            path.unlink()
 
-        def find(place: tuple[int, int]) -> tuple[int, int, Buckets]:
-            band, partition = place
-            path = self._work.path / self.comparison.keys_folder / f"{band:04d}"
-            return band, partition, self._find_buckets(map_file(path, np.uint64), partition)
-
+    def _find_buckets(self, executor: Executor) -> Iterator[_FoundBuckets]:
+        """Writes the buckets of all partitions, and yields their facts band by band."""
+        keys_of_partition = max(1, len(self.active) >> self._partition_bits)
+        executor = limit_threads(executor, self._keys_in_memory // keys_of_partition)
         bands = range(self.comparison.banding.bands)
-        places = itertools.product(bands, range(1 << self._partition_bits))
-        yield from ordered_map(find, places, workers, ahead=0)
+        numbers = range(1 << self._partition_bits)
+        partitions = itertools.starmap(_Partition, itertools.product(bands, numbers))
+        yield from executor.map(_FindBuckets(self), partitions, self.work.path)
 
-    def _measure_buckets(self, buckets: Buckets) -> tuple[np.ndarray, SourceBuckets | None]:
-        """Returns the sizes that decide which buckets are hot, int64 (m,), and those by source.
-
-        With the option `across`, the documents of each bucket are sorted by source, in place.
-        """
-        if not len(self._sources):
-            return buckets.ends - buckets.starts, None
-        by_source = SourceBuckets.order(
-            buckets.ordinals, buckets.starts, buckets.ends, self._sources
-        )
-        return by_source.sizes, by_source
-
-    def _search_partition(self, band: int, buckets: Buckets, spool: PairSpool) -> None:
-        ordinals = buckets.ordinals
-        starts = buckets.starts
-        ends = buckets.ends
-        in_buckets = int((ends - starts).sum())
-        sizes, source_buckets = self._measure_buckets(buckets)
-        values, times = np.unique(sizes, return_counts=True)
-        self._counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
-        self._counts.sizes[1] += buckets.keys - in_buckets
-        if not len(sizes):
-            return
-        is_hot = sizes > self._options.complete_bucket_size
-
-        partners = EVERY_LATER
-        portions = split_buckets(starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
-        if source_buckets is not None:
-            partners = source_buckets.partners
-            portions = source_buckets.split(starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
-
-        def compare(rows: BucketRows) -> tuple[np.ndarray, np.ndarray]:
-            return self._compare_buckets(band, ordinals, rows, partners)
-
-        for pairs, histogram in ordered_map(compare, portions, self._options.workers):
-            self._counts.histogram += histogram
-            spool.add(self._select_allowed(pairs))
-        for start, end in zip(starts[is_hot].tolist(), ends[is_hot].tolist(), strict=True):
-            spool.add(self._select_allowed(self._cluster_hot_bucket(band, ordinals[start:end])))
-
-    def _select_allowed(self, pairs: np.ndarray) -> np.ndarray:
+    def select_allowed(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the packed pairs that may be compared, if the bands do not decide it."""
-        if self._options.bands_by_block:
+        if self.options.bands_by_block:
             return pairs
-        return pairs[self._scope.allows_packed(pairs)]
+        return pairs[self.scope.allows_packed(pairs)]
 
-    def _find_buckets(self, keys: np.ndarray, partition: int) -> Buckets:
+    def sort_keys(self, partition: _Partition) -> Buckets:
         """Returns the buckets of a partition of a band's keys, with the numbers of documents."""
-        buckets = find_buckets(keys, self._active, partition, self._partition_bits)
-        if self._keys_per_document > 1:
-            np.floor_divide(
-                buckets.ordinals, np.uint64(self._keys_per_document), out=buckets.ordinals
-            )
+        folder = self.work.path / self.comparison.keys_folder
+        keys = map_file(folder / f"{partition.band:04d}", np.uint64)
+        per_document = self.comparison.keys_per_document
+        active = self.active
+        if per_document > 1:
+            active = np.repeat(active, per_document)
+        buckets = find_buckets(keys, active, partition.number, self._partition_bits)
+        if per_document > 1:
+            np.floor_divide(buckets.ordinals, np.uint64(per_document), out=buckets.ordinals)
         return buckets
 
-    def _compare_buckets(
-        self, band: int, ordinals: np.ndarray, rows: BucketRows, partners: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the pairs of ordinary buckets that pass the prefilter, and their histogram."""
-        out = np.empty(rows.pairs, np.uint64)
-        histogram = np.zeros(self._options.spec.k + 1, np.int64)
-        layout = self.comparison.band_layout
-        count = kernels.bucket_pairs(
-            ordinals,
-            rows.starts,
-            rows.stops,
-            rows.ends,
-            partners,
-            self.comparison.signatures,
-            self.hot,
-            band,
-            layout.layout,
-            layout.masks_or_keys,
-            self.comparison.limits.margin,
-            histogram,
-            out,
-        )
-        return out[:count].copy(), histogram
+    def divide(self, buckets: Buckets) -> _OpenedPartition:
+        """Returns ordinary buckets in portions, and hot ones apart."""
+        return _OpenedPartition.of(buckets, self.scope.sources, self.options.complete_bucket_size)
 
-    def _cluster_hot_bucket(self, band: int, members: np.ndarray) -> np.ndarray:
-        """Clusters a hot bucket internally, and returns the pairs of members and leaders."""
-        if self._keys_per_document > 1 or len(self._sources):
-            members = sorted_unique(members)
-        ordered = members[self.order(members)]
-        pairs: list[np.ndarray] = []
-        groups = [ordered]
-        for level in range(GROUPING_LEVELS):
-            groups = [part for group in groups for part in self._compare_with_leaders(group, pairs)]
-            if not level and groups:
-                self._counts.incomplete += 1
-        self.hot[members] = True
-        if self._hot_members is not None:
-            self._hot_members.add(members)
-        first = members[np.argmin(self._rank[members])]
-        self._counts.hot.append(ClusteredBucket(band, len(members), int(first)))
-        return np.concatenate(pairs)
+    def file_of(self, partition: _Partition) -> Path:
+        """Returns the file of the buckets of a partition."""
+        return self.work.path / SPOOL / f"{BUCKETS}{partition.band:04d}-{partition.number}"
+
+    def open(self, partition: _Partition) -> _OpenedPartition:
+        """Reads the buckets of a partition."""
+        return self.divide(_read_buckets(self.file_of(partition)))
 
     def order(self, members: np.ndarray) -> np.ndarray:
         """Returns the positions of documents in the order in which they become leaders, int64 (m,).
@@ -355,38 +447,165 @@ class CandidateFinder:
             members: Numbers of the documents, uint64 (m,).
         """
         rank = self._rank[members]
-        if not self._round_number:
+        if not self.round_number:
             return np.argsort(rank)
         keys = [
-            shuffle_keys(self.comparison.signatures[portion], self._round_number)
+            shuffle_keys(self.comparison.signatures[portion], self.round_number)
             for portion in np.split(members, range(ROWS_AT_ONCE, len(members), ROWS_AT_ONCE))
         ]
         return np.lexsort((rank, np.concatenate(keys)))
 
+    def first_of(self, members: np.ndarray) -> int:
+        """Returns the first document in keep order."""
+        return int(members[np.argmin(self._rank[members])])
+
+
+@dataclass(frozen=True)
+class _FindBuckets(Task):
+    """A task that sorts the keys of a partition into buckets, and writes these."""
+
+    finder: CandidateFinder
+
+    def __call__(self, partition: _Partition) -> _FoundBuckets:
+        buckets = self.finder.sort_keys(partition)
+        opened = self.finder.divide(buckets)
+        values, times = np.unique(opened.sizes, return_counts=True)
+        sizes = Counter(dict(zip(values.tolist(), times.tolist(), strict=True)))
+        sizes[1] += buckets.keys - int((buckets.ends - buckets.starts).sum())
+        if len(buckets.starts):
+            _write_buckets(self.finder.file_of(partition), buckets)
+        return _FoundBuckets(partition, sizes, len(opened.portions), len(opened.hot))
+
+
+class _PartitionTask(Task):
+    """A task over a piece of a partition. The partition of the last piece stays open."""
+
+    finder: CandidateFinder
+
+    @cached_property
+    def _lock(self) -> Lock:
+        return Lock()
+
+    @cached_property
+    def _opened(self) -> dict[_Partition, _OpenedPartition]:
+        return {}
+
+    def open(self, partition: _Partition) -> _OpenedPartition:
+        """Returns the buckets of a partition."""
+        with self._lock:
+            if partition not in self._opened:
+                self._opened.clear()
+                self._opened[partition] = self.finder.open(partition)
+            return self._opened[partition]
+
+
+@dataclass(frozen=True)
+class _ComparePortion(_PartitionTask):
+    """A task that compares the documents of ordinary buckets.
+
+    It returns the packed pairs that pass the prefilter and may be compared, uint64 (m,), and the
+    compared pairs by the number of agreeing slots, int64 (k + 1,).
+    """
+
+    finder: CandidateFinder
+
+    @cached_property
+    def _first_hot(self) -> np.ndarray:
+        first_hot = self.finder.work.load(FIRST_HOT)
+        return first_hot if len(first_hot) else NEVER_HOT
+
+    def __call__(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray]:
+        opened = self.open(piece.partition)
+        rows = opened.portions[piece.number]
+        comparison = self.finder.comparison
+        out = np.empty(rows.pairs, np.uint64)
+        histogram = np.zeros(self.finder.options.spec.k + 1, np.int64)
+        layout = comparison.band_layout
+        count = kernels.bucket_pairs(
+            opened.ordinals,
+            rows.starts,
+            rows.stops,
+            rows.ends,
+            opened.partners,
+            comparison.signatures,
+            self._first_hot,
+            piece.partition.band,
+            layout.layout,
+            layout.masks_or_keys,
+            comparison.limits.margin,
+            histogram,
+            out,
+        )
+        return self.finder.select_allowed(out[:count].copy()), histogram
+
+
+@dataclass(frozen=True)
+class _ClusterBucket(_PartitionTask):
+    """A task that clusters a hot bucket, and returns the pairs of members and leaders."""
+
+    finder: CandidateFinder
+
+    def __call__(self, piece: _Piece) -> _ClusteredPairs:
+        members = self.open(piece.partition).hot[piece.number]
+        histogram = np.zeros(self.finder.options.spec.k + 1, np.int64)
+        pairs: list[np.ndarray] = []
+        groups = [members[self.finder.order(members)]]
+        is_incomplete = False
+        for level in range(GROUPING_LEVELS):
+            groups = [
+                part
+                for group in groups
+                for part in self._compare_with_leaders(group, histogram, pairs)
+            ]
+            is_incomplete |= not level and bool(groups)
+        first = self.finder.first_of(members)
+        bucket = ClusteredBucket(piece.partition.band, len(members), first)
+        return _ClusteredPairs(np.concatenate(pairs), histogram, bucket, members, is_incomplete)
+
     def _compare_with_leaders(
-        self, members: np.ndarray, pairs: list[np.ndarray]
+        self, members: np.ndarray, histogram: np.ndarray, pairs: list[np.ndarray]
     ) -> Iterator[np.ndarray]:
         """Compares documents with leaders among them, and yields groups of those left over.
 
         Args:
             members: Documents in the order in which they become leaders, uint64 (m,).
         """
-        leaders = np.empty(self._options.fanout, np.uint64)
+        finder = self.finder
+        leaders = np.empty(finder.options.fanout, np.uint64)
         nearest = np.empty(len(members), np.int64)
         out = np.empty(2 * len(members), np.uint64)
-        limits = self.comparison.limits
+        limits = finder.comparison.limits
         count, _ = kernels.hot_bucket_pairs(
             members,
-            self._sources,
-            self.comparison.signatures,
-            self.comparison.band_layout.layout,
+            finder.scope.sources,
+            finder.comparison.signatures,
+            finder.comparison.band_layout.layout,
             limits.margin,
-            JOINS_NO_LEADER if self._round_number else limits.join,
+            JOINS_NO_LEADER if finder.round_number else limits.join,
             leaders,
             0,
-            self._counts.histogram,
+            histogram,
             nearest,
             out,
         )
         pairs.append(out[:count].copy())
         return split_left_over(members, nearest)
+
+
+def _write_buckets(path: Path, buckets: Buckets) -> None:
+    """Writes the number of buckets, their starts, their ends and their documents, uint64 each."""
+    # Another process may do the same task at the same time.
+    written = path.with_name(f"{path.name}-{uuid4().hex}")
+    with written.open("wb") as file:
+        file.write(np.uint64(len(buckets.starts)).tobytes())
+        for column in (buckets.starts, buckets.ends, buckets.ordinals):
+            file.write(np.ascontiguousarray(column).data)
+    written.replace(path)
+
+
+def _read_buckets(path: Path) -> Buckets:
+    """Returns the buckets that `_write_buckets` wrote."""
+    words = np.fromfile(path, np.uint64)
+    count = int(words[0])
+    bounds = words[1 : 1 + 2 * count].view(np.int64)
+    return Buckets(words[1 + 2 * count :], bounds[:count], bounds[count:], 0)

@@ -82,6 +82,7 @@ class Documents:
         further: Sequence[Spec] = (),
     ) -> None:
         self.folder = folder
+        self._opened_with = (folder, spec, key_count, carried, further)
         arrays = {
             name: map_file(folder / name, dtype, width)
             for name, (dtype, width) in arrays_of(spec, key_count, further=further).items()
@@ -110,6 +111,9 @@ class Documents:
         """All facts of fixed size that a run needs, by the names of their files."""
         unique = folder / UNIQUE
         self._columns = read_columns(unique if unique.exists() else folder / COLUMNS, carried)
+
+    def __reduce__(self) -> tuple[type["Documents"], tuple[object, ...]]:
+        return Documents, self._opened_with
 
     def __len__(self) -> int:
         return len(self.shingles)

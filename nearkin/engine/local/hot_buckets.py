@@ -11,11 +11,12 @@ from nearkin.engine.hot_buckets import (
     HotBucketRound,
     MissingCounts,
 )
-from nearkin.engine.local.candidates import CandidateFinder
+from nearkin.engine.local.candidates import SPOOL, CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.verification import RELATED_PAIRS, SCORED, Scorer, split_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Silent
 from nearkin.stages.cluster.election import elect_leaders
 from nearkin.stages.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
@@ -36,6 +37,7 @@ class LocalHotBucketLoop(HotBucketLoop):
         score: Scorer,
         options: RunOptions,
         pairs_in_memory: int,
+        executor: Executor,
     ) -> None:
         self._finders = finders
         self._work = work
@@ -43,6 +45,7 @@ class LocalHotBucketLoop(HotBucketLoop):
         self._score = score
         self._options = options
         self._pairs_in_memory = pairs_in_memory
+        self._executor = executor
         self._selected = hot
 
     def select_kept(self) -> int:
@@ -59,11 +62,11 @@ class LocalHotBucketLoop(HotBucketLoop):
     def compare_selected(self, round_number: int) -> HotBucketRound:
         """Bands the selected documents again, and adds the pairs that reach the threshold."""
         documents = len(self._selected)
-        spool = PairSpool(self._work.folder("spool"), documents, self._pairs_in_memory)
+        spool = PairSpool(self._work.folder(SPOOL), documents, self._pairs_in_memory)
         incomplete = 0
         for finder in self._finders:
             search = finder.among(self._selected & finder.active, round_number)
-            incomplete += search.find_pairs(spool, Silent()).incomplete
+            incomplete += search.find_pairs(self._executor, spool, Silent()).incomplete
         judged = [self._score(pairs) for pairs in spool.sorted()]
         added = 0
         if self._options.related is not None:
@@ -81,10 +84,10 @@ class LocalHotBucketLoop(HotBucketLoop):
         sample = documents[first.order(documents)[:SAMPLED_DOCUMENTS]]
         sampled = np.zeros(len(self._selected), bool)
         sampled[sample] = True
-        spool = PairSpool(self._work.folder("spool"), len(sampled), self._pairs_in_memory)
+        spool = PairSpool(self._work.folder(SPOOL), len(sampled), self._pairs_in_memory)
         for finder in self._finders:
             search = finder.among(self._selected & finder.active, SAMPLE_ROUND)
-            search.find_pairs_with(sampled, spool)
+            search.find_pairs_with(sampled, self._executor, spool)
         counts = np.zeros(len(sampled), np.int64)
         scored = read_scored(self._work.path / SCORED).pairs
         for pairs in spool.sorted():

@@ -19,6 +19,7 @@ from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
 from nearkin.engine.local.acceptance import create_acceptance
 from nearkin.engine.local.candidates import (
+    SPOOL,
     CandidateFinder,
     SignatureComparison,
     write_keys,
@@ -228,7 +229,8 @@ class LocalRun(Run):
         if stage == Stage.SKETCH:
             return str(stage), estimate_documents(self.corpus, self.columns)
         if stage == Stage.CANDIDATES:
-            return "bands", sum(banding.bands for banding in self.bandings)
+            # The keys of each band are sorted first, and then its buckets are compared.
+            return "bands", 2 * sum(banding.bands for banding in self.bandings)
         if stage == Stage.VERIFY and self._compares_candidates_exactly:
             # the documents are counted while their sets are made, and then the compared pairs
             return "reread", self.sketch_stats.documents
@@ -490,36 +492,33 @@ class LocalRun(Run):
         """Returns the searches for candidate pairs: one, or one for each of several fields."""
         documents = self.documents()
         active = self.active()
-        comparisons = [self.comparison]
-        for number in range(1, len(self.options.candidate_options)):
-            comparisons.append(self._comparison_of(number))
-        return [
-            CandidateFinder(
-                documents, self.work, options, active & documents.have_field(number), comparison
-            )
-            for number, (options, comparison) in enumerate(
-                zip(self.options.candidate_options, comparisons, strict=True)
-            )
-        ]
+        self.work.folder(SPOOL)
+        processes = 1 if self.executor.shares_memory else self.executor.workers
+        finders = []
+        for number, options in enumerate(self.options.candidate_options):
+            comparison = self._comparison_of(number) if number else self.comparison
+            name = f"{SPOOL}/active-{number}"
+            self.work.save(name, active & documents.have_field(number))
+            finders.append(CandidateFinder(comparison, self.work, options, name, processes))
+        return finders
 
     def find_candidates(self) -> CandidateStats:
         """Writes the candidate pairs that pass the prefilter to the file `survivors`."""
-        documents = self.documents()
-        salts = self.work.load("blocks")
-        if not self.options.bands_by_block:
-            salts = np.zeros_like(salts)
-        spool = PairSpool(self.work.folder("spool"), len(documents), self.pairs_in_memory)
         finders = self._candidate_finders()
+        documents = len(self.documents())
+        spool = PairSpool(self.work.folder(SPOOL), documents, self.pairs_in_memory)
+        is_salted = self.options.bands_by_block
         with ExitStack() as stack:
             hot_members = None
             if self.options.pair_budget is not None:
                 hot_members = stack.enter_context(BucketWriter(self.work.folder(HOT_MEMBERS)))
             counts = []
             for finder in finders:
-                write_keys(documents, salts, finder.comparison, self.work, self.options.workers)
-                counts.append(finder.find_pairs(spool, self.progress, hot_members))
+                write_keys(finder.comparison, self.work, self.executor, is_salted=is_salted)
+                found = finder.find_pairs(self.executor, spool, self.progress, hot_members)
+                counts.append(found)
         hot_shingles = self._find_contained(spool)
-        self.work.save("hot", np.logical_or.reduce([finder.hot for finder in finders]))
+        self.work.save("hot", np.logical_or.reduce([count.is_hot for count in counts]))
         hot = [bucket for count in counts for bucket in count.hot]
         return CandidateStats.summarize(
             histogram=counts[0].histogram,
@@ -584,6 +583,7 @@ class LocalRun(Run):
             self.scorer(),
             self.options,
             self.pairs_in_memory,
+            self.executor,
         )
 
     def count_scored_pairs(self) -> int:

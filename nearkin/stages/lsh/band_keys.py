@@ -122,6 +122,10 @@ def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | No
 
 EVERY_LATER = np.empty(0, np.int64)
 """The partners of documents that are compared with all later documents of their bucket."""
+NEVER_HOT = np.empty(0, np.uint16)
+"""The first hot band of documents if no bucket is hot."""
+# Numba compiles kernels only for read-only arrays then, as that of a run with hot buckets is.
+NEVER_HOT.flags.writeable = False
 
 
 class BucketRows(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.runtime.threads import ordered_map
 from nearkin.stages.lsh import kernels
-from nearkin.stages.lsh.band_keys import EVERY_LATER, BucketRows, split_buckets
+from nearkin.stages.lsh.band_keys import EVERY_LATER, NEVER_HOT, BucketRows, split_buckets
 from nearkin.stages.lsh.buckets import find_buckets
 from nearkin.stages.lsh.sign_bands import SignBanding, block_banding
 from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
@@ -82,7 +82,6 @@ def _new_pairs_of_band(
     keys = np.empty(n, np.uint64)
     kernels.sign_band(words, band_layout.masks_or_keys[band], keys)
     buckets = find_buckets(keys, np.ones(n, bool))
-    never_hot = np.zeros(n, bool)
 
     def pairs_of(rows: BucketRows) -> np.ndarray:
         out = np.empty(rows.pairs, np.uint64)
@@ -94,7 +93,7 @@ def _new_pairs_of_band(
             rows.ends,
             EVERY_LATER,
             words,
-            never_hot,
+            NEVER_HOT,
             band,
             band_layout.layout,
             band_layout.masks_or_keys,

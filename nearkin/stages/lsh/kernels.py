@@ -647,7 +647,7 @@ def bucket_pairs(
     ends: np.ndarray,
     partners: np.ndarray,
     signatures: np.ndarray,
-    hot: np.ndarray,
+    first_hot: np.ndarray,
     band: int,
     layout: NamedTuple,
     table: np.ndarray,
@@ -661,9 +661,10 @@ def bucket_pairs(
     bucket. So a large bucket can be compared in portions. With `partners`, only documents of
     different sources are compared.
 
-    A pair that an earlier band contains is skipped. If both documents were in a hot bucket, it is
-    not skipped, because the hot bucket may not have yielded it. With probes, a document can be in
-    a bucket twice, and a pair can occur again. `histogram` counts the candidates by agreements.
+    A pair that an earlier band contains is skipped. If both documents were in hot buckets of
+    earlier bands, it is not skipped, because the hot bucket may not have yielded it. With probes, a
+    document can be in a bucket twice, and a pair can occur again. `histogram` counts the candidates
+    by agreements.
 
     Args:
         ordinals: Numbers of the documents, one bucket after the other, uint64.
@@ -674,7 +675,8 @@ def bucket_pairs(
         partners: Position of the first document that each document is compared with, int64, or an
             empty array if it is compared with all later documents. See `order_by_source`.
         signatures: Signatures, (n, w).
-        hot: True for documents of hot buckets of earlier bands, bool (n,).
+        first_hot: First band in which a document was in a hot bucket, uint16 (n,), or an empty
+            array if there are no hot buckets.
         band: Number of the band.
         layout: Layout of the signatures.
         table: Masks of the bands (signs), band keys (truncated slots), or an empty array.
@@ -686,6 +688,7 @@ def bucket_pairs(
         The number of pairs in out.
     """
     count = U64(0)
+    has_hot = first_hot.shape[0] > 0
     for c in range(starts.shape[0]):
         for x in range(starts[c], stops[c]):
             a = ordinals[x]
@@ -694,7 +697,8 @@ def bucket_pairs(
                 b = ordinals[y]
                 if a == b:
                     continue
-                if seen_before(signatures, table, a, b, band, layout) and not (hot[a] and hot[b]):
+                was_hot = has_hot and first_hot[a] < band and first_hot[b] < band
+                if not was_hot and seen_before(signatures, table, a, b, band, layout):
                     continue
                 same = agreements(signatures, a, b, layout)
                 histogram[same] += 1

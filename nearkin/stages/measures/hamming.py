@@ -11,7 +11,13 @@ from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import Spec
 from nearkin.stages.lsh import kernels
-from nearkin.stages.lsh.band_keys import EVERY_LATER, SourceBuckets, sign_layout, split_buckets
+from nearkin.stages.lsh.band_keys import (
+    EVERY_LATER,
+    NEVER_HOT,
+    SourceBuckets,
+    sign_layout,
+    split_buckets,
+)
 from nearkin.stages.lsh.sign_bands import block_banding
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures.base import (
@@ -165,7 +171,6 @@ class Hamming:
             partners = buckets.partners
             portions = buckets.split(starts, ends, PAIRS_PER_BATCH)
         histogram = np.zeros(self.spec.k + 1, np.int64)
-        never_hot = np.zeros(n, bool)
         stored = StoredPayloads(np.arange(n, dtype=np.uint32), np.arange(n + 1), payload.columns)
         for rows in portions:
             out = np.empty(rows.pairs, np.uint64)
@@ -176,7 +181,7 @@ class Hamming:
                 rows.ends,
                 partners,
                 words,
-                never_hot,
+                NEVER_HOT,
                 0,
                 band_layout.layout,
                 band_layout.masks_or_keys,

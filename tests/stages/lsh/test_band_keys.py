@@ -8,6 +8,7 @@ import pytest
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import (
     EVERY_LATER,
+    NEVER_HOT,
     SourceBuckets,
     key_builder_for,
     probing_band_keys,
@@ -39,7 +40,7 @@ def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
             rows.ends,
             EVERY_LATER,
             signatures,
-            np.zeros(40, bool),
+            NEVER_HOT,
             0,
             *TWO,
             0,
@@ -89,7 +90,7 @@ def test_buckets_by_source_yield_every_pair_of_different_sources_once(pairs_at_o
             rows.ends,
             buckets.partners,
             signatures,
-            np.zeros(60, bool),
+            NEVER_HOT,
             0,
             *TWO,
             0,

@@ -9,6 +9,7 @@ import pytest
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import (
     EVERY_LATER,
+    NEVER_HOT,
     BandLayout,
     sign_layout,
     slot_layout,
@@ -76,7 +77,7 @@ def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
             ends,
             EVERY_LATER,
             signatures,
-            np.zeros(n, bool),
+            NEVER_HOT,
             band,
             *band_layout,
             margin,
@@ -106,8 +107,10 @@ def test_pair_of_hot_bucket_is_not_skipped_as_seen() -> None:
     out, histogram = np.empty(1, np.uint64), np.zeros(9, np.int64)
     ends = np.array([2])
     one = (np.array([0, 1], np.uint64), np.array([0]), ends, ends, EVERY_LATER, signatures)
-    assert kernels.bucket_pairs(*one, np.zeros(2, bool), 1, *TWO, 0, histogram, out) == 0
-    assert kernels.bucket_pairs(*one, np.ones(2, bool), 1, *TWO, 0, histogram, out) == 1
+    assert kernels.bucket_pairs(*one, NEVER_HOT, 1, *TWO, 0, histogram, out) == 0
+    in_this_band = np.ones(2, np.uint16)
+    assert kernels.bucket_pairs(*one, in_this_band, 1, *TWO, 0, histogram, out) == 0
+    assert kernels.bucket_pairs(*one, np.zeros(2, np.uint16), 1, *TWO, 0, histogram, out) == 1
 
 
 @pytest.mark.parametrize("fanout", [1, 3, 50])
