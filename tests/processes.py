@@ -41,7 +41,9 @@ class Processes:
 
     def map(self, task: Callable[[Any], Any], items: Iterable[Any], work: Path) -> Iterator[Any]:
         """Yields task(item) for each item, in order."""
-        self.maps.append(type(task))
+        items = list(items)
+        if items:
+            self.maps.append(type(task))
         pickled = pickle.dumps(task)
         number = next(self._numbers)
         futures = [

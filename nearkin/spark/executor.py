@@ -53,6 +53,12 @@ class SparkExecutor:
         Raises:
             UsageError: If a worker does not see the work folder, or has another version of nearkin.
         """
+        iterator = iter(items)
+        size = max(1, self.workers // JOBS_AT_ONCE)
+        portions = iter(lambda: list(islice(iterator, size)), [])
+        first = next(portions, None)
+        if first is None:
+            return
         context = self.spark.sparkContext
         # A new folder, because tasks of a killed driver may still write into theirs.
         folder = work.absolute() / RETURNED / uuid4().hex
@@ -65,11 +71,8 @@ class SparkExecutor:
             calls = context.parallelize(portion, len(portion)).map(_Call(broadcast))
             return [_take(returned) for returned in calls.collect()]
 
-        iterator = iter(items)
-        size = max(1, self.workers // JOBS_AT_ONCE)
-        portions = iter(lambda: list(islice(iterator, size)), [])
         try:
-            results = ordered_map(run, portions, workers=-(-self.workers // size))
+            results = ordered_map(run, chain([first], portions), workers=-(-self.workers // size))
             yield from chain.from_iterable(results)
         finally:
             context.cancelJobGroup(group)

@@ -27,7 +27,7 @@ from nearkin.engine.hot_buckets import (
 from nearkin.engine.local.documents import Documents, signatures_file
 from nearkin.engine.local.exact_groups import load_pair_scope
 from nearkin.engine.local.pair_files import BucketWriter, PairSpool
-from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.local.work_folder import SPOOL, WorkFolder, map_file
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import ClusteredBucket
 from nearkin.runtime.executor import Executor, Task, limit_threads
@@ -57,8 +57,6 @@ ROWS_AT_ONCE = 1 << 16
 """Number of signatures that are read at a time."""
 NOT_HOT = np.uint16(0xFFFF)
 """The first hot band of a document that is in no hot bucket. There are fewer bands."""
-SPOOL = "spool"
-"""The folder of candidate pairs and buckets, which no other process reads after a kill."""
 BUCKETS = "buckets-"
 """The beginning of the names of the files of buckets in this folder."""
 FIRST_HOT = f"{SPOOL}/first-hot"
@@ -268,6 +266,11 @@ class _OpenedPartition(NamedTuple):
         return cls(ordinals, hot, portions, partners, sizes)
 
 
+def count_keys_in_memory(options: RunOptions) -> int:
+    """Returns the number of keys that are sorted in memory at a time."""
+    return max(1, options.memory // 4 // BYTES_PER_KEY)
+
+
 @dataclass(frozen=True)
 class CandidateFinder(Task):
     """A search for candidate pairs in the bands of one kind of signatures.
@@ -275,7 +278,7 @@ class CandidateFinder(Task):
     Attributes:
         comparison: The bands and the layout of the signatures.
         active_name: Name of the array that says which documents are compared, bool (n,).
-        processes: Number of processes that sort partitions at a time.
+        partition_bits: Number of first bits of a key that are those of its partition.
         round_number: Round of the hot-bucket loop.
     """
 
@@ -283,8 +286,25 @@ class CandidateFinder(Task):
     work: WorkFolder
     options: RunOptions
     active_name: str
-    processes: int
+    partition_bits: int
     round_number: int = 0
+
+    @classmethod
+    def create(
+        cls,
+        comparison: SignatureComparison,
+        work: WorkFolder,
+        options: RunOptions,
+        active_name: str,
+        executor: Executor,
+    ) -> "CandidateFinder":
+        """Returns a search whose partitions fit into the memory of a run."""
+        keys = len(comparison.documents) * comparison.keys_per_document
+        keys_in_memory = count_keys_in_memory(options)
+        if not executor.shares_memory:
+            keys_in_memory = max(1, keys_in_memory // executor.workers)
+        bits = max(0, (keys - 1) // keys_in_memory).bit_length()
+        return cls(comparison, work, options, active_name, bits)
 
     def among(self, active: np.ndarray, round_number: int) -> "CandidateFinder":
         """Returns a new search among other documents, for a round of the hot-bucket loop.
@@ -295,7 +315,7 @@ class CandidateFinder(Task):
         name = f"{self.active_name}-again"
         self.work.save(name, active)
         return CandidateFinder(
-            self.comparison, self.work, self.options, name, self.processes, round_number
+            self.comparison, self.work, self.options, name, self.partition_bits, round_number
         )
 
     @cached_property
@@ -312,15 +332,6 @@ class CandidateFinder(Task):
     def _rank(self) -> np.ndarray:
         return self.work.load("rank")
 
-    @property
-    def _keys_in_memory(self) -> int:
-        return max(1, self.options.memory // 4 // BYTES_PER_KEY // self.processes)
-
-    @property
-    def _partition_bits(self) -> int:
-        keys = len(self.active) * self.comparison.keys_per_document
-        return max(0, (keys - 1) // self._keys_in_memory).bit_length()
-
     def find_pairs(
         self,
         executor: Executor,
@@ -334,7 +345,7 @@ class CandidateFinder(Task):
         )
         portions: list[_Piece] = []
         hot: list[_Piece] = []
-        last = (1 << self._partition_bits) - 1
+        last = (1 << self.partition_bits) - 1
         for found in self._find_buckets(executor):
             if found.partition.number == last:
                 progress.advance(1)
@@ -343,7 +354,7 @@ class CandidateFinder(Task):
             hot.extend(_Piece(found.partition, number) for number in range(found.hot))
         first_hot = np.full(len(self.active) if hot else 0, NOT_HOT, np.uint16)
         for piece, clustered in zip(
-            hot, executor.map(_ClusterBucket(self), hot, self.work.path), strict=True
+            hot, executor.map(ClusterBucket(self), hot, self.work.path), strict=True
         ):
             spool.add(self.select_allowed(clustered.pairs))
             counts.histogram += clustered.histogram
@@ -357,7 +368,7 @@ class CandidateFinder(Task):
         self.work.save(FIRST_HOT, first_hot)
         done = 0
         for piece, (pairs, histogram) in zip(
-            portions, executor.map(_ComparePortion(self), portions, self.work.path), strict=True
+            portions, executor.map(ComparePortion(self), portions, self.work.path), strict=True
         ):
             spool.add(pairs)
             counts.histogram += histogram
@@ -402,12 +413,13 @@ class CandidateFinder(Task):
 
     def _find_buckets(self, executor: Executor) -> Iterator[_FoundBuckets]:
         """Writes the buckets of all partitions, and yields their facts band by band."""
-        keys_of_partition = max(1, len(self.active) >> self._partition_bits)
-        executor = limit_threads(executor, self._keys_in_memory // keys_of_partition)
+        keys = len(self.active) * self.comparison.keys_per_document
+        keys_of_partition = max(1, keys >> self.partition_bits)
+        executor = limit_threads(executor, count_keys_in_memory(self.options) // keys_of_partition)
         bands = range(self.comparison.banding.bands)
-        numbers = range(1 << self._partition_bits)
+        numbers = range(1 << self.partition_bits)
         partitions = itertools.starmap(_Partition, itertools.product(bands, numbers))
-        yield from executor.map(_FindBuckets(self), partitions, self.work.path)
+        yield from executor.map(FindBuckets(self), partitions, self.work.path)
 
     def select_allowed(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the packed pairs that may be compared, if the bands do not decide it."""
@@ -423,7 +435,7 @@ class CandidateFinder(Task):
         active = self.active
         if per_document > 1:
             active = np.repeat(active, per_document)
-        buckets = find_buckets(keys, active, partition.number, self._partition_bits)
+        buckets = find_buckets(keys, active, partition.number, self.partition_bits)
         if per_document > 1:
             np.floor_divide(buckets.ordinals, np.uint64(per_document), out=buckets.ordinals)
         return buckets
@@ -461,12 +473,13 @@ class CandidateFinder(Task):
 
 
 @dataclass(frozen=True)
-class _FindBuckets(Task):
+class FindBuckets(Task):
     """A task that sorts the keys of a partition into buckets, and writes these."""
 
     finder: CandidateFinder
 
     def __call__(self, partition: _Partition) -> _FoundBuckets:
+        """Sorts one partition."""
         buckets = self.finder.sort_keys(partition)
         opened = self.finder.divide(buckets)
         values, times = np.unique(opened.sizes, return_counts=True)
@@ -500,12 +513,8 @@ class _PartitionTask(Task):
 
 
 @dataclass(frozen=True)
-class _ComparePortion(_PartitionTask):
-    """A task that compares the documents of ordinary buckets.
-
-    It returns the packed pairs that pass the prefilter and may be compared, uint64 (m,), and the
-    compared pairs by the number of agreeing slots, int64 (k + 1,).
-    """
+class ComparePortion(_PartitionTask):
+    """A task that compares the documents of ordinary buckets."""
 
     finder: CandidateFinder
 
@@ -515,6 +524,12 @@ class _ComparePortion(_PartitionTask):
         return first_hot if len(first_hot) else NEVER_HOT
 
     def __call__(self, piece: _Piece) -> tuple[np.ndarray, np.ndarray]:
+        """Compares a portion of buckets.
+
+        Returns:
+            The packed pairs that pass the prefilter and may be compared, uint64 (m,), and the
+            compared pairs by the number of agreeing slots, int64 (k + 1,).
+        """
         opened = self.open(piece.partition)
         rows = opened.portions[piece.number]
         comparison = self.finder.comparison
@@ -540,12 +555,13 @@ class _ComparePortion(_PartitionTask):
 
 
 @dataclass(frozen=True)
-class _ClusterBucket(_PartitionTask):
-    """A task that clusters a hot bucket, and returns the pairs of members and leaders."""
+class ClusterBucket(_PartitionTask):
+    """A task that clusters a hot bucket."""
 
     finder: CandidateFinder
 
     def __call__(self, piece: _Piece) -> _ClusteredPairs:
+        """Returns the pairs of members and leaders of one bucket."""
         members = self.open(piece.partition).hot[piece.number]
         histogram = np.zeros(self.finder.options.spec.k + 1, np.int64)
         pairs: list[np.ndarray] = []

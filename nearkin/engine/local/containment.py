@@ -220,7 +220,7 @@ class _ContainmentRun:
         acceptance = None
         if options.acceptance is not None:
             rank = _rank_by_size(sizes)
-            acceptance = self.local_run.create_pair_acceptance(options.acceptance, payloads, rank)
+            acceptance = self.local_run.create_pair_acceptance(options.acceptance, rank)
 
         def score(pairs: np.ndarray) -> Contained:
             a, b = unpack_pairs(pairs)

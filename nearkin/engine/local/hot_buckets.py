@@ -11,10 +11,10 @@ from nearkin.engine.hot_buckets import (
     HotBucketRound,
     MissingCounts,
 )
-from nearkin.engine.local.candidates import SPOOL, CandidateFinder
+from nearkin.engine.local.candidates import CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.verification import RELATED_PAIRS, SCORED, Scorer, split_pairs
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.local.work_folder import SPOOL, WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Silent

@@ -11,7 +11,9 @@ on it.
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, NamedTuple, TypeAlias, TypeVar
@@ -21,6 +23,7 @@ import numpy as np
 
 from nearkin.engine.local.payload_batches import PayloadBatch, wanted_rows
 from nearkin.engine.local.work_folder import map_file
+from nearkin.runtime.executor import Task
 from nearkin.runtime.files import write_at
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.settings.spec import Spec
@@ -216,72 +219,102 @@ class KeptHashes:
         Args:
             shingles: Number of shingles of each document, with repetitions, uint32 (n,).
         """
-        names = {part.file for batch in self._batches for part in batch.slices if part.file}
-        mapped = {name: map_file(self._folder / name, np.uint16) for name in names}
-        return KeptPayloads(self._batches, mapped, shingles, self._workers)
+        return KeptPayloads(BuildKept(self._folder), self._batches, shingles, self._workers)
 
 
+class _KeptPart(NamedTuple):
+    """What a task needs to build the sets of the wanted documents of a batch."""
+
+    batch: _KeptBatch
+    shingles: np.ndarray
+    """The number of shingles of each document of the batch, with repetitions, uint32 (n,)."""
+    wanted: np.ndarray | None
+    """The positions of the wanted documents in the batch, int64 (m,), or None for all."""
+
+    @property
+    def documents(self) -> int:
+        """The number of documents, whether they are wanted or not."""
+        return len(self.shingles)
+
+
+@dataclass(frozen=True)
+class BuildKept(Task):
+    """A task that builds sets from kept hashes.
+
+    Attributes:
+        folder: Folder of the files of hashes.
+    """
+
+    folder: Path
+
+    @cached_property
+    def _builders(self) -> "ObjectPool[_SetBuilder]":
+        return ObjectPool(_SetBuilder)
+
+    def __call__(self, part: _KeptPart) -> Iterator[Payload]:
+        """Yields the sets of the wanted documents of a batch."""
+        yield self._builders.use(lambda builder: self._build(part, builder))
+
+    def _build(self, part: _KeptPart, builder: "_SetBuilder") -> Payload:
+        sizes = [np.empty(0, np.int64)]
+        hashes = [np.empty(0, np.uint64)]
+        first = 0
+        for kept in part.batch.slices:
+            rows = np.arange(kept.documents)
+            if part.wanted is not None:
+                rows = wanted_rows(part.wanted, first, kept.documents)
+            if len(rows):
+                counts = part.shingles[first : first + kept.documents]
+                sets = self._build_sets(kept, counts, rows, builder)
+                sizes.append(sets.sizes)
+                hashes.append(sets.hashes)
+            first += kept.documents
+        return Payload(np.concatenate(sizes), (np.concatenate(hashes),))
+
+    def _build_sets(
+        self, kept: _KeptSlice, counts: np.ndarray, rows: np.ndarray, builder: "_SetBuilder"
+    ) -> ShingleSets:
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        count = int(offsets[-1])
+        words = kept.words
+        if words is None:
+            mapped = map_file(self.folder / kept.file, np.uint16)
+            words = mapped[kept.position : kept.position + _word_count(count)]
+        upper, lower = _halves(words, count)
+        return builder.build(upper, lower, offsets, rows)
+
+
+@dataclass(frozen=True)
 class KeptPayloads:
     """A source of payloads that makes sets from kept hashes, see `PayloadSource`.
 
-    Args:
-        mapped: Hashes in each file, uint16.
+    Attributes:
         shingles: Number of shingles of each document, uint32 (n,).
     """
 
-    def __init__(
-        self,
-        batches: list[_KeptBatch],
-        mapped: Mapping[str, np.ndarray],
-        shingles: np.ndarray,
-        workers: int,
-    ) -> None:
-        self._batches = batches
-        self._mapped = mapped
-        self._shingles = shingles
-        self._workers = workers
+    task: BuildKept
+    batches: list[_KeptBatch]
+    shingles: np.ndarray
+    workers: int
 
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
     ) -> Iterator[Result]:
         """Yields work(batch), as described in `PayloadSource`."""
-        builders = ObjectPool(_SetBuilder)
 
-        def build(batch: _KeptBatch) -> Result:
-            return work(builders.use(lambda builder: self._build(batch, wanted, builder)))
+        def build(part: _KeptPart) -> Result:
+            (payload,) = self.task(part)
+            return work(PayloadBatch(part.batch.first, part.documents, payload))
 
-        yield from ordered_map(build, self._batches, self._workers)
+        yield from ordered_map(build, self.parts(wanted), self.workers)
 
-    def _build(
-        self, batch: _KeptBatch, wanted: np.ndarray | None, builder: "_SetBuilder"
-    ) -> PayloadBatch:
-        sizes = [np.empty(0, np.int64)]
-        hashes = [np.empty(0, np.uint64)]
-        first = batch.first
-        for part in batch.slices:
-            rows = np.arange(part.documents)
-            if wanted is not None:
-                rows = wanted_rows(wanted, first, part.documents)
-            if len(rows):
-                sets = self._build_sets(part, first, rows, builder)
-                sizes.append(sets.sizes)
-                hashes.append(sets.hashes)
-            first += part.documents
-        payload = Payload(np.concatenate(sizes), (np.concatenate(hashes),))
-        return PayloadBatch(batch.first, first - batch.first, payload)
-
-    def _build_sets(
-        self, part: _KeptSlice, first: int, rows: np.ndarray, builder: "_SetBuilder"
-    ) -> ShingleSets:
-        counts = self._shingles[first : first + part.documents]
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        count = int(offsets[-1])
-        words = part.words
-        if words is None:
-            mapped = self._mapped[part.file]
-            words = mapped[part.position : part.position + _word_count(count)]
-        upper, lower = _halves(words, count)
-        return builder.build(upper, lower, offsets, rows)
+    def parts(self, wanted: np.ndarray | None) -> Iterator[_KeptPart]:
+        """Yields the parts of the source, as described in `DividedSource`."""
+        for batch in self.batches:
+            documents = sum(part.documents for part in batch.slices)
+            rows = None if wanted is None else wanted_rows(wanted, batch.first, documents)
+            counts = np.asarray(self.shingles[batch.first : batch.first + documents])
+            yield _KeptPart(batch, counts, rows)
 
 
 class _SetBuilder:

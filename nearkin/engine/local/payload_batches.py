@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.corpus import Batch, Columns, Corpus, FileCorpus
 from nearkin.corpus.batches import read_content
+from nearkin.corpus.parts import split_files
 from nearkin.corpus.places import places_of
+from nearkin.corpus.writer import KnownDocuments
+from nearkin.runtime.executor import Task
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.stages.measures import Measure, Payload
 from nearkin.stages.measures.compared_sets import payload_builder_for_run
@@ -43,6 +46,54 @@ class PayloadSource(Protocol):
         """
 
 
+class SourcePart(Protocol):
+    """Consecutive documents of a source."""
+
+    @property
+    def documents(self) -> int:
+        """The number of documents, whether they are wanted or not."""
+
+
+@runtime_checkable
+class DividedSource(Protocol):
+    """A source whose payloads other processes can make."""
+
+    @property
+    def task(self) -> Callable[[Any], Iterator[Payload]]:
+        """Yields the payloads of the wanted documents of a part. It can be pickled."""
+
+    def parts(self, wanted: np.ndarray) -> Iterator[SourcePart]:
+        """Yields the parts of the source in order. They can be pickled.
+
+        Args:
+            wanted: Numbers of the wanted documents, sorted, int64 (m,).
+        """
+
+
+class _TextPart(NamedTuple):
+    """Documents that a task reads again."""
+
+    places: np.ndarray
+    """The places of the wanted documents, ascending, uint64 (m,)."""
+    documents: int
+    """The number of documents, whether they are wanted or not."""
+
+
+@dataclass(frozen=True)
+class BuildFromTexts(Task):
+    """A task that reads documents again."""
+
+    corpus: Corpus
+    columns: Columns
+    measure: Measure
+
+    def __call__(self, part: _TextPart) -> Iterator[Payload]:
+        """Yields the payloads of the wanted documents of a part."""
+        builder = payload_builder_for_run(self.measure)
+        for batch in read_content(self.corpus, self.columns, part.places):
+            yield builder.build(batch.documents[self.columns.content])
+
+
 @dataclass(frozen=True)
 class CorpusPayloads:
     """A source that reads the corpus again, or only the parts of it that hold wanted documents.
@@ -62,6 +113,21 @@ class CorpusPayloads:
     workers: int
     files: np.ndarray
     rows: np.ndarray
+
+    @property
+    def task(self) -> BuildFromTexts:
+        """The task of a part, as described in `DividedSource`."""
+        return BuildFromTexts(self.corpus, self.columns, self.measure)
+
+    def parts(self, wanted: np.ndarray) -> Iterator[_TextPart]:
+        """Yields the parts of files, as described in `DividedSource`."""
+        assert isinstance(self.corpus, FileCorpus)
+        known = KnownDocuments(self.files, self.rows, wanted)
+        for part in split_files(self.corpus):
+            first = known.count_before(part.ranges[0].file, part.ranges[0].first)
+            end = known.count_before(part.ranges[-1].file, part.ranges[-1].end)
+            numbers = first + wanted_rows(wanted, first, end - first)
+            yield _TextPart(places_of(self.files[numbers], self.rows[numbers]), end - first)
 
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None

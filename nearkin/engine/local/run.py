@@ -17,9 +17,7 @@ from nearkin.corpus.writer import limit_copying_workers
 from nearkin.engine.acceptance import text_facts_of, token_kinds_of
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
-from nearkin.engine.local.acceptance import create_acceptance
 from nearkin.engine.local.candidates import (
-    SPOOL,
     CandidateFinder,
     SignatureComparison,
     write_keys,
@@ -58,9 +56,9 @@ from nearkin.engine.local.reference_matches import (
 )
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.saved_sets import write_sets
+from nearkin.engine.local.scoring import PairScorer, write_scored_pairs
 from nearkin.engine.local.token_runs import (
     DocumentTokens,
-    load_token_runs,
     read_tokens,
     store_token_runs,
 )
@@ -69,17 +67,11 @@ from nearkin.engine.local.verification import (
     SCORED,
     Estimates,
     JudgedWriter,
-    PairFilter,
     Payloads,
-    Scorer,
     compare_all_pairs,
     documents_in_pairs,
-    keep_all,
-    score_by_estimate,
-    score_exactly,
-    write_scored_pairs,
 )
-from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder, map_file
+from nearkin.engine.local.work_folder import KEPT_HASHES, SPOOL, WorkFolder, map_file
 from nearkin.engine.options import RunOptions
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.removal_limit import LEAST_DOUBTED, SHORT_TEXT
@@ -120,6 +112,8 @@ BYTES_PER_WORKER = 32 << 20
 a sketcher."""
 BLOCKED_PREFIX = "blocked"
 """The beginning of the names of the files of blocked documents."""
+SURVIVORS = "survivors"
+"""The file of the candidate pairs that passed the prefilter."""
 HOT_MEMBERS = "hot-members"
 """Folder of the documents of hot buckets."""
 MOST_DOCUMENTS = 2**32 - 1
@@ -493,13 +487,14 @@ class LocalRun(Run):
         documents = self.documents()
         active = self.active()
         self.work.folder(SPOOL)
-        processes = 1 if self.executor.shares_memory else self.executor.workers
         finders = []
         for number, options in enumerate(self.options.candidate_options):
             comparison = self._comparison_of(number) if number else self.comparison
             name = f"{SPOOL}/active-{number}"
             self.work.save(name, active & documents.have_field(number))
-            finders.append(CandidateFinder(comparison, self.work, options, name, processes))
+            finders.append(
+                CandidateFinder.create(comparison, self.work, options, name, self.executor)
+            )
         return finders
 
     def find_candidates(self) -> CandidateStats:
@@ -527,7 +522,7 @@ class LocalRun(Run):
             hot=hot,
             hot_buckets=len(hot),
             hot_members=sum(bucket.members for bucket in hot),
-            survivors=len(write_pairs(self.work.path / "survivors", spool)),
+            survivors=len(write_pairs(self.work.path / SURVIVORS, spool)),
             key_bytes=self.key_bytes,
             hot_shingles=hot_shingles,
         )
@@ -556,20 +551,19 @@ class LocalRun(Run):
         active = np.flatnonzero(self.active())
         payloads = self.build_payloads(active)
         self.release_hashes()
-        accept = self._pair_filter(payloads)
+        accept = self._create_scorer(is_exact=True).accept
         with JudgedWriter(self.work, self.options) as writer:
             compare_all_pairs(payloads, active, self.pair_scope, self.options, accept, writer)
 
     def verify_candidates(self) -> VerifiedCandidates:
         """Writes the scored pairs of the candidate pairs."""
-        pairs = self.survivors()
-        hot = np.asarray(self.work.load("hot"))
         with JudgedWriter(self.work, self.options) as writer:
-            score = self._scorer(pairs, hot)
             if self._compares_candidates_exactly:
-                self.progress.stage(str(Stage.VERIFY), len(pairs))
-            write_scored_pairs(pairs, score, self.options.workers, writer, self.progress)
-        return VerifiedCandidates(len(pairs), writer.pairs)
+                self._store_candidates()
+                self.progress.stage(str(Stage.VERIFY), len(self.survivors()))
+            path = self.work.path / SURVIVORS
+            compared = write_scored_pairs(path, self.scorer(), self.executor, writer, self.progress)
+        return VerifiedCandidates(compared, writer.pairs)
 
     def hot_bucket_loop(self) -> LocalHotBucketLoop | None:
         """Returns the loop over the documents of hot buckets, or None if there are none."""
@@ -590,42 +584,24 @@ class LocalRun(Run):
         """Returns the number of scored pairs that reach the threshold."""
         return len(self.scored().pairs)
 
-    def _scorer(self, pairs: np.ndarray, hot: np.ndarray) -> Scorer:
-        """Returns what scores pairs of the documents in candidate pairs or in hot buckets."""
-        if self.options.verify != Verify.EXACT:
-            return self.scorer()
-        in_pairs = documents_in_pairs(pairs, self.sketch_stats.documents)
-        in_hot_buckets = np.flatnonzero(hot & self.active())
-        documents = sorted_unique(np.concatenate([in_pairs, in_hot_buckets]))
-        self.build_payloads(documents)
+    def _store_candidates(self) -> None:
+        """Stores what is compared of the documents in candidate pairs or in hot buckets."""
+        in_pairs = documents_in_pairs(self.survivors(), self.sketch_stats.documents)
+        in_hot_buckets = np.flatnonzero(np.asarray(self.work.load("hot")) & self.active())
+        self.build_payloads(sorted_unique(np.concatenate([in_pairs, in_hot_buckets])))
         self.release_hashes()
-        return self.scorer()
 
-    def scorer(self) -> Scorer:
+    def scorer(self) -> PairScorer:
         """Returns what scores pairs of documents whose payloads the run stored."""
-        if self.options.verify != Verify.EXACT:
-            return score_by_estimate(self.estimates, self.options)
-        payloads = Payloads.load(self.measure, self.work)
-        return score_exactly(payloads, self.options, self._pair_filter(payloads))
+        return self._create_scorer(is_exact=self.options.verify == Verify.EXACT)
 
-    def _pair_filter(self, payloads: Payloads) -> PairFilter:
-        """Returns what drops scored pairs that the acceptance of the run does not accept."""
-        if self.options.acceptance is None:
-            return keep_all
-        rank = np.asarray(self.work.load("rank"))
-        return self.create_pair_acceptance(self.options.acceptance, payloads, rank).select
+    def _create_scorer(self, *, is_exact: bool) -> PairScorer:
+        comparison = None if is_exact else self.comparison
+        return PairScorer(self.measure, self.options, self.work, self.documents(), comparison)
 
-    def create_pair_acceptance(
-        self, expression: Expression, payloads: Payloads, rank: np.ndarray
-    ) -> PairAcceptance:
-        """Returns the acceptance of scored pairs of documents whose payloads the run stored.
-
-        Args:
-            rank: Position of each document in the order that gives pairs their direction, integers
-                (n,). The later document of a pair takes the place of the removed one.
-        """
-        runs = {kind: load_token_runs(kind, self.work) for kind in token_kinds_of(expression)}
-        return create_acceptance(expression, self.documents(), rank, payloads, runs)
+    def create_pair_acceptance(self, expression: Expression, rank: np.ndarray) -> PairAcceptance:
+        """Returns the acceptance of scored pairs, as `PairScorer.create_acceptance` does."""
+        return self._create_scorer(is_exact=True).create_acceptance(expression, rank)
 
     def hot_bucket_members(self) -> StoredBuckets:
         """Returns the documents of the hot buckets of a run with a pair budget."""
@@ -703,7 +679,8 @@ class LocalRun(Run):
         for kind in token_kinds_of(self.options.acceptance):
             store_token_runs(kind, wanted, read(kind, wanted), self.work)
         source = self.payload_source()
-        return Payloads.build(source, wanted, self.measure, self.work, self.progress)
+        self.work.folder(SPOOL)
+        return Payloads.build(source, wanted, self.measure, self.work, self.progress, self.executor)
 
     @cached_property
     def estimates(self) -> Estimates:
@@ -734,7 +711,7 @@ class LocalRun(Run):
 
     def survivors(self) -> np.ndarray:
         """Returns the candidate pairs that passed the prefilter, packed and sorted, uint64 (m,)."""
-        return map_file(self.work.path / "survivors", np.uint64)
+        return map_file(self.work.path / SURVIVORS, np.uint64)
 
     def scored(self) -> ScoredPairs:
         """Returns the scored pairs that reach the threshold, sorted and mapped from disk."""

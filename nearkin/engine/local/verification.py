@@ -4,20 +4,23 @@ For an exact comparison, the payloads of the documents in candidate pairs are st
 files. They are made from the shingle hashes of the first reading, or the corpus is read again.
 """
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from uuid import uuid4
 
 import numpy as np
 
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import ScoredWriter
-from nearkin.engine.local.payload_batches import PayloadSource
-from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.local.payload_batches import DividedSource, PayloadSource, SourcePart
+from nearkin.engine.local.work_folder import SPOOL, WorkFolder, map_file
 from nearkin.engine.options import RunOptions
+from nearkin.runtime.executor import Executor, Task
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import ordered_map
-from nearkin.settings.choices import Verify
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import BandLayout
 from nearkin.stages.measures import Measure, Payload
@@ -111,6 +114,7 @@ class Payloads:
         measure: Measure,
         work: WorkFolder,
         progress: Progress,
+        executor: Executor,
     ) -> "Payloads":
         """Stores the payloads of some documents.
 
@@ -124,12 +128,18 @@ class Payloads:
                 stack.enter_context((work.path / f"{PAYLOADS}-{number}").open("wb"))
                 for number in range(len(types))
             ]
-            for batch in source.map_batches(lambda batch: batch, wanted):
-                columns = batch.payload.columns
-                for file, column, (dtype, _) in zip(files, columns, types, strict=True):
-                    file.write(np.ascontiguousarray(column, dtype).data)
-                sizes.append(batch.payload.sizes)
-                progress.advance(batch.documents)
+            if executor.shares_memory or not isinstance(source, DividedSource):
+                for batch in source.map_batches(lambda batch: batch, wanted):
+                    _write_columns(batch.payload, measure, files)
+                    sizes.append(batch.payload.sizes)
+                    progress.advance(batch.documents)
+            else:
+                task = WritePayloads(source.task, measure, work.path / SPOOL)
+                for written in executor.map(task, source.parts(wanted), work.path):
+                    for file, path in zip(files, written.paths, strict=True):
+                        _append_file(file, path)
+                    sizes.append(written.sizes)
+                    progress.advance(written.documents)
         work.save("place", _places_of(wanted))
         work.save("starts", np.cumsum(np.concatenate(sizes)))
         return cls.load(measure, work)
@@ -206,6 +216,51 @@ class Payloads:
         return Payload(np.diff(self.stored.starts), self.stored.columns)
 
 
+class _WrittenPayloads(NamedTuple):
+    """The payloads of a part, which a task wrote."""
+
+    sizes: np.ndarray
+    paths: Sequence[Path]
+    """The file of each column."""
+    documents: int
+    """The number of documents of the part."""
+
+
+@dataclass(frozen=True)
+class WritePayloads(Task):
+    """A task that writes the payloads of a part of a source to files of its own."""
+
+    build: Callable[[Any], Iterator[Payload]]
+    measure: Measure
+    folder: Path
+
+    def __call__(self, part: SourcePart) -> _WrittenPayloads:
+        """Writes the payloads of one part."""
+        name = uuid4().hex
+        columns = range(len(self.measure.column_types))
+        paths = [self.folder / f"{PAYLOADS}-{name}-{number}" for number in columns]
+        sizes = [np.empty(0, np.int64)]
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("wb")) for path in paths]
+            for payload in self.build(part):
+                _write_columns(payload, self.measure, files)
+                sizes.append(payload.sizes)
+        return _WrittenPayloads(np.concatenate(sizes), paths, part.documents)
+
+
+def _write_columns(payload: Payload, measure: Measure, files: Sequence[BinaryIO]) -> None:
+    """Appends the columns of payloads to their files."""
+    for file, column, (dtype, _) in zip(files, payload.columns, measure.column_types, strict=True):
+        file.write(np.ascontiguousarray(column, dtype).data)
+
+
+def _append_file(target: BinaryIO, path: Path) -> None:
+    """Appends a file to an open one, and deletes it."""
+    with path.open("rb") as source:
+        shutil.copyfileobj(source, target, 1 << 20)
+    path.unlink()
+
+
 def _places_of(wanted: np.ndarray) -> np.ndarray:
     documents = int(wanted[-1]) + 1 if len(wanted) else 0
     places = np.full(documents, ABSENT, np.uint32)
@@ -264,44 +319,6 @@ def split_pairs(pairs: np.ndarray) -> Iterator[np.ndarray]:
 def keep_all(scored: ScoredPairs) -> ScoredPairs:
     """Returns all scored pairs: without an acceptance, the threshold alone decides."""
     return scored
-
-
-def score_exactly(payloads: Payloads, options: RunOptions, accept: PairFilter) -> Scorer:
-    """Returns a scorer that compares documents exactly."""
-
-    def score(pairs: np.ndarray) -> JudgedPairs:
-        return judge_pairs(payloads.compare(pairs), options, accept)
-
-    return score
-
-
-def score_by_estimate(estimates: Estimates, options: RunOptions) -> Scorer:
-    """Returns a scorer that compares signatures. It drops no pair if `verify` is `none`."""
-
-    def score(pairs: np.ndarray) -> JudgedPairs:
-        scored = estimates.compare(pairs)
-        if options.verify == Verify.NONE:
-            return JudgedPairs(scored, scored.select(slice(0)))
-        return judge_pairs(scored, options, keep_all)
-
-    return score
-
-
-def write_scored_pairs(
-    pairs: np.ndarray, score: Scorer, workers: int, writer: JudgedWriter, progress: Progress
-) -> None:
-    """Scores pairs and writes them in order.
-
-    Args:
-        pairs: Packed pairs, sorted, uint64 (m,).
-    """
-
-    def score_portion(portion: np.ndarray) -> tuple[JudgedPairs, int]:
-        return score(portion), len(portion)
-
-    for judged, count in ordered_map(score_portion, split_pairs(pairs), workers):
-        writer.add(judged)
-        progress.advance(count)
 
 
 def compare_all_pairs(

@@ -38,10 +38,12 @@ KEPT_HASHES = "kept-hashes"
 CHECKED_AT_ONCE = 1 << 25
 """The number of bytes of a piece of a file whose checksum a thread computes."""
 READ_AT_ONCE = 1 << 18
+SPOOL = "spool"
+"""Folder of what one stage writes and reads, for example candidate pairs and buckets."""
 RETURNED = "returned"
 """Folder of what tasks of other processes return."""
 UNRECORDED = frozenset(
-    {MANIFEST, LOCK, PREVIOUS, RESULT, RETURNED, KEPT_HASHES, "spool", "then", "against"}
+    {MANIFEST, LOCK, PREVIOUS, RESULT, RETURNED, KEPT_HASHES, SPOOL, "then", "against"}
 )
 """Entries whose checksums the manifest does not record: no later stage of another process reads
 them, or they check themselves (`then` is the work folder of the second measure, and `against` holds

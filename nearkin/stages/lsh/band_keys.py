@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -104,20 +105,18 @@ def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | No
     Args:
         truncated: True if signatures keep only the lowest bits of slots.
     """
-    bands = banding.bands
-    rows = banding.rows
-    probes = banding.probes
-    if probes:
-        return BandKeyBuilder(
-            key_count=bands * (1 + probes),
-            build=lambda slots, runner_ups: probing_band_keys(
-                slots, runner_ups, bands, rows, probes
-            ),
-            uses_runner_ups=True,
-        )
-    if truncated:
-        return BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows))
-    return None
+    if not banding.probes and not truncated:
+        return None
+    key_count = banding.bands * (1 + banding.probes)
+    uses_runner_ups = banding.probes > 0
+    return BandKeyBuilder(key_count, partial(_build_keys, banding), uses_runner_ups)
+
+
+def _build_keys(banding: Banding, slots: np.ndarray, runner_ups: np.ndarray) -> np.ndarray:
+    """Returns the band keys of slots and of their runner-ups."""
+    if not banding.probes:
+        return slot_band_keys(slots, banding.bands, banding.rows)
+    return probing_band_keys(slots, runner_ups, banding.bands, banding.rows, banding.probes)
 
 
 EVERY_LATER = np.empty(0, np.int64)

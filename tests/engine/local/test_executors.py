@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,6 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.engine.local.sketching import SketchTask
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -35,13 +35,19 @@ def documents() -> pa.Table:
     texts: list[str | None] = []
     for number in range(6_000):
         text = " ".join(rng.choice(words, 30))
-        if number % 3 == 1:
+        if number < 200:
+            text = " ".join([*words[:29], str(number)])
+        elif number % 3 == 1:
             text = f"{texts[-1] or text} {number % 4}"
         texts.append(None if number % 97 == 5 else text)
-    sources = [f"site {number % 7}" for number in range(len(texts))]
-    return pa.table(
-        {"id": [f"d{number}" for number in range(len(texts))], "text": texts, "site": sources}
-    )
+    numbers = range(len(texts))
+    columns = {
+        "id": [f"d{number}" for number in numbers],
+        "text": texts,
+        "site": [f"site {number % 7}" for number in numbers],
+        "group": [f"group {number // 3 % 5}" for number in numbers],
+    }
+    return pa.table(columns)
 
 
 def write_parquet(folder: Path, table: pa.Table) -> None:
@@ -79,6 +85,23 @@ def read_output(out: Path) -> dict[str, bytes]:
     }
 
 
+def compare_executors(job: Job, processes: Processes) -> set[str]:
+    """Requires equal outputs of threads and processes, and returns the names of the tasks."""
+    run_dedup(job, Silent())
+    processes.maps.clear()
+    elsewhere = replace(job, out=job.out.with_name("processes"), executor=processes)
+    run_dedup(elsewhere, Silent())
+    expected = read_output(job.out)
+    assert {"clusters.parquet", "pairs.parquet", "rejected.jsonl"} <= expected.keys()
+    assert read_output(elsewhere.out) == expected
+    return {task.__name__ for task in processes.maps}
+
+
+def make_job(folder: Path, options: RunOptions) -> Job:
+    columns = Columns(id="id", carried_columns=("site", "group"))
+    return Job((str(folder / "in"),), folder / "threads", columns, options, save_signatures=True)
+
+
 @pytest.mark.parametrize("format_name", WRITERS)
 def test_output_does_not_depend_on_the_executor(
     format_name: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,18 +109,37 @@ def test_output_does_not_depend_on_the_executor(
     monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
     (tmp_path / "in").mkdir()
     WRITERS[format_name](tmp_path / "in", documents())
-    job = Job(
-        (str(tmp_path / "in"),),
-        tmp_path / "threads",
-        Columns(id="id", carried_columns=("site",)),
-        RunOptions(spec=nk.Spec(), workers=2),
-        save_signatures=True,
-    )
-    run_dedup(job, Silent())
-    processes.maps.clear()
-    elsewhere = replace(job, out=tmp_path / "processes", executor=processes)
-    run_dedup(elsewhere, Silent())
-    assert SketchTask in processes.maps
-    expected = read_output(job.out)
-    assert {"clusters.parquet", "pairs.parquet", "rejected.jsonl"} <= expected.keys()
-    assert read_output(elsewhere.out) == expected
+    compare_executors(make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2)), processes)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "word shingles": {},
+    "partitions": {},
+    "hot buckets": {"hot_bucket_size": 20, "fanout": 5},
+    "characters": {"spec": nk.Spec(unit="chars", n=4)},
+    "truncated slots": {"spec": nk.Spec(slot_bits=8)},
+    "probes": {"probes": 1, "bands": 10, "rows": 8},
+    "estimates": {"verify": "estimate"},
+    "an acceptance": {"accept": "safe"},
+    "sources": {"across": "site"},
+    "blocks": {"block_by": "group"},
+    "related": {"related": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_result_does_not_depend_on_the_executor(
+    name: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    monkeypatch.setattr("nearkin.engine.local.scoring.PAIRS_PER_TASK", 200)
+    if name == "partitions":
+        monkeypatch.setattr("nearkin.engine.local.candidates.BYTES_PER_KEY", 1 << 16)
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+    options = RunOptions(**{"spec": nk.Spec(), "workers": 2, **SETTINGS[name]})
+    tasks = compare_executors(make_job(tmp_path, options), processes)
+    assert {"SketchTask", "WriteKeys", "FindBuckets", "ComparePortion", "ScorePortion"} <= tasks
+    assert ("WritePayloads" in tasks) == (name != "estimates")
+    if name == "hot buckets":
+        assert "ClusterBucket" in tasks
