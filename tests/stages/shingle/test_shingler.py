@@ -189,6 +189,22 @@ def test_stems_replace_tokens() -> None:
     assert third[:2] == first
 
 
+@pytest.mark.parametrize(
+    ("steps", "count"), [(("nfkc", "lower"), 4), (("nfkc", "lower", "marks"), 3)]
+)
+def test_spellings_of_the_persian_ezafe_stay_different(steps: tuple[str, ...], count: int) -> None:
+    """The page of the contract says why. U+06C0 and its canonical decomposition are one word."""
+    forms = [
+        "\u062e\u0627\u0646" + end
+        for end in ("\u0647\u0654", "\u06c0", "\u0647\u200c\u06cc", "\u0647")
+    ]
+    decomposed = "\u062e\u0627\u0646\u06d5\u0654"
+    spec = Spec(n=1, normalise=steps)
+    found = shingles([*forms, decomposed], spec)
+    assert len({tuple(words) for words in found[:-1]}) == count
+    assert found[1] == found[-1]
+
+
 def test_unknown_stem_language_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"'klingon' is not one of .*english"):
         Shingler(Spec(stem="klingon"))
