@@ -8,19 +8,40 @@ import pytest
 
 from tests.corpus.mutations import FORMATS
 
-COUNTS = {False: 1, True: 1000}
-"""The number of mutations of each format in the quick and in the full form."""
+PIECE = 250
+"""The number of mutations of a format in one test of the full form."""
+LAST = 1000
+"""The seed of the last mutation of each format in the full form."""
+
+
+def mutate(names: list[str], seed: int, count: int) -> None:
+    """Damages a file of each format, and fails with what went wrong."""
+    command = [sys.executable, "-m", "tests.corpus.mutations", "--format", *names]
+    done = subprocess.run(
+        [*command, "--seed", str(seed), "--count", str(count)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-4000:]}"
 
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_damaged_files_lose_no_row_without_a_word(
-    half: int, full: bool, record_property: Callable[[str, object], None]
+    half: int, record_property: Callable[[str, object], None]
 ) -> None:
     """Kept rows are those of the format's own reader, and the process neither crashes nor hangs."""
     names = list(FORMATS)[half::2]
-    record_property("attempts", COUNTS[full] * len(names))
-    command = [sys.executable, "-m", "tests.corpus.mutations", "--count", str(COUNTS[full])]
-    done = subprocess.run(
-        [*command, "--format", *names], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-4000:]}"
+    record_property("attempts", len(names))
+    mutate(names, seed=0, count=1)
+
+
+# all formats once, before the first one again: a run that is interrupted has tried each of them
+@pytest.mark.full
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("seed", range(1, LAST + 1, PIECE))
+def test_many_damaged_files_lose_no_row_without_a_word(
+    seed: int, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("attempts", PIECE)
+    mutate([name], seed, PIECE)
