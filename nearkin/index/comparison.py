@@ -17,7 +17,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.stages.lsh.kernels import pair_agreements
 from nearkin.stages.lsh.solve import largest_margin
 from nearkin.stages.measures.base import StoredPayloads, as_stored, band_layout_of
-from nearkin.stages.packed_pairs import unpack_pairs
+from nearkin.stages.packed_pairs import pack_pairs, unpack_pairs
 
 PASS_PROBABILITY = 0.999
 """The share of pairs at the threshold whose estimate must pass the margin."""
@@ -71,6 +71,32 @@ class ComparedPairs(NamedTuple):
         )
 
 
+class CandidatePairs(NamedTuple):
+    """The candidates of documents, in any order."""
+
+    documents: np.ndarray
+    """The position of the document of each pair, int64 (m,)."""
+    pairs: np.ndarray
+    """The packed pairs of positions, uint64 (m,)."""
+    ages: np.ndarray
+    """Numbers that order candidates of equal estimates, the oldest first, int64 (m,)."""
+
+    @classmethod
+    def of(
+        cls, documents: np.ndarray, others: np.ndarray, ages: np.ndarray | None = None
+    ) -> "CandidatePairs":
+        """Returns the pairs of documents with others.
+
+        Args:
+            documents: Positions of the documents, int64 (m,) or (1,).
+            others: Positions of their candidates, int64 (m,).
+            ages: Ages of the candidates, int64 (m,). Their positions by default.
+        """
+        documents = np.broadcast_to(documents, others.shape)
+        pairs = pack_pairs(documents, others)
+        return cls(documents, pairs, others if ages is None else ages)
+
+
 class ComparedCandidates(NamedTuple):
     """The results of comparisons of candidates whose estimates passed the safety margin."""
 
@@ -78,20 +104,9 @@ class ComparedCandidates(NamedTuple):
     """The results, one for each candidate."""
     is_exact: np.ndarray
     """True for candidates that were compared exactly, bool (m,)."""
-    estimates: np.ndarray
-    """The estimates, float64 (m,). They are comparable with each other only."""
     ties: int
     """The number of documents of which a candidate was left out whose estimate equals that of one
     that was compared."""
-
-
-class _BestPairs(NamedTuple):
-    """The pairs with the greatest estimates."""
-
-    chosen: np.ndarray
-    """True for these pairs, bool (m,)."""
-    ties: int
-    """The number of documents with a pair that was left out among equal ones."""
 
 
 class KindComparer:
@@ -174,59 +189,82 @@ class DocumentComparer:
             ]
         )
 
-    def closest_pairs(
-        self, pairs: np.ndarray, kinds: Sequence[ComparableKind], most: int
+    def choose_closest(
+        self, candidates: CandidatePairs, kinds: Sequence[ComparableKind], most: int
     ) -> np.ndarray:
-        """Returns the pairs of each document whose estimates are greatest, bool (m,).
-
-        Args:
-            pairs: Packed pairs of positions, uint64 (m,).
-        """
-        estimates = self._estimate(pairs, kinds)
-        best = np.full(len(pairs), -np.inf)
+        """Returns the candidates of each document whose estimates are greatest, bool (m,)."""
+        estimates = self._estimate(candidates.pairs, kinds)
+        best = np.full(len(candidates.pairs), -np.inf)
         for estimate in estimates:
             np.fmax(best, estimate, out=best)
-        return _choose_best(pairs, best, np.ones(len(pairs), bool), most).chosen
+        return _rank(candidates, best, np.ones(len(best), bool)) < most
 
     def compare_candidates(
-        self, pairs: np.ndarray, kinds: Sequence[ComparableKind], most: int
+        self, candidates: CandidatePairs, kinds: Sequence[ComparableKind], portion: int
     ) -> ComparedCandidates:
         """Compares the pairs exactly whose estimates pass the safety margin.
 
-        Both similarities of pairs that are similar are exact.
+        The pairs of each document with the greatest estimates are compared first. The next ones
+        follow as long as none of the document's pairs is similar, so that many which nearly are do
+        not hide one that is. Both similarities of pairs that are similar are exact.
 
         Args:
-            pairs: Packed pairs of positions, uint64 (m,).
+            portion: Number of pairs of a document that are compared at once.
         """
+        pairs = candidates.pairs
+        documents = candidates.documents
         estimates = self._estimate(pairs, kinds)
         passed = [estimate >= 0 for estimate in estimates]
-        if len(self.kinds) == 1:
-            best = _choose_best(pairs, estimates[0], passed[0], most)
-            # a similarity of 0 in place of NaN, so that nothing is converted for each document
-            scores = self.kinds[0].compare(pairs, kinds[0], best.chosen, missing=0.0)
-            return ComparedCandidates(_of_one_kind(scores), best.chosen, estimates[0], best.ties)
         if self._requires_both:
             estimate = np.minimum.reduce(estimates)
-            best = _choose_best(pairs, estimate, np.logical_and.reduce(passed), most)
-            chosen = [best.chosen] * len(passed)
+            is_candidate = np.logical_and.reduce(passed)
         else:
             estimate = np.maximum.reduce(estimates)
-            best = _choose_best(pairs, estimate, np.logical_or.reduce(passed), most)
-            chosen = [best.chosen & of_kind for of_kind in passed]
-        combined = self._combine(
-            [
-                comparer.compare(pairs, kind, rows)
-                for comparer, kind, rows in zip(self.kinds, kinds, chosen, strict=True)
+            is_candidate = np.logical_or.reduce(passed)
+        ranks = _rank(candidates, estimate, is_candidate)
+        is_exact = is_candidate & (ranks < portion)
+        scores = self._compare_chosen(pairs, kinds, passed, is_exact)
+        left = is_candidate & ~is_exact
+        begin = portion
+        while left.any():
+            left &= ~np.isin(documents, documents[self._combine(scores).reached])
+            chosen = left & (ranks < begin + portion)
+            more = self._compare_chosen(pairs, kinds, passed, chosen)
+            scores = [
+                KindScores(
+                    np.where(chosen, new.similarity, old.similarity), old.reached | new.reached
+                )
+                for old, new in zip(scores, more, strict=True)
             ]
-        )
-        # matches have both similarities, also one whose estimate did not pass
-        similar = [combined.reached & _comparable(pairs, kind) for kind in kinds]
-        completed = [
-            comparer.compare(pairs, kind, rows)
-            for comparer, kind, rows in zip(self.kinds, kinds, similar, strict=True)
+            is_exact |= chosen
+            left &= ~chosen
+            begin += portion
+        compared = self._combine(scores)
+        if len(self.kinds) > 1:
+            # matches have both similarities, also one whose estimate did not pass
+            similar = [compared.reached & _comparable(pairs, kind) for kind in kinds]
+            completed = [
+                comparer.compare(pairs, kind, rows)
+                for comparer, kind, rows in zip(self.kinds, kinds, similar, strict=True)
+            ]
+            compared = self._combine(completed)._replace(reached=compared.reached)
+        ties = _count_ties(documents, ranks, estimate, is_candidate, is_exact)
+        return ComparedCandidates(compared, is_exact, ties)
+
+    def _compare_chosen(
+        self,
+        pairs: np.ndarray,
+        kinds: Sequence[ComparableKind],
+        passed: list[np.ndarray],
+        chosen: np.ndarray,
+    ) -> list[KindScores]:
+        """Compares chosen pairs by the kinds of evidence whose estimates pass the margin."""
+        # a similarity of 0 in place of NaN, so that nothing is converted for each document
+        missing = 0.0 if len(self.kinds) == 1 else np.nan
+        return [
+            comparer.compare(pairs, kind, chosen & of_kind, missing)
+            for comparer, kind, of_kind in zip(self.kinds, kinds, passed, strict=True)
         ]
-        compared = self._combine(completed)._replace(reached=combined.reached)
-        return ComparedCandidates(compared, best.chosen, estimate, best.ties)
 
     def _estimate(self, pairs: np.ndarray, kinds: Sequence[ComparableKind]) -> list[np.ndarray]:
         """Returns the estimates of pairs by each kind of evidence, float64 (m,).
@@ -275,28 +313,46 @@ def _of_one_kind(scores: KindScores) -> ComparedPairs:
     return ComparedPairs(scores.similarity, scores.reached, (scores,))
 
 
-def _choose_best(
-    pairs: np.ndarray, estimates: np.ndarray, passed: np.ndarray, most: int
-) -> _BestPairs:
-    """Chooses the pairs of each document with the greatest estimates.
+def _rank(candidates: CandidatePairs, estimates: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Returns the ranks of chosen candidates of each document, the greatest estimate first.
 
     Args:
-        pairs: Packed pairs of positions, uint64 (m,).
-        estimates: Estimates of the pairs, float64 (m,).
+        estimates: Estimates of the candidates, float64 (m,).
+        chosen: True for those that are ranked, bool (m,). The rank of others is 0.
     """
-    rows = np.flatnonzero(passed)
-    if len(rows) <= most:
-        return _BestPairs(passed, 0)
-    documents = unpack_pairs(pairs[rows])[0]
-    order = np.lexsort((pairs[rows], -estimates[rows], documents))
-    rows = rows[order]
+    ranks = np.zeros(len(estimates), np.int64)
+    rows = np.flatnonzero(chosen)
+    documents = candidates.documents[rows]
+    order = np.lexsort((candidates.ages[rows], -estimates[rows], documents))
     documents = documents[order]
-    rank = np.arange(len(rows)) - np.searchsorted(documents, documents)
-    first_left_out = np.flatnonzero(rank == most)
-    ties = estimates[rows[first_left_out]] == estimates[rows[first_left_out - 1]]
-    chosen = np.zeros(len(pairs), bool)
-    chosen[rows[rank < most]] = True
-    return _BestPairs(chosen, int(np.count_nonzero(ties)))
+    ranks[rows[order]] = np.arange(len(rows)) - np.searchsorted(documents, documents)
+    return ranks
+
+
+def _count_ties(
+    documents: np.ndarray,
+    ranks: np.ndarray,
+    estimates: np.ndarray,
+    is_candidate: np.ndarray,
+    is_exact: np.ndarray,
+) -> int:
+    """Returns for how many documents the best pair left out has the estimate of a compared one.
+
+    Args:
+        documents: Documents of the pairs, (m,).
+        ranks: Ranks of the pairs of each document by estimates, int64 (m,).
+        estimates: Estimates of the pairs, float64 (m,).
+        is_candidate: True for pairs that are ranked, bool (m,).
+        is_exact: True for those that were compared, bool (m,).
+    """
+    if not (is_candidate & ~is_exact).any():
+        return 0
+    rows = np.flatnonzero(is_candidate)
+    rows = rows[np.lexsort((ranks[rows], documents[rows]))]
+    before = rows[:-1]
+    after = rows[1:]
+    is_cut = is_exact[before] & ~is_exact[after] & (documents[before] == documents[after])
+    return int(np.count_nonzero(is_cut & (estimates[before] == estimates[after])))
 
 
 def _comparable(pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:

@@ -328,7 +328,7 @@ class Outcome:
             document is the representative.
         similarity: Exact similarity to the representative. In an index of texts and vectors, it is
             the larger one of those that reach their thresholds, or the smaller one if both must.
-        candidates: Number of documents that were compared, at most `max_candidates`.
+        candidates: Number of documents that were compared, at most 20 times `max_candidates`.
         seconds: Duration of each phase in seconds, divided by the number of documents of a batch.
         evidence: Both similarities to the representative, if a search in an index of texts and
             vectors found it, otherwise None.

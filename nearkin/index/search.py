@@ -13,6 +13,7 @@ import numpy as np
 
 from nearkin.index.changes import Changes
 from nearkin.index.comparison import (
+    CandidatePairs,
     ComparableKind,
     ComparedCandidates,
     ComparedPairs,
@@ -157,8 +158,6 @@ class _Option(NamedTuple):
     """The position in the pool; for documents of the batch, behind all positions of the pool."""
     similarity: float
     """The exact similarity."""
-    estimate: float
-    """The estimate from the signatures, by which options are ordered."""
     reached: bool
     """True if the documents are similar."""
     compared: ComparedPairs
@@ -572,7 +571,7 @@ class Searcher:
         if not comparable:
             return []
         kinds = self._comparable_kinds(prepared, comparable, with_signatures=False)
-        compared = self.comparer.compare(_pairs_with_first(len(comparable)), kinds)
+        compared = self.comparer.compare(_pairs_with_first(len(comparable)).pairs, kinds)
         return [
             MemberMatch(comparable[i], float(compared.similarity[i]), compared.evidence(i))
             for i in np.flatnonzero(compared.reached).tolist()
@@ -586,9 +585,9 @@ class Searcher:
         Returns:
             The positions in `pool.entries` of the compared documents, int64 (m,), and the results.
         """
-        pairs = _pairs_with_first(len(pool.entries))
-        chosen = self.comparer.closest_pairs(pairs, pool.kinds, self.settings.max_candidates)
-        return np.flatnonzero(chosen), self.comparer.compare(pairs[chosen], pool.kinds)
+        candidates = _pairs_with_first(len(pool.entries))
+        chosen = self.comparer.choose_closest(candidates, pool.kinds, self.settings.max_candidates)
+        return np.flatnonzero(chosen), self.comparer.compare(candidates.pairs[chosen], pool.kinds)
 
     def _is_alive(self, entry: Entry, now: float) -> bool:
         """Returns True if a document still is in buckets and no time limit has passed.
@@ -603,8 +602,8 @@ class Searcher:
         """Compares the documents of a batch with all of their stored candidates."""
         counts = np.bincount(stored.documents, minlength=n).tolist()
         comparisons = [_Comparison(estimated=count) for count in counts]
-        pairs = pack_pairs(stored.documents.astype(np.uint64), stored.ages.astype(np.uint64))
-        options = self._options(pairs, stored.shared, stored.ages, pool)
+        candidates = CandidatePairs.of(stored.documents, stored.ages)
+        options = self._options(candidates, stored.shared, pool)
         for row, option in options:
             comparisons[int(stored.documents[row])].options.append(option)
         return comparisons
@@ -617,47 +616,42 @@ class Searcher:
         stored: _StoredCandidates,
         pool: Pool,
     ) -> None:
-        """Compares a document of a batch with new representatives of the same batch."""
+        """Compares a document of a batch with new representatives of the batch and stored ones."""
+        begin, end = np.searchsorted(stored.documents, [position, position + 1])
         others = np.fromiter(near, np.int64, len(near))
-        shared = np.fromiter(near.values(), np.int64, len(near))
+        positions = np.concatenate([stored.ages[begin:end], others])
         # documents of the batch are younger than all stored ones
-        ages = pool.size + others
-        comparison.estimated += len(others)
-        if comparison.estimated > self._most_estimated:
-            begin, end = np.searchsorted(stored.documents, [position, position + 1])
-            all_ages = np.concatenate([stored.ages[begin:end], ages])
-            all_shared = np.concatenate([stored.shared[begin:end], shared])
-            kept_ages = all_ages[np.lexsort((all_ages, -all_shared))][: self._most_estimated]
-            comparison.estimated = self._most_estimated
-            kept = set(kept_ages.tolist())
-            comparison.options = [option for option in comparison.options if option.age in kept]
-            is_kept = np.isin(ages, kept_ages)
-            others = others[is_kept]
-            shared = shared[is_kept]
-            ages = ages[is_kept]
-        pairs = pack_pairs(np.asarray(np.uint64(position)), others.astype(np.uint64))
-        comparison.options += [option for _, option in self._options(pairs, shared, ages, pool)]
-        comparison.options.sort(key=lambda option: (-option.estimate, option.age))
-        del comparison.options[self.settings.max_candidates :]
+        ages = np.concatenate([stored.ages[begin:end], pool.size + others])
+        shared = np.concatenate(
+            [stored.shared[begin:end], np.fromiter(near.values(), np.int64, len(near))]
+        )
+        kept = np.lexsort((ages, -shared))[: self._most_estimated]
+        comparison.estimated = len(kept)
+        candidates = CandidatePairs.of(np.array([position]), positions[kept], ages[kept])
+        options = self._options(candidates, shared[kept], pool)
+        comparison.options = [option for _, option in options]
 
     def _options(
-        self, pairs: np.ndarray, shared: np.ndarray, ages: np.ndarray, pool: Pool
+        self, candidates: CandidatePairs, shared: np.ndarray, pool: Pool
     ) -> list[tuple[int, _Option]]:
-        """Compares pairs exactly, if their estimates pass the margin.
+        """Compares candidates exactly, if their estimates pass the margin.
 
         Args:
-            pairs: Packed pairs of positions in the pool, uint64 (m,).
             shared: Numbers of shared bands, int64 (m,).
-            ages: Numbers that order the candidates by age, oldest first, int64 (m,).
         """
-        if not len(pairs):
+        if not len(candidates.pairs):
             return []
-        candidates = self._compare_candidates(pairs, pool)
-        compared = candidates.compared
-        rows = np.flatnonzero(candidates.is_exact)
-        columns = (rows, shared[rows], ages[rows], candidates.estimates[rows])
-        results = (compared.similarity[rows], compared.reached[rows])
-        options = zip(*(column.tolist() for column in (*columns, *results)), strict=True)
+        results = self._compare_candidates(candidates, pool)
+        compared = results.compared
+        rows = np.flatnonzero(results.is_exact)
+        columns = (
+            rows,
+            shared[rows],
+            candidates.ages[rows],
+            compared.similarity[rows],
+            compared.reached[rows],
+        )
+        options = zip(*(column.tolist() for column in columns), strict=True)
         return [
             (
                 row,
@@ -665,22 +659,21 @@ class Searcher:
                     shared=bands,
                     age=age,
                     similarity=similarity,
-                    estimate=estimate,
                     reached=reached,
                     compared=compared,
                     row=row,
                 ),
             )
-            for row, bands, age, estimate, similarity, reached in options
+            for row, bands, age, similarity, reached in options
         ]
 
-    def _compare_candidates(self, pairs: np.ndarray, pool: Pool) -> ComparedCandidates:
+    def _compare_candidates(self, candidates: CandidatePairs, pool: Pool) -> ComparedCandidates:
         """Compares the candidates of each document with the greatest estimates, and counts ties."""
-        candidates = self.comparer.compare_candidates(
-            pairs, pool.kinds, self.settings.max_candidates
+        results = self.comparer.compare_candidates(
+            candidates, pool.kinds, self.settings.max_candidates
         )
-        self.stats.record_ties(candidates.ties)
-        return candidates
+        self.stats.record_ties(results.ties)
+        return results
 
     def _best_candidate(self, comparison: _Comparison, pool: Pool, n: int) -> Decision:
         """Returns the decision for one document: its most similar representative.
@@ -704,8 +697,9 @@ class Searcher:
         )
 
     def _count_compared(self, comparison: _Comparison) -> int:
-        """Returns the number of candidates after the cut by their estimates."""
-        return min(comparison.estimated, self.settings.max_candidates)
+        """Returns the number of candidates after the cuts by their estimates."""
+        first = min(comparison.estimated, self.settings.max_candidates)
+        return max(first, len(comparison.options))
 
     def _related_options(
         self, options: list[_Option], best: _Option | None, pool: Pool, n: int
@@ -809,15 +803,15 @@ class Searcher:
         Args:
             others: Positions of the others, uint64 (m,).
         """
-        pairs = pack_pairs(np.asarray(position), others)
-        candidates = self._compare_candidates(pairs, pool)
-        if len(pairs):
+        candidates = CandidatePairs.of(np.array([position], np.int64), others.astype(np.int64))
+        results = self._compare_candidates(candidates, pool)
+        if len(others):
             self.stats.record_comparisons(
-                estimated=len(pairs),
-                compared=int(np.count_nonzero(candidates.is_exact)),
-                reached=int(np.count_nonzero(candidates.compared.reached)),
+                estimated=len(others),
+                compared=int(np.count_nonzero(results.is_exact)),
+                reached=int(np.count_nonzero(results.compared.reached)),
             )
-        return candidates.compared
+        return results.compared
 
 
 def _select_alive(ranked: RankedCandidates, pool: Pool) -> _StoredCandidates:
@@ -828,9 +822,9 @@ def _select_alive(ranked: RankedCandidates, pool: Pool) -> _StoredCandidates:
     return _StoredCandidates(ranked.documents[is_stored], ages[is_stored], ranked.shared[is_stored])
 
 
-def _pairs_with_first(count: int) -> np.ndarray:
-    """Returns the pairs of position 0 with each of the next positions, uint64 (count,)."""
-    return pack_pairs(np.zeros(1, np.uint64), np.arange(1, 1 + count, dtype=np.uint64))
+def _pairs_with_first(count: int) -> CandidatePairs:
+    """Returns the pairs of position 0 with each of the next positions."""
+    return CandidatePairs.of(np.zeros(1, np.int64), np.arange(1, 1 + count))
 
 
 def _representative_of(decision: Decision, ids: Sequence[str], position: int) -> Representative:

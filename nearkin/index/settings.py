@@ -137,9 +137,10 @@ class IndexSettings:
             a representative, too. By default such a document keeps its id, digest, cluster and
             similarity only. It has no effect if texts are kept, if all documents are posted, or
             with `vector`: the content of all documents is kept then.
-        max_candidates: Maximum number of documents that are compared exactly with one document:
-            those whose signatures agree most. At most 20 times as many signatures are compared,
-            those of documents with the most shared bands first.
+        max_candidates: Number of documents that are compared exactly with one document: those whose
+            signatures agree most. If none of them is a match, the next ones are compared. At most
+            20 times as many signatures are compared, those of documents with the most shared bands
+            first.
         cache: Maximum number of resolutions kept in memory. 0 keeps none.
         cache_bytes: Maximum memory of those resolutions in each process that has the index open, in
             bytes or as a size such as `64MB`.

@@ -407,7 +407,7 @@ class Service:
         )
         register_gauge(
             "nearkin_candidate_limit",
-            "The setting max_candidates: maximum number of exact comparisons of a document.",
+            "The setting max_candidates: number of candidates compared exactly at a time.",
             lambda: self.index.settings.max_candidates,
         )
         register_gauge(

@@ -25,7 +25,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     )
     limits = (
         f"A search reads at most {index.settings.bucket_capacity:,} postings of a bucket, and "
-        f"compares at most {index.settings.max_candidates:,} candidates exactly."
+        f"compares {index.settings.max_candidates:,} candidates at a time until one is a match."
     )
     if not buckets:
         empty = "No search of this process has read a large bucket of your scopes yet."
