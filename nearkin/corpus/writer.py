@@ -5,16 +5,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.corpus import FileCorpus
+from nearkin.corpus.corpus import FileCorpus, ReadFiles
 from nearkin.corpus.file_names import join_inside, make_output_names
 from nearkin.corpus.foreign_errors import (
     DamageError,
@@ -31,6 +33,7 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.parts import divide_file
 from nearkin.corpus.places import RowRange
 from nearkin.errors import RunError
+from nearkin.runtime.executor import Executor, Task
 from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_flag
 from nearkin.runtime.temporary_folder import TemporaryFolder
@@ -40,6 +43,7 @@ AHEAD = 6
 """The maximum number of slices that wait to be written."""
 BYTES_PER_COPY = 128 << 20
 """Anonymous memory of a thread that copies rows, in bytes: a row group and its encoded form."""
+NO_DOCUMENTS = np.empty(0, np.int64)
 LANCE = ".lance"
 """The suffix of copies that are folders."""
 Annotations = Callable[[int, int], pa.RecordBatch]
@@ -63,11 +67,6 @@ class KnownDocuments(NamedTuple):
     """The row of each document in its file, int64 (n,)."""
     observed: np.ndarray
     """The ordinals of the documents that the observer needs, ascending, int64 (m,)."""
-
-    def rows_of(self, number: int) -> np.ndarray:
-        """Returns the rows of the documents of a file, ascending, int64."""
-        first, end = np.searchsorted(self.files, [number, number + 1])
-        return np.asarray(self.rows[first:end])
 
     def count_before(self, number: int, row: int | None) -> int:
         """Returns the number of documents before a row of a file, or before the next file."""
@@ -94,6 +93,7 @@ def write_kept(
     known: KnownDocuments | None = None,
     *,
     workers: int = 1,
+    executor: Executor | None = None,
 ) -> None:
     """Writes a copy of every input with the rows that are kept.
 
@@ -102,17 +102,27 @@ def write_kept(
 
     Args:
         kept: True for each document that is kept, bool (n,).
+        workers: Number of threads.
+        executor: Copies parts in other processes, if documents are known and not rewritten.
     """
     targets = [join_inside(folder, name) for name in make_output_names(corpus.names)]
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
-    copier = _Copier(corpus, columns, kept, rows, rewrite, known)
+    copier = _Copier(corpus, columns, len(kept), rows, rewrite)
     if known is not None:
-        copier.copy_parts(targets, folder, observe, advance, workers)
+        if observe is None:
+            known = known._replace(observed=NO_DOCUMENTS)
+        with TemporaryFolder(folder) as parts_folder:
+            parts = _divide_files(corpus, kept, known, targets, parts_folder)
+            if executor is None or executor.shares_memory or rewrite is not None:
+                copied = _copy_in_threads(copier, parts, advance, workers)
+            else:
+                copied = _copy_elsewhere(copier, parts, advance, executor, parts_folder)
+            _join_parts(corpus, copied, targets, observe)
         return
     first = 0
     for number, target in enumerate(targets):
-        part = CopiedPart(RowRange(number, 0), first, None, target)
+        part = CopiedPart(RowRange(number, 0), first, len(kept), kept[first:], target)
         first += copier.copy(part, observe, advance, in_threads=True)
     if first != len(kept):
         raise _make_count_error(first, len(kept))
@@ -124,9 +134,22 @@ class CopiedPart(NamedTuple):
     rows: RowRange
     first: int
     """The ordinal of its first document."""
-    end: int | None
-    """The ordinal after its last document, or None if it is not known."""
+    end: int
+    """The ordinal after its last document, or after that of the corpus if it is not known."""
+    kept: np.ndarray
+    """True for each of its documents that is kept, bool."""
     target: Path
+    known: np.ndarray | None = None
+    """The rows of its documents, ascending, int64, or None if they are not known."""
+    observed: np.ndarray = NO_DOCUMENTS
+    """The ordinals of its documents that the observer needs, ascending, int64."""
+    added: pa.RecordBatch | None = None
+    """The columns to add, if another process copies the part."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the part is a file."""
+        return not self.rows.first and self.rows.end is None
 
 
 class _ObservedDocuments(NamedTuple):
@@ -142,77 +165,140 @@ class _CopiedRows(NamedTuple):
     part: CopiedPart
     documents: int
     observed: list[_ObservedDocuments]
+    path: Path
+    """Where the copy is."""
+    read: ReadFiles | None = None
+    """What reading the file has shown, if it was done in another process."""
 
 
-class _Copier(NamedTuple):
-    """A job that copies parts of files."""
+def _divide_files(
+    corpus: FileCorpus,
+    kept: np.ndarray,
+    known: KnownDocuments,
+    targets: Sequence[Path],
+    parts_folder: Path,
+) -> Iterator[CopiedPart]:
+    """Yields the parts of all files in order. A copy of several parts is joined from theirs."""
+    for number, target in enumerate(targets):
+        ranges = divide_file(corpus, number)
+        for place, part in enumerate(ranges):
+            first = known.count_before(number, part.first)
+            end = known.count_before(number, part.end)
+            low, high = np.searchsorted(known.observed, [first, end])
+            yield CopiedPart(
+                rows=part,
+                first=first,
+                end=end,
+                kept=kept[first:end],
+                target=target if len(ranges) == 1 else parts_folder / f"{number}-{place}",
+                known=known.rows[first:end],
+                observed=known.observed[low:high],
+            )
+
+
+def _copy_in_threads(
+    copier: "_Copier", parts: Iterator[CopiedPart], advance: Callable[[int], None], workers: int
+) -> Iterator[_CopiedRows]:
+    """Yields the copies of parts, which threads make."""
+    first_parts = list(islice(parts, max(workers, 2)))
+    # A part is read by one thread and encoded by another one if workers would be idle.
+    in_threads = len(first_parts) < workers
+    parts = chain(first_parts, parts)
+    if workers == 1 or len(first_parts) == 1:
+        for part in parts:
+            yield copier.copy_part(part, advance, in_threads=in_threads)
+        return
+
+    def copy(part: CopiedPart) -> _CopiedRows:
+        return copier.copy_part(part, ignore_count, in_threads=in_threads)
+
+    for done in ordered_map(copy, parts, workers):
+        advance(done.documents)
+        yield done
+
+
+def _copy_elsewhere(
+    copier: "_Copier",
+    parts: Iterator[CopiedPart],
+    advance: Callable[[int], None],
+    executor: Executor,
+    parts_folder: Path,
+) -> Iterator[_CopiedRows]:
+    """Yields the copies of parts, which other processes make."""
+    rows = copier.rows
+    if rows is not None:
+        parts = (part._replace(added=rows(part.first, part.end)) for part in parts)
+    task = CopyApart(replace(copier, rows=None), parts_folder)
+    for done in executor.map(task, parts, parts_folder):
+        advance(done.documents)
+        yield done
+
+
+def _join_parts(
+    corpus: FileCorpus,
+    copied: Iterator[_CopiedRows],
+    targets: Sequence[Path],
+    observe: Observer | None,
+) -> None:
+    """Joins the copies of the parts of each file in order."""
+    for number, copies in groupby(copied, lambda done: done.part.rows.file):
+        target = targets[number]
+        appender = RowGroupAppender(target)
+        for done in copies:
+            if done.read is not None:
+                corpus.learn(done.read)
+            if observe is not None:
+                for observed in done.observed:
+                    observe(observed.first, observed.documents)
+            if done.part.is_whole and done.path != target:
+                if done.path.exists():
+                    done.path.replace(target)
+            elif done.path != target:
+                with _writer_errors(corpus.files[number]):
+                    appender.append(done.path)
+        appender.close()
+
+
+@dataclass(frozen=True)
+class CopyApart(Task):
+    """A task that copies a part of a file to a new file of a folder."""
+
+    copier: "_Copier"
+    folder: Path
+
+    def __call__(self, part: CopiedPart) -> _CopiedRows:
+        """Copies one part."""
+        path = self.folder / f"{uuid4().hex}{part.target.suffix}"
+        done = self.copier.copy_part(part._replace(target=path), ignore_count, in_threads=False)
+        read = self.copier.corpus.tell([part.rows.file])
+        # What the run knows of the part is not sent back.
+        return done._replace(
+            part=part._replace(kept=NO_DOCUMENTS, known=None, added=None), read=read
+        )
+
+
+@dataclass(frozen=True)
+class _Copier(Task):
+    """A job that copies parts of files.
+
+    Attributes:
+        documents: Number of documents of the corpus.
+    """
 
     corpus: FileCorpus
     columns: Columns
-    kept: np.ndarray
+    documents: int
     rows: Annotations | None
     rewrite: Rewriter | None
-    known: KnownDocuments | None
 
-    def copy_parts(
-        self,
-        targets: Sequence[Path],
-        folder: Path,
-        observe: Observer | None,
-        advance: Callable[[int], None],
-        workers: int,
-    ) -> None:
-        """Copies parts of files with several workers, and joins those of each file in order."""
-        with TemporaryFolder(folder) as parts_folder:
-            parts = self._divide_files(targets, parts_folder)
-            first_parts = list(islice(parts, max(workers, 2)))
-            # A part is read by one thread and encoded by another one if workers would be idle.
-            in_threads = len(first_parts) < workers
-            uses_workers = workers > 1 and len(first_parts) > 1
-
-            def copy(part: CopiedPart) -> _CopiedRows:
-                seen: list[_ObservedDocuments] = []
-                see = None if observe is None else partial(self._collect_observed, seen)
-                count = ignore_count if uses_workers else advance
-                documents = self.copy(part, see, count, in_threads=in_threads)
-                return _CopiedRows(part, documents, seen)
-
-            parts = chain(first_parts, parts)
-            copied = ordered_map(copy, parts, workers) if uses_workers else map(copy, parts)
-            for number, copies in groupby(copied, lambda done: done.part.rows.file):
-                appender = RowGroupAppender(targets[number])
-                for done in copies:
-                    if observe is not None:
-                        for observed in done.observed:
-                            observe(observed.first, observed.documents)
-                    if uses_workers:
-                        advance(done.documents)
-                    if done.part.target != targets[number]:
-                        with _writer_errors(self.corpus.files[number]):
-                            appender.append(done.part.target)
-                appender.close()
-
-    def _divide_files(self, targets: Sequence[Path], parts_folder: Path) -> Iterator[CopiedPart]:
-        """Yields the parts of all files in order. A copy of several parts is joined from theirs."""
-        assert self.known is not None
-        for number, target in enumerate(targets):
-            ranges = divide_file(self.corpus, number)
-            for place, part in enumerate(ranges):
-                first = self.known.count_before(number, part.first)
-                end = self.known.count_before(number, part.end)
-                path = target if len(ranges) == 1 else parts_folder / f"{number}-{place}"
-                yield CopiedPart(part, first, end, path)
-
-    def _collect_observed(
-        self, seen: list[_ObservedDocuments], first: int, documents: pa.Array
-    ) -> None:
-        """Collects the documents of a slice that the observer needs. The others become null."""
-        assert self.known is not None
-        low, high = np.searchsorted(self.known.observed, [first, first + len(documents)])
-        places = self.known.observed[low:high] - first
-        if len(places):
-            observed = spread_values(documents.take(pa.array(places)), places, len(documents))
-            seen.append(_ObservedDocuments(first, observed))
+    def copy_part(
+        self, part: CopiedPart, advance: Callable[[int], None], *, in_threads: bool
+    ) -> _CopiedRows:
+        """Copies a part whose documents are known."""
+        seen: list[_ObservedDocuments] = []
+        see = partial(_collect_observed, part.observed, seen)
+        documents = self.copy(part, see, advance, in_threads=in_threads)
+        return _CopiedRows(part, documents, seen, part.target)
 
     def copy(
         self,
@@ -234,22 +320,22 @@ class _Copier(NamedTuple):
         needed = None if part.rows.end is None else np.arange(part.rows.first, part.rows.end)
         observer = None
         copies_lines = isinstance(form, JsonLines) and form.has_lines
-        if self.known is not None and self.rewrite is None and copies_lines:
-            needed = self.known.rows_of(number)
-            if observe is not None:
+        if part.known is not None and self.rewrite is None and copies_lines:
+            needed = part.known
+            if len(part.observed) and observe is not None:
                 own_columns = columns.with_partitions(file.partitions)
-                observer = _LineObserver(own_columns, self.known.observed, observe)
+                observer = _LineObserver(own_columns, part.observed, observe)
         file_slices = corpus.read_slices(number, columns, part.rows.first, whole=True, rows=needed)
         first = part.first
         for file_slice in self._write(file_slices, writer, part, in_threads=in_threads):
             if observer is not None:
                 observer.observe(first, file_slice)
-            elif observe is not None:
+            elif observe is not None and (part.known is None or len(part.observed)):
                 observe(first, file_slice.documents[columns.content])
             first += len(file_slice.rows)
             advance(len(file_slice.rows))
-        if part.end is not None and first != part.end:
-            raise _make_count_error(len(self.kept) - part.end + first, len(self.kept))
+        if part.known is not None and first != part.end:
+            raise _make_count_error(self.documents - part.end + first, self.documents)
         return first - part.first
 
     def _write(
@@ -266,19 +352,18 @@ class _Copier(NamedTuple):
         """
         file = self.corpus.files[part.rows.file]
         first = part.first
-        end = len(self.kept) if part.end is None else part.end
         with ThreadPoolExecutor(1, "nearkin-write") as pool:
             pending: deque[Future[None]] = deque()
             for file_slice in file_slices:
                 count = len(file_slice.rows)
-                if first + count > end:
-                    found = len(self.kept) - end + first + count
-                    raise _make_count_error(found, len(self.kept))
+                if first + count > part.end:
+                    found = self.documents - part.end + first + count
+                    raise _make_count_error(found, self.documents)
                 if count:
                     if isinstance(writer, RunError):
                         raise writer
                     with _writer_errors(file):
-                        selected = self._select(file_slice, writer, first)
+                        selected = self._select(file_slice, writer, part, first)
                         if in_threads:
                             pending.append(pool.submit(writer.write, selected))
                         else:
@@ -293,19 +378,34 @@ class _Copier(NamedTuple):
                 if not isinstance(writer, RunError):
                     writer.close()
 
-    def _select(self, file_slice: FileSlice, writer: Writer, first: int) -> Any:
+    def _select(self, file_slice: FileSlice, writer: Writer, part: CopiedPart, first: int) -> Any:
         """Returns the kept rows of a slice, ready to be written."""
-        end = first + len(file_slice.rows)
-        keep = self.kept[first:end]
+        count = len(file_slice.rows)
+        keep = part.kept[first - part.first :][:count]
         complete_rows = file_slice.complete_rows
         if self.rewrite is not None:
             texts = self.rewrite(first, file_slice.documents[self.columns.content])
             if texts is not None:
                 complete_rows = writer.replace_texts(complete_rows, texts)
         added = None
-        if self.rows is not None:
-            added = self.rows(first, end).filter(pa.array(keep))
+        if part.added is not None:
+            added = part.added.slice(first - part.first, count)
+        elif self.rows is not None:
+            added = self.rows(first, first + count)
+        if added is not None:
+            added = added.filter(pa.array(keep))
         return writer.select(complete_rows, keep, added)
+
+
+def _collect_observed(
+    observed: np.ndarray, seen: list[_ObservedDocuments], first: int, documents: pa.Array
+) -> None:
+    """Collects the documents of a slice that an observer needs. The others become null."""
+    low, high = np.searchsorted(observed, [first, first + len(documents)])
+    places = observed[low:high] - first
+    if len(places):
+        values = spread_values(documents.take(pa.array(places)), places, len(documents))
+        seen.append(_ObservedDocuments(first, values))
 
 
 def spread_values(values: pa.Array, places: np.ndarray, count: int) -> pa.Array:

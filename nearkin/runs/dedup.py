@@ -351,6 +351,7 @@ def _write_outputs(
                     rewrite=None if cut_run is None else cut_run.rewrite,
                     known=known_documents(run, excerpts.ordinals),
                     workers=run.copying_workers,
+                    executor=run.executor,
                 )
         else:
             # The report quotes documents in any case.

@@ -109,7 +109,8 @@ def test_output_does_not_depend_on_the_executor(
     monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
     (tmp_path / "in").mkdir()
     WRITERS[format_name](tmp_path / "in", documents())
-    compare_executors(make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2)), processes)
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2))
+    assert "CopyApart" in compare_executors(replace(job, annotate=True), processes)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
