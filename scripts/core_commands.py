@@ -87,7 +87,7 @@ NEED_EXTRA = {
     "mcp --run run": "mcp",
     "stream redis://localhost:1/0?stream=s --store sqlite:///kin.db": "stream",
     "stream kafka://localhost:1/topic --store sqlite:///kin.db": "kafka",
-    "dedup docs.jsonl --engine spark --out spark": "spark",
+    "dedup docs.jsonl --executor spark --out spark": "spark",
     "index info --store redis://localhost:1/0": "redis",
     "index info --store postgresql://localhost:1/x": "postgres",
     "tune docs.jsonl --plot curves.svg": "plot",

@@ -25,7 +25,7 @@ PATIENCE = 300_000
 """Milliseconds that a browser waits for an element; only a failing test waits that long."""
 
 
-SPARK_TESTS = "tests/engine/spark/"
+SPARK_TESTS = "tests/spark/"
 """The folder whose files share a Spark session, which takes ten seconds to start."""
 
 

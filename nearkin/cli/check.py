@@ -124,7 +124,7 @@ def check(
             options = options_with(resolved.spec)
             ahead = options.memory // 32
             corpus = FileCorpus.open(inputs, reading.on_error, ahead, reading.selection)
-            files = FilesOfInputs.find(corpus, first, second, reading.selection)
+            files = FilesOfInputs.find(corpus, [first], [second], reading.selection)
             if out is not None:
                 require_apart(out, [file.path for file in corpus.files])
             work = WorkFolder.create(folder / "work", {}, durable=False)

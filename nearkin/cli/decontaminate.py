@@ -1,6 +1,5 @@
 """`nearkin decontaminate`."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.engine_options import EngineOptions
 from nearkin.cli.given_options import COMMON, GivenOptions
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
@@ -21,7 +20,6 @@ from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, Setting
 
 if TYPE_CHECKING:
-    from nearkin.runs.decontamination import DecontaminationSummary
     from nearkin.texts.decontamination.suites import Suites
 
 TOO_CONTAMINATED = 3
@@ -51,9 +49,6 @@ SEARCH_OPTIONS = (
     "tokens",
     "vector",
     "id_column",
-    "engine",
-    "master",
-    "conf",
     "delimiter",
     "encoding",
     "main_text",
@@ -79,7 +74,6 @@ def decontaminate(
     ],
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
-    execution: EngineOptions,
     against: Annotated[
         list[str] | None,
         Setting(
@@ -195,15 +189,14 @@ def decontaminate(
 
         nearkin decontaminate train.jsonl --against test.jsonl --fail-above 0 --out leaks/
 
-        nearkin decontaminate /shared/crawl --engine spark --against suites/ --out /shared/found
-
         nearkin decontaminate suites/ --build suites.arrow --keyed --key-file key.txt
     """
-    with execution.imports():
+    with file_imports():
         from nearkin.engine.options import RunOptions
         from nearkin.errors import UsageError
         from nearkin.runs.decontamination import (
             require_suites_output,
+            run_decontamination,
             save_suites,
         )
         from nearkin.runs.job import Job
@@ -263,10 +256,9 @@ def decontaminate(
         readers=Readers(readable_by),
         resources=SpecResources(key),
     )
-    run = _function_of_engine(execution)
     progress = o.open_progress(quiet=quiet)
     try:
-        summary = run(job, suites, request, progress, against)
+        summary = run_decontamination(job, suites, request, progress, against)
     finally:
         progress.close()
     if json:
@@ -292,18 +284,6 @@ def decontaminate(
             f"{format_count(len(above), 'suite')} are contaminated: {make_visible(names)}"
         )
         raise typer.Exit(TOO_CONTAMINATED)
-
-
-def _function_of_engine(options: EngineOptions) -> Callable[..., "DecontaminationSummary"]:
-    """Returns the function of an engine that runs a job."""
-    if not options.uses_spark:
-        from nearkin.runs.decontamination import run_decontamination
-
-        return run_decontamination
-    from nearkin.engine.spark.session import parse_conf
-    from nearkin.spark.decontamination_files import decontaminate_files
-
-    return partial(decontaminate_files, options.master, parse_conf(options.conf or []))
 
 
 def _parse_thresholds(texts: list[str]) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """`nearkin dedup`."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.engine_options import OF_SPARK, SPARK, EngineOptions
+from nearkin.cli.executor_options import SPARK, ExecutorOptions
 from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
@@ -28,7 +27,7 @@ from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_f
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import OUTPUT, RUN, Need, Setting
+from nearkin.settings.setting import OUTPUT, Need, Setting
 from nearkin.settings.table import ClusterSettings, OutputSettings, ReferenceSettings
 
 if TYPE_CHECKING:
@@ -36,19 +35,8 @@ if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
     from nearkin.runs.kept_file import KeptFile
     from nearkin.runs.run_record import RunRecord
-    from nearkin.runs.spec_request import ResolvedInputs
     from nearkin.runtime.progress import Progress
     from nearkin.settings.spec import Spec
-
-
-@dataclass(frozen=True)
-class DedupEngineOptions(EngineOptions):
-    """The options that decide what executes the run, and what its rows are."""
-
-    merge_parts: Annotated[
-        bool,
-        Setting("Merge rows with the same id into one document (Spark only).", RUN, need=OF_SPARK),
-    ] = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +135,7 @@ def dedup(
     output: OutputSettings,
     result: ResultOptions,
     cutting: o.PassageCutOptions,
-    execution: DedupEngineOptions,
+    execution: ExecutorOptions,
     plan: Path | None = None,
     settings: Path | None = None,
     resume: bool = False,
@@ -171,7 +159,7 @@ def dedup(
 
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
 
-        nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
+        nearkin dedup /shared/crawl --executor spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """  # noqa: E501 (an example is one line, which can be copied)
     with execution.imports():
         from nearkin.engine.acceptance import columns_of_acceptance
@@ -179,9 +167,11 @@ def dedup(
         from nearkin.engine.parameters import require_one_threshold
         from nearkin.engine.removal_limit import RemovalLimits
         from nearkin.errors import UsageError
+        from nearkin.runs.dedup import run_dedup
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
+        from nearkin.runs.spec_request import resolve_inputs
         from nearkin.stages.cluster.keep import KeepPolicy
         from nearkin.texts.passages.cutting.request import CUT_SPANS
 
@@ -219,12 +209,11 @@ def dedup(
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, plan, settings)
     require_as_saved(given, inputs, columns, spec)
-    if standard.used and execution.engine == SPARK:
+    if standard.used and execution.executor == SPARK:
         raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with -, because the workers of "
+            f"{name_setting('executor', SPARK)} cannot be combined with -, because the workers of "
             "Spark cannot read the standard streams of this process; name files"
         )
-    run, resolve = functions_of_engine(execution)
     progress = o.open_progress(quiet=output.quiet)
     workers = workers_or_cores(match.workers)
 
@@ -237,11 +226,11 @@ def dedup(
             require_auditable(options)
         return options
 
-    require_usable_reference(reference, execution, result)
+    require_usable_reference(reference, result)
     file_warnings: list[str] = []
     try:
         inputs = standard.read_inputs(inputs, requested_columns)
-        resolved = resolve(
+        resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,
             request,
@@ -270,7 +259,9 @@ def dedup(
             lines=lines,
         )
         asks = not (output.quiet or output.json or standard.used)
-        record = run(job, progress, confirm=partial(confirm_removals, progress) if asks else None)
+        confirm = partial(confirm_removals, progress) if asks else None
+        with execution.open() as executor:
+            record = run_dedup(replace(job, executor=executor), progress, confirm=confirm)
         if result.audit:
             from nearkin.runs.reopen import audit_run
 
@@ -319,10 +310,8 @@ def confirm_removals(progress: "Progress", message: str) -> bool:
     return typer.confirm("Remove these documents?", default=False, err=True)
 
 
-def require_usable_reference(
-    reference: ReferenceSettings, execution: DedupEngineOptions, result: ResultOptions
-) -> None:
-    """Requires that the engine and the output have a meaning with a reference or a blocklist."""
+def require_usable_reference(reference: ReferenceSettings, result: ResultOptions) -> None:
+    """Requires that the output has a meaning with a reference or a blocklist."""
     from nearkin.errors import UsageError
 
     if reference.against:
@@ -331,11 +320,6 @@ def require_usable_reference(
         against = name_setting("blocklist", str(reference.blocklist))
     else:
         return
-    if reference.against and execution.merge_parts:
-        raise UsageError(
-            f"{name_setting('merge_parts')} cannot be combined with {against}: documents of the "
-            "reference are not merged; leave one out"
-        )
     if result.audit:
         raise UsageError(
             f"{name_setting('audit')} cannot be combined with {against}: an audit compares "
@@ -356,23 +340,6 @@ def require_convertible_inputs(
     else:
         corpus = saved.find_inputs("quarantine")
     kept_file.require_convertible(corpus, columns)
-
-
-def functions_of_engine(
-    options: DedupEngineOptions,
-) -> tuple[Callable[..., "RunRecord"], Callable[..., "ResolvedInputs"]]:
-    """Returns the functions of an engine that run a job and resolve its inputs."""
-    if options.uses_spark:
-        from nearkin.engine.spark.session import parse_conf
-        from nearkin.spark import dedup_files, prepare_files
-
-        conf = parse_conf(options.conf or [])
-        run = partial(dedup_files, options.master, conf, merge_parts=options.merge_parts)
-        return run, partial(prepare_files, options.master, conf)
-    from nearkin.runs.dedup import run_dedup
-    from nearkin.runs.spec_request import resolve_inputs
-
-    return run_dedup, resolve_inputs
 
 
 def print_run(

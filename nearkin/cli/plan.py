@@ -47,7 +47,7 @@ NUMBER_WITH_UNIT = re.compile(
     r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE
 )
 OF_AN_INDEX = Need("engine", ("index",))
-OF_A_RUN = Need("engine", ("local", "spark"))
+OF_A_RUN = Need("engine", ("local",))
 PLAN_SUFFIX = ".json"
 """The suffix of the file of a plan."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
@@ -138,7 +138,7 @@ class WorkloadOptions:
         ),
     ] = None
     engine: Annotated[
-        str, Setting("Engine: local, spark or index.", RUN, values=("local", "spark", "index"))
+        str, Setting("Engine: local (a run) or index.", RUN, values=("local", "index"))
     ] = "local"
     store: Annotated[
         str,
@@ -402,7 +402,7 @@ def plan(
 
         nearkin plan --docs 20M --disk 200GB --time 1h --out plan.json
 
-        nearkin plan crawl-sample.parquet --docs 1B --engine spark --cores 512
+        nearkin plan crawl-sample.parquet --docs 1B --cores 512
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.quality.plan.capacity import plan as make_plan

@@ -21,11 +21,8 @@ from nearkin.settings.table import IndexKeySettings, OutputSettings
 
 if TYPE_CHECKING:
     from nearkin.runs.index_purge import PurgedDocument
-    from nearkin.runs.job import Job
     from nearkin.runs.purge import PurgedRow
     from nearkin.runs.purge_request import LikeFiles
-    from nearkin.runs.run_record import RunRecord
-    from nearkin.runtime.progress import Progress
 
 SHOWN = 10
 """The number of documents that the terminal lists."""
@@ -197,7 +194,6 @@ def purge_run(
                     "workers": workers_or_cores(workers),
                 },
                 command_line=describe_command_line(ARGUMENTS.get()),
-                merging_engine=merge_over_spark,
             ),
             progress,
         )
@@ -212,13 +208,6 @@ def purge_run(
         f"removed {len(purged.purged):,} of {purged.compared:,} documents, of which {folder} had "
         f"kept {kept:,}; the result is in {output.out}"
     )
-
-
-def merge_over_spark(master: str | None, job: "Job", progress: "Progress") -> "RunRecord":
-    """Repeats a run whose rows of one id were merged."""
-    from nearkin.spark import dedup_files
-
-    return dedup_files(master, {}, job, progress, merge_parts=True)
 
 
 def print_purged(purged: "Sequence[PurgedDocument | PurgedRow]") -> None:

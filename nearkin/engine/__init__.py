@@ -1,1 +1,1 @@
-"""The engine of batch runs: the stages, and their local and Spark backends."""
+"""The engine of batch runs: the stages, which executors do."""

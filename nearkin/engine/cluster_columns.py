@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
@@ -134,20 +133,6 @@ class ClusterColumns:
             DOCUMENT_WEIGHT: self.weights is not None,
         }
         return [name for name, added in is_added.items() if added]
-
-    def build_from_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the columns of documents whose sizes and sources are in a table."""
-        if not self.names:
-            return pa.record_batch([], [])
-        sources = None
-        if self.sources:
-            lists = rows[CLUSTER_SOURCES]
-            entries = lists.flatten()
-            lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-            offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
-            names = entries.field(0).cast(pa.string())
-            sources = pa.MapArray.from_arrays(offsets, names, entries.field(1).cast(pa.int64()))
-        return self.build(rows[CLUSTER_SIZE].to_numpy(), sources)
 
     def build(self, sizes: np.ndarray, sources: pa.MapArray | None) -> pa.RecordBatch:
         """Returns the columns of some documents.

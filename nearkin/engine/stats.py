@@ -1,8 +1,7 @@
 """The statistics of a run's stages, as run.json and the manifest of a work folder record them."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -84,13 +83,6 @@ class SketchStats(StageStats):
         document_limit: Size of the largest document that is not rejected, in bytes.
         workers_limited: Requested and used number of threads, if memory allowed fewer.
         keyed: Bands, rows and probes of the band keys that were made while sketching.
-        parts: Number of rows that are parts of a document (Spark only).
-        matchless: Number of documents without a shingle to compare (Spark only).
-        empty: Number of documents without any shingle (Spark only).
-        single: Number of documents with one shingle (Spark only).
-        fragile: Number of documents of which a copy with one changed word is below the threshold
-            (Spark only).
-        kernels_loaded: Largest and total seconds until a task had its kernels (Spark only).
     """
 
     documents: int
@@ -106,12 +98,6 @@ class SketchStats(StageStats):
     document_limit: int = MAX_DOCUMENT
     workers_limited: Sequence[int] | None = _optional()
     keyed: Sequence[int] | None = _optional()
-    parts: int | None = _optional()
-    matchless: int | None = _optional()
-    empty: int | None = _optional()
-    single: int | None = _optional()
-    fragile: int | None = _optional()
-    kernels_loaded: Sequence[float] | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,21 +208,6 @@ class CandidateStats(StageStats):
             hot_shingles=hot_shingles,
         )
 
-    def with_further_field(self, other: "CandidateStats") -> "CandidateStats":
-        """Returns the statistics of the candidate pairs of two fields, with the first histogram."""
-        sizes = Counter({int(size): count for size, count in self.bucket_sizes})
-        sizes.update({int(size): count for size, count in other.bucket_sizes})
-        hottest = [*self.hottest, *other.hottest]
-        hottest.sort(key=lambda bucket: (-bucket[1], bucket[0], bucket[2]))
-        return replace(
-            self,
-            candidates=self.candidates + other.candidates,
-            bucket_sizes=sorted([size, count] for size, count in sizes.items()),
-            hot_buckets=self.hot_buckets + other.hot_buckets,
-            hot_members=self.hot_members + other.hot_members,
-            hottest=hottest[:HOTTEST_LISTED],
-        )
-
     def count_hot_pairs(self, complete_bucket_size: int) -> int:
         """Returns the number of pairs in hot buckets. A pair counts once for each bucket."""
         return sum(
@@ -277,9 +248,8 @@ class ClusterStats(StageStats):
     """The number of documents of each kind, and of kept and removed documents.
 
     `same` is recorded by runs with decisions or the options `same` and `url` only, and `further` by
-    those with `keep_up_to`, and `blocked` by those with a blocklist. `related` and `related_pairs`
-    are those of Spark with the option `related`. `same_shingles` is the number of near-duplicates
-    with the shingles of the document that they repeat, if there are any.
+    those with `keep_up_to`, and `blocked` by those with a blocklist. `same_shingles` is the number
+    of near-duplicates with the shingles of the document that they repeat, if there are any.
 
     Attributes:
         contents: Number of documents without exact copies of others. Copies of texts that are so
@@ -303,8 +273,6 @@ class ClusterStats(StageStats):
     same: int | None = _optional()
     further: int | None = _optional()
     blocked: int | None = _optional()
-    related: int | None = _optional()
-    related_pairs: int | None = _optional()
     contents: int | None = _optional()
     contents_removed: int | None = _optional()
     between: int | None = _optional()

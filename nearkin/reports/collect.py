@@ -1,8 +1,7 @@
-"""Collects the data of a report from a finished run of any engine.
+"""Collects the data of a report from a finished run.
 
-There is one collection, `collect_report`. Each engine has a `RunView`, which answers the questions
-that depend on where the engine keeps its rows: `local_view.LocalRunView` and
-`spark_view.SparkRunView`.
+A `RunView` answers the questions that depend on where the engine keeps its rows:
+`local_view.LocalRunView`.
 """
 
 from abc import ABC, abstractmethod

@@ -59,6 +59,7 @@ from nearkin.runs.temporary_runs import (
     prepare_run,
 )
 from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.executor import Executor
 from nearkin.runtime.files import PRIVATE_FILE, disk_errors
 from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.outputs import require_page_output
@@ -114,6 +115,7 @@ def dedup(
     strict: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     **parameters: Unpack[RunParameters],
 ) -> DedupResult:
     """Finds exact and near-duplicates, each verified against the document that is kept.
@@ -151,6 +153,8 @@ def dedup(
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
+        executor: Does the tasks of the run over files, for example
+            `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.settings.table` describes.
 
@@ -203,6 +207,7 @@ def dedup(
                 ),
                 decisions=_open_decisions(decisions),
                 keep_function=keep_function,
+                executor=executor,
             )
         clustering = to_final_clusters(finished.run)
         run = finished.run
@@ -235,6 +240,7 @@ def pairs(
     expand_exact: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     **parameters: Unpack[RunParameters],
 ) -> PairsResult:
     """Finds all verified pairs of near-duplicates.
@@ -254,6 +260,8 @@ def pairs(
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
+        executor: Does the tasks of the run over files, for example
+            `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.settings.table` describes.
 
@@ -280,6 +288,7 @@ def pairs(
                 updates,
                 settings.apply_to(parameters),
                 require_options=require_relation,
+                executor=executor,
             )
             run = finished.run
             run.options = with_pair_budget(run.options)
@@ -520,6 +529,7 @@ def split(
     id: str | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     **parameters: Unpack[RunParameters],
 ) -> SplitResult:
     """Splits documents into groups so that no near-duplicates are in different groups.
@@ -537,6 +547,8 @@ def split(
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
+        executor: Does the tasks of the run over files, for example
+            `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.settings.table` describes. The default of `recall` is 0.99.
             Equal values of `same` and `url` keep documents together.
@@ -561,7 +573,13 @@ def split(
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))
             finished = prepare_run(
-                data, id, work, updates, applied, require_options=require_splittable
+                data,
+                id,
+                work,
+                updates,
+                applied,
+                require_options=require_splittable,
+                executor=executor,
             )
         executed = execute_split(finished.run, parsed)
     log_warnings(tuple(executed.warnings))
@@ -579,6 +597,7 @@ def check(
     id: str | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
     **parameters: Unpack[RunParameters],
 ) -> CheckResult:
     """Finds the near-duplicates between two corpora, such as a training and a test set.
@@ -587,12 +606,15 @@ def check(
 
     Args:
         first: The documents of the first corpus, as `dedup` takes them.
-        second: The documents of the second corpus: a path if the first one is, and otherwise
-            anything else that `dedup` takes. A path can be that of a folder, or a pattern.
+        second: The documents of the second corpus: paths if the first one consists of paths,
+            otherwise anything else that `dedup` takes. A path can be that of a folder, or a
+            pattern.
         id: Column of ids of both. The default is the row number, or the path and the row for files.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
+        executor: Does the tasks of the run over files, for example
+            `nearkin.spark.SparkExecutor(spark)`. By default, threads of this process do.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.settings.table` describes. The default of `recall` is 0.99.
 
@@ -615,7 +637,13 @@ def check(
             applied = with_recall_of_splits(settings.apply_to(parameters))
             opened = open_two_corpora(first, second, applied, id)
             finished = prepare_corpus_run(
-                opened.corpus, id, work, updates, applied, require_options=require_checkable
+                opened.corpus,
+                id,
+                work,
+                updates,
+                applied,
+                require_options=require_checkable,
+                executor=executor,
             )
             run = finished.run
             run.options = require_checkable(run.options)

@@ -1,7 +1,7 @@
 """Near-duplicates between two inputs, such as a training and a test set."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -49,11 +49,15 @@ class FilesOfInputs:
 
     @classmethod
     def find(
-        cls, corpus: FileCorpus, first: str, second: str, selection: Selection | None
+        cls,
+        corpus: FileCorpus,
+        first: Sequence[str],
+        second: Sequence[str],
+        selection: Selection | None,
     ) -> "FilesOfInputs":
         """Returns the input of each file of a corpus."""
-        of_first = {file.path for file in FileCorpus.open([first], selection=selection).files}
-        of_second = {file.path for file in FileCorpus.open([second], selection=selection).files}
+        of_first = {file.path for file in FileCorpus.open(first, selection=selection).files}
+        of_second = {file.path for file in FileCorpus.open(second, selection=selection).files}
         targets = {identify_file(path) for path in of_first}
         common = sorted(path for path in of_second if identify_file(path) in targets)
         if common:

@@ -77,18 +77,12 @@ class PreparedDecontamination(NamedTuple):
     identity: Mapping[str, object]
     """The parameters of the run, which must be unchanged for it to be resumed."""
 
-    @property
-    def table_facts(self) -> Mapping[str, object]:
-        """The versions of the tables among the inputs, for run.json. Empty without tables."""
-        return {"tables": self.corpus.tables} if self.corpus.tables else {}
-
 
 def prepare_decontamination(
     job: Job,
     suites: Suites,
     request: DecontaminationRequest,
     against: Sequence[str],
-    **engine: str,
 ) -> PreparedDecontamination:
     """Checks all of a request that can be checked before documents are read."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
@@ -107,7 +101,6 @@ def prepare_decontamination(
         corpus.require_new_columns(request.added_columns, columns)
     identity = {
         "command": "decontaminate",
-        **engine,
         "spec": json.loads(suites.spec.to_json()),
         "suites": {"names": list(suites.names), "fingerprint": suites.fingerprint},
         "parameters": request.to_record(),

@@ -117,9 +117,7 @@ def run_dedup(
         )
         clustering = to_final_clusters(run)
         require_column_limit(run, clustering)
-        require_undoubted(
-            job, run.stats, partial(quote_removed, run, clustering), confirm, can_resume=True
-        )
+        require_undoubted(job, run.stats, partial(quote_removed, run, clustering), confirm)
         line_run = _cut_lines(job, run, clustering)
         cut_run = _cut_passages(job, run, clustering)
         cut_texts = cut_run if line_run is None else line_run.cut_texts()
@@ -173,8 +171,6 @@ def require_undoubted(
     stats: RunStats,
     quote: Callable[[], Sequence[QuotedPair]],
     confirm: Callable[[str], bool] | None,
-    *,
-    can_resume: bool,
 ) -> None:
     """Requires that a run does not seem to remove unique documents, or that the user confirms it.
 
@@ -186,7 +182,7 @@ def require_undoubted(
     pairs = quote()
     if confirm is not None and confirm(doubt.describe(pairs, doubt.advise())):
         return
-    advice = doubt.advise(can_resume=can_resume)
+    advice = doubt.advise(can_resume=True)
     raise RunError(doubt.describe(pairs, advice, is_refused=True))
 
 
@@ -231,18 +227,16 @@ def describe_passages(job: Job, counts: "CutCounts") -> PassageReport | None:
     )
 
 
-def open_references_of(
-    job: Job, corpus: FileCorpus, *, uses_signatures: bool = True
-) -> OpenedReferences | None:
+def open_references_of(job: Job, corpus: FileCorpus) -> OpenedReferences | None:
     """Opens the references of a job, and checks that they are neither inputs nor the output."""
-    references = open_references(reference_request_of(job, uses_signatures=uses_signatures))
+    references = open_references(reference_request_of(job))
     if references is not None:
         references.require_other_files(corpus)
         require_apart(job.out, [*job.against, *references.list_local_files()])
     return references
 
 
-def reference_request_of(job: Job, *, uses_signatures: bool) -> ReferenceRequest:
+def reference_request_of(job: Job) -> ReferenceRequest:
     """Returns the request to open the references of a job."""
     return ReferenceRequest(
         job.against,
@@ -251,7 +245,6 @@ def reference_request_of(job: Job, *, uses_signatures: bool) -> ReferenceRequest
         on_error=job.on_error,
         selection=job.selection,
         only=job.only_against,
-        uses_signatures=uses_signatures,
         scope=job.scope,
         resources=job.resources,
     )
@@ -271,7 +264,7 @@ def open_blocklist_of(job: Job) -> Blocklist | GivenDocuments | None:
         require_apart(job.out, [job.blocklist])
     require_blockable(job.settings, blocklist)
     if job.purge is not None:
-        job.purge.like.add_to(blocklist, whole=job.purge.merges_parts)
+        job.purge.like.add_to(blocklist)
     return blocklist
 
 

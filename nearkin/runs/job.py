@@ -164,8 +164,19 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
     second_measure = job.settings.parsed_second_measure
     if second_measure is not None:
         corpus.check(vector_columns(job.columns, second_measure.column))
+    require_sendable(job.resources, job.executor)
     # Creating a sketcher fails if the key or the data that the Spec refers to are missing.
     measure_of(job.settings.spec, job.resources, job.settings.distance).sketcher()
+
+
+def require_sendable(resources: SpecResources, executor: Executor | None) -> None:
+    """Requires that tasks of an executor can have the resources of a run."""
+    if resources.secret is None or executor is None or executor.shares_memory:
+        return
+    raise UsageError(
+        "a hash key is not sent to the tasks of other machines; leave out "
+        f"{name_setting('executor')}, or the key"
+    )
 
 
 def _require_savable_hashes(job: Job) -> None:

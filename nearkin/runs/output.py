@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nearkin.corpus import FileCorpus, TableCorpus, find_first_change, write_kept
+from nearkin.corpus import Columns, FileCorpus, TableCorpus, find_first_change, write_kept
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
@@ -32,6 +32,7 @@ from nearkin.runs.document_output import (
     columns_to_add,
     copy_rows,
     documents_to_copy,
+    join_columns,
     known_documents,
     write_removed_ids,
 )
@@ -65,6 +66,11 @@ from nearkin.runtime.outputs import (
 )
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.runtime.version import VERSION
+from nearkin.texts.passages.cutting.request import CUT_SPANS
+
+if TYPE_CHECKING:
+    from nearkin.texts.passages.cutting.run import CutTexts
+    from nearkin.texts.passages.lines.run import LineRun
 
 SKIPPED_LISTED = 1000
 """The number of skipped files and folders that run.json lists. Further ones are only counted."""
@@ -224,6 +230,9 @@ def write_result(
     folder: Path,
     readers: Readers = Readers.OWNER,
     output: DocumentOutput | None = None,
+    *,
+    cuts: "CutTexts | None" = None,
+    lines: "LineRun | None" = None,
 ) -> Path:
     """Writes the outputs of a run of the library into a new folder.
 
@@ -237,6 +246,8 @@ def write_result(
         output.require_usable(
             run.corpus, run.columns, run.options, compares_others=run.compares_others
         )
+        if cuts is not None:
+            _require_cut_copies(run.corpus, run.columns, output)
     elif isinstance(run.corpus, TableCorpus):
         output.require_new_columns(
             run.corpus, run.columns, run.options, compares_others=run.compares_others
@@ -255,10 +266,19 @@ def write_result(
         staging = claim.path / RESULT
         staging.mkdir(parents=True)
         if output.has_copies:
-            _write_kept_documents(run, clustering, staging / "kept", output)
+            _write_kept_documents(run, clustering, staging / "kept", output, cuts)
         elif output.output == IDS:
             write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
+        if cuts is not None:
+            # A run without passages does not load what cuts them.
+            from nearkin.runs.passage_cuts import write_cut_table
+
+            write_cut_table(cuts, staging)
+        if lines is not None:
+            from nearkin.runs.repeated_lines import write_lines_table
+
+            write_lines_table(lines, staging)
         write_report(staging, data)
         write_durably(staging / RUN, to_json(record.to_json()))
         set_readers(staging, readers)
@@ -280,8 +300,23 @@ def _parameters_of(run: LocalRun) -> dict[str, Any]:
     return parameters
 
 
+def _require_cut_copies(corpus: FileCorpus, columns: Columns, output: DocumentOutput) -> None:
+    """Requires that copies of the kept documents alone are written, and can be cut."""
+    if not output.has_copies or output.weights is not None:
+        raise UsageError(
+            "texts were cut from the kept documents, so that copies of these are written; leave "
+            f"out {name_setting('output')} and {name_setting('document_weights')}"
+        )
+    corpus.require_new_columns((CUT_SPANS,), columns)
+    corpus.require_replaceable_texts(columns)
+
+
 def _write_kept_documents(
-    run: LocalRun, clustering: Clustering, folder: Path, output: DocumentOutput
+    run: LocalRun,
+    clustering: Clustering,
+    folder: Path,
+    output: DocumentOutput,
+    cuts: "CutTexts | None",
 ) -> None:
     """Writes the kept rows of a table into one file, or those of each input file."""
     folder.mkdir()
@@ -294,12 +329,16 @@ def _write_kept_documents(
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
         known = known_documents(run)
+        if cuts is not None:
+            copied = copied & cuts.kept
+            columns = join_columns(columns, cuts.span_column)
         write_kept(
             run.corpus,
             run.columns,
             copied,
             folder,
             columns,
+            rewrite=None if cuts is None else cuts.rewrite,
             known=known,
             workers=run.copying_workers,
         )
@@ -312,8 +351,6 @@ def build_run_record(
     data: ReportData,
     corpus: FileCorpus,
     *,
-    engine: str | None = None,
-    master: str | None = None,
     against: ReferenceRecord | None = None,
     decisions: DecisionsRecord | None = None,
     blocklist: BlocklistRecord | None = None,
@@ -332,8 +369,6 @@ def build_run_record(
         memory=job.settings.memory,
         workers=job.settings.workers,
         peak_memory=data.peak_memory,
-        engine=engine,
-        master=master,
     )
     read = RunInputs(
         files=inputs,

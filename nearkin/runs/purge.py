@@ -5,10 +5,10 @@ of a run whose kept documents were elected without them, and it is written, resu
 that of every run. The inputs and the output of the finished run are not changed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,8 +36,6 @@ from nearkin.stages.sketch.resources import SpecResources
 from nearkin.texts.passages.cutting.request import CutUnit, PassageRequest
 from nearkin.texts.passages.lines.request import Counted, LinesAction, LinesRequest
 
-MergingEngine: TypeAlias = Callable[[str | None, Job, Progress], RunRecord]
-
 
 @dataclass(frozen=True)
 class RunPurge:
@@ -53,8 +51,6 @@ class RunPurge:
         execution: Memory and workers, which do not decide the result, by the names of their
             options.
         command_line: The command line, without passwords. Empty for the library.
-        merging_engine: Repeats a run whose rows of one id were merged, which needs Spark: a
-            function of the master of the recorded run, the job and the progress.
     """
 
     request: PurgeRequest
@@ -65,7 +61,6 @@ class RunPurge:
     secret: HashKey | None = field(default=None, kw_only=True)
     execution: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     command_line: str = field(default="", kw_only=True)
-    merging_engine: MergingEngine | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -125,13 +120,7 @@ def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
     _require_same_reference(folder, record, job)
     require_apart(purge.out, [str(folder), *purge.request.like.list_files()])
     finished = SavedRun(folder, record).read_clusters(["id", "kept"])
-    if _merges_parts(record):
-        assert purge.merging_engine is not None
-        master = record.require_files(folder).environment.master
-        new_record = purge.merging_engine(master, job, progress)
-    else:
-        new_record = run_dedup(job, progress)
-    return PurgedRun(new_record, _read_purged(purge.out, finished))
+    return PurgedRun(run_dedup(job, progress), _read_purged(purge.out, finished))
 
 
 def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
@@ -141,18 +130,10 @@ def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
     blocked = clusters.filter(pc.equal(clusters["kind"].cast(pa.string()), "blocked"))
     was_kept = finished["kept"].take(pc.index_in(blocked["id"], finished["id"]))
     rows = blocked.append_column("was_kept", was_kept)
-    # A document in parts has several rows, which are alike.
-    purged = dict.fromkeys(
+    return tuple(
         PurgedRow(row["id"], row["blocked_by"], row["similarity"], row["was_kept"])
         for row in rows.to_pylist()
     )
-    return tuple(purged)
-
-
-def _merges_parts(record: RunRecord) -> bool:
-    """Returns whether rows of one id were merged in a run."""
-    sketched = record.stats.sketch
-    return sketched is not None and sketched.parts is not None
 
 
 def _job_of(purge: RunPurge, record: RunRecord) -> Job:
@@ -188,7 +169,7 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
         blocklist=_blocklist_of(files),
         passages=_passages_of(record),
         lines=_lines_of(record),
-        purge=replace(purge.request, merges_parts=_merges_parts(record)),
+        purge=purge.request,
     )
 
 
@@ -255,10 +236,8 @@ def _require_same_reference(folder: Path, record: RunRecord, job: Job) -> None:
     recorded = files.inputs.against
     if recorded is None:
         return
-    # Spark records the files of texts in place of those of signatures.
-    uses_signatures = files.environment.engine is None
     try:
-        references = open_references(reference_request_of(job, uses_signatures=uses_signatures))
+        references = open_references(reference_request_of(job))
         change = None if references is None else references.find_change(recorded["files"])
     except UsageError as error:
         change = str(error)

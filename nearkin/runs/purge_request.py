@@ -1,6 +1,6 @@
 """The request to remove documents that are like given ones from the result of a run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,12 +38,9 @@ class LikeFiles:
         """Returns the paths of the files."""
         return [file.path for file in self._open().files]
 
-    def add_to(self, blocklist: Blocklist, *, whole: bool = False) -> None:
+    def add_to(self, blocklist: Blocklist) -> None:
         """Adds the documents to a blocklist."""
-        added: set[str] = set()
         for batch in self._read(self.columns):
-            if whole:
-                _require_other_ids(batch.ids, added)
             blocklist.add_documents(batch.documents, batch.ids)
 
     def read_documents(self, columns: Columns, measure: Measure) -> GivenDocuments:
@@ -85,17 +82,6 @@ def has_given_documents(options: RunOptions) -> bool:
     return bool(options.fields) or not options.spec.has_shingles
 
 
-def _require_other_ids(ids: Sequence[str], added: set[str]) -> None:
-    """Requires that no document was added before, and notes some as added."""
-    for name in ids:
-        if name in added:
-            raise UsageError(
-                f"the given document {name!r} has several rows, and each row must be a whole "
-                "document; join them"
-            )
-        added.add(name)
-
-
 @dataclass(frozen=True)
 class PurgeRequest:
     """A request to repeat a run without the documents that are like given ones.
@@ -103,9 +89,7 @@ class PurgeRequest:
     Attributes:
         run: Output folder of the run.
         like: Files of the given documents.
-        merges_parts: Whether rows of one id were merged in the run.
     """
 
     run: Path
     like: LikeFiles
-    merges_parts: bool = False

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, describe_inputs, find_first_change
-from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.corpus.inputs import Selection
@@ -46,7 +45,6 @@ class ReferenceRequest:
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         selection: Rules that decide which files of folders are read.
         only: Whether the documents of the run are not compared with each other.
-        uses_signatures: Whether signatures of finished runs are used instead of sketching.
         scope: Scope of the indexes, or None for the default one.
         resources: The hash key and the data that the Spec refers to, which indexes need.
     """
@@ -57,7 +55,6 @@ class ReferenceRequest:
     on_error: str = "quarantine"
     selection: Selection | None = None
     only: bool = False
-    uses_signatures: bool = True
     scope: str | None = None
     resources: SpecResources = NO_RESOURCES
 
@@ -220,12 +217,6 @@ def _open_indexes(request: ReferenceRequest) -> "tuple[IndexReference, ...]":
             f"{name_setting('scope', request.scope)} is the scope of an index, and "
             f"{name_setting('against')} names none; leave it out, or give the URL of an index"
         )
-    if urls and not request.uses_signatures:
-        raise UsageError(
-            f"{name_setting('engine', 'spark')} cannot be combined with "
-            f"{name_setting('against', hide_password(urls[0]))}, which is an index; leave out "
-            f"{name_setting('engine', 'spark')}, or give the files of its documents"
-        )
     if not urls:
         return ()
     from nearkin.runs.index_reference import IndexReference
@@ -316,8 +307,6 @@ def _find_difference(
 ) -> str | None:
     """Returns why the signatures of a finished run cannot be used, or None if they can be."""
     spec = request.options.spec
-    if not request.uses_signatures:
-        return "the engine sketches each reference"
     if not (folder / SIGNATURES).is_dir() or record.files is None:
         return "it has no signatures"
     if record.spec != spec:

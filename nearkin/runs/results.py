@@ -586,7 +586,8 @@ class DedupResult:
     ) -> Path:
         """Writes the files that `nearkin dedup` writes, or the kept documents into one file.
 
-        In a folder, the kept rows of a table are written to kept/documents.parquet.
+        In a folder, the kept rows of a table are written to kept/documents.parquet. If passages or
+        lines were cut, files of a folder are written without them, and tables not at all.
 
         Args:
             folder: A new folder; or a new file whose suffix is .parquet, .csv, .tsv, .jsonl or
@@ -609,16 +610,24 @@ class DedupResult:
                 format cannot hold a column, `readable_by`, `output` or `codec` is unknown or has
                 no effect, or the result is closed or unpickled.
         """
-        self._require_uncut("write")
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
         documents = DocumentOutput(output, codec, sizes, DocumentWeights.parse(document_weights))
         file = KeptFile.parse(Path(folder), finished.run.columns)
+        if file is not None or isinstance(finished.run.corpus, TableCorpus):
+            self._require_uncut("write")
         if file is not None:
             documents.require_folder(Path(folder))
             return write_kept_file(finished.run, clustering, file, readers, documents)
         return write_result(
-            finished.run, clustering, self.report_data, Path(folder), readers, documents
+            finished.run,
+            clustering,
+            self.report_data,
+            Path(folder),
+            readers,
+            documents,
+            cuts=self._cut_texts,
+            lines=self._line_run,
         )
 
     def to_arrow(self) -> pa.Table:

@@ -56,15 +56,11 @@ class RunEnvironment:
         memory: Bound on the memory, in bytes.
         workers: Number of threads.
         peak_memory: Measured peak of the memory, in bytes, or None if it was not measured.
-        engine: `spark`, or None for the local engine.
-        master: Master of the Spark session, or None for the local engine.
     """
 
     memory: int
     workers: int
     peak_memory: int | None
-    engine: str | None = None
-    master: str | None = None
 
 
 class ReferenceRecord(TypedDict):
@@ -153,7 +149,6 @@ class FileRun:
 
     def to_json(self) -> dict[str, object]:
         """Returns the entries of run.json."""
-        engine = {"engine": self.environment.engine, "master": self.environment.master}
         against = {} if self.inputs.against is None else {"against": self.inputs.against}
         decided = self.inputs.decisions
         decisions = {} if decided is None else {"decisions": decided}
@@ -185,7 +180,6 @@ class FileRun:
             },
             "seconds": self.seconds,
             "warnings": list(self.warnings),
-            **{name: value for name, value in engine.items() if value is not None},
         }
 
     @classmethod
@@ -205,8 +199,6 @@ class FileRun:
                 memory=values["memory"],
                 workers=values["workers"],
                 peak_memory=values["peak_memory"],
-                engine=values.get("engine"),
-                master=values.get("master"),
             ),
             inputs=RunInputs(
                 files=values["inputs"],

@@ -121,9 +121,7 @@ class SavedRun:
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"cannot read {path}: {error}; {RUN_AGAIN}") from error
         documents = sketched.documents
-        # Each part of a document has a row.
-        has_more_rows = sketched.parts is not None and clusters.num_rows > documents
-        if clusters.num_rows != documents and not has_more_rows:
+        if clusters.num_rows != documents:
             raise UsageError(
                 f"{path} has {clusters.num_rows:,} rows, and the run had {documents:,} documents; "
                 f"{RUN_AGAIN}"

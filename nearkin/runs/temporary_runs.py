@@ -40,6 +40,7 @@ from nearkin.engine.parameters import (
 )
 from nearkin.errors import UsageError
 from nearkin.runs.check import FilesOfInputs, RowsOfInputs, TwoInputs
+from nearkin.runs.job import require_sendable
 from nearkin.runs.reference import (
     ReferenceRequest,
     check_reference,
@@ -49,6 +50,7 @@ from nearkin.runs.reference import (
 )
 from nearkin.runs.results import TemporaryRun
 from nearkin.runs.spec_request import count_frequency_cut
+from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
@@ -93,6 +95,7 @@ def prepare_run(
     decisions: Decisions | None = None,
     keep_function: KeepFunction | None = None,
     require_options: Callable[[RunOptions], object] | None = None,
+    executor: Executor | None = None,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand."""
     corpus = open_corpus(data, parameters)
@@ -106,6 +109,7 @@ def prepare_run(
         decisions,
         keep_function,
         require_options,
+        executor,
     )
 
 
@@ -119,6 +123,7 @@ def prepare_corpus_run(
     decisions: Decisions | None = None,
     keep_function: KeepFunction | None = None,
     require_options: Callable[[RunOptions], object] | None = None,
+    executor: Executor | None = None,
 ) -> TemporaryRun:
     """Returns a run over a corpus, as `prepare_run` does over data."""
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
@@ -134,8 +139,10 @@ def prepare_corpus_run(
         require_decidable(options, has_reference=reference.data is not None)
     if keep_function is not None:
         require_choosable(options, corpus)
+    resources = resources_of(parameters)
+    require_sendable(resources, executor)
     folder = TemporaryFolder.open(work)
-    request = _Request(corpus, columns, options, resources_of(parameters))
+    request = _Request(corpus, columns, options, resources)
     request = _count_shingles(request, parameters, folder.path, progress)
     columns = replace(columns, carried_columns=request.options.carried_columns)
     blocker = None
@@ -155,6 +162,7 @@ def prepare_corpus_run(
         decisions=decisions,
         blocker=blocker,
         keep_function=keep_function,
+        given_executor=executor,
     )
     return TemporaryRun(run, folder)
 
@@ -164,9 +172,9 @@ def _open_matcher(
 ) -> ReferenceMatcher | None:
     """Returns the comparison with the reference, or None for a run without one."""
     corpus, columns, options, resources = request
-    paths: tuple[str, ...] = ()
     data = _list_paths(reference.data)
-    if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):
+    paths = _paths_of(data)
+    if data is not None and not paths:
         if reference.scope is not None:
             raise UsageError(
                 f"{name_setting('scope', reference.scope)} is the scope of an index, and "
@@ -176,9 +184,6 @@ def _open_matcher(
         columns = columns_of_reference(columns, options)
         check_reference(table, columns)
         return ReferenceMatcher([Reference(table, columns)], reference.only)
-    if data is not None:
-        entries = [data] if isinstance(data, str | Path) else data
-        paths = tuple(_path_of(entry) for entry in entries)
     opened = open_references(
         ReferenceRequest(
             paths,
@@ -232,13 +237,16 @@ class TwoCorpora(NamedTuple):
 def open_two_corpora(
     first: Any, second: Any, parameters: RunParameters, id: str | None
 ) -> TwoCorpora:
-    """Opens two corpora as one: two paths, or two tables."""
+    """Opens two corpora as one: paths of files, or two tables."""
     on_error = parameters.get("on_error", "quarantine")
-    if isinstance(first, str | Path) and isinstance(second, str | Path):
+    first = _list_paths(first)
+    second = _list_paths(second)
+    of_first = _paths_of(first)
+    of_second = _paths_of(second)
+    if of_first and of_second:
         selection = selection_of(parameters)
-        paths = (str(first), str(second))
-        files = FileCorpus.open(paths, on_error, selection=selection)
-        return TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
+        files = FileCorpus.open((*of_first, *of_second), on_error, selection=selection)
+        return TwoCorpora(files, FilesOfInputs.find(files, of_first, of_second, selection))
     tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
     try:
         rows = concat_tables(tables)
@@ -251,16 +259,11 @@ def open_two_corpora(
 
 def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table:
     """Returns the columns of one of two tables that a check reads."""
-    if isinstance(data, str | Path):
+    paths = _paths_of(data)
+    if paths:
         raise UsageError(
-            f"{str(data)!r} is a path, and the other corpus is not one; give two paths or two "
-            "tables"
-        )
-    data = _list_paths(data)
-    if _are_paths(data):
-        raise UsageError(
-            "each corpus is one path or one table, and one of them is a list of paths; give a "
-            "folder or a pattern that names these files"
+            f"{paths[0]!r} is a path, and the other corpus is a table; give paths or tables for "
+            "both"
         )
     columns = columns_of(parameters, id)
     block_by = parameters.get("block_by")
@@ -276,12 +279,9 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
     given = data
     data = _list_paths(data)
     on_error = reading.get("on_error", "quarantine")
-    if isinstance(data, str | Path):
-        return FileCorpus.open([str(data)], on_error, selection=selection_of(reading))
-    if _are_paths(data):
-        return FileCorpus.open(
-            [_path_of(item) for item in data], on_error, selection=selection_of(reading)
-        )
+    paths = _paths_of(data)
+    if paths:
+        return FileCorpus.open(paths, on_error, selection=selection_of(reading))
     return TableCorpus(to_table(data), on_error, None if is_in_memory(given) else given)
 
 
@@ -293,6 +293,13 @@ def _list_paths(data: Any) -> Any:
     first = list(islice(data, 1))
     values = chain(first, data)
     return list(values) if _are_paths(first) else values
+
+
+def _paths_of(data: Any) -> tuple[str, ...]:
+    """Returns the paths that data consists of, or none for other data."""
+    if isinstance(data, str | Path):
+        return (str(data),)
+    return tuple(map(_path_of, data)) if _are_paths(data) else ()
 
 
 def _are_paths(data: object) -> bool:

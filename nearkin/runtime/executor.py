@@ -7,7 +7,7 @@ done anywhere, in any order, and more than once.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from nearkin.runtime.threads import ordered_map
 
@@ -23,6 +23,7 @@ class Task:
         return {field.name: getattr(self, field.name) for field in fields(own)}
 
 
+@runtime_checkable
 class Executor(Protocol):
     """A place where tasks are done."""
 

@@ -1,30 +1,42 @@
-"""The Spark API: deduplicates DataFrames, or files with several machines.
+"""The Spark API: deduplicates DataFrames. It needs Java 17 or 21, and the extra `spark`.
 
-The result is the same as on one machine. It needs Java 17 or 21, and the extra `spark`.
+The rows are files for the engine: those that a DataFrame reads, or new ones that Spark writes. So
+each function is the one of the same name of the library, and its result consists of DataFrames over
+the files that the engine writes.
 """
 
-from nearkin.spark.decontamination import SparkDecontamination, decontaminate
-from nearkin.spark.files import dedup_files, prepare_files
-from nearkin.spark.frames import check, dedup, split
-from nearkin.spark.incremental import backfill, save
-from nearkin.spark.passages import SparkPassages, passages
-from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
+from nearkin.errors import MissingExtraError
+
+try:
+    import pyspark
+except ImportError as error:
+    raise MissingExtraError.for_extra("nearkin.spark requires pyspark", "spark") from error
+
+from nearkin.spark.executor import SparkExecutor
+from nearkin.spark.frames import check, decontaminate, dedup, passages, split
+from nearkin.spark.results import (
+    SparkCheckResult,
+    SparkDecontamination,
+    SparkPassages,
+    SparkResult,
+    SparkSplitResult,
+)
+from nearkin.spark.session import require_supported_version
 from nearkin.spark.streaming import StreamUpserts
 
 __all__ = [
     "SparkCheckResult",
     "SparkDecontamination",
+    "SparkExecutor",
     "SparkPassages",
     "SparkResult",
     "SparkSplitResult",
     "StreamUpserts",
-    "backfill",
     "check",
     "decontaminate",
     "dedup",
-    "dedup_files",
     "passages",
-    "prepare_files",
-    "save",
     "split",
 ]
+
+require_supported_version(pyspark.__version__)

@@ -48,7 +48,12 @@ class SparkExecutor:
     def map(
         self, task: Callable[[Item], Result], items: Iterable[Item], work: Path
     ) -> Iterator[Result]:
-        """Yields task(item) for each item, as described in `nearkin.runtime.executor.Executor`.
+        """Yields task(item) for each item, in the order of the items.
+
+        Args:
+            task: The task, which is pickled.
+            items: The items. They are taken a bounded number ahead.
+            work: The work folder of the run, which all workers see under this path.
 
         Raises:
             UsageError: If a worker does not see the work folder, or has another version of nearkin.

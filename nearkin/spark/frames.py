@@ -1,287 +1,151 @@
-"""The deduplication of a DataFrame."""
+"""The functions of the library over DataFrames: the engine reads their rows from files."""
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import replace
-from functools import partial, wraps
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, Unpack, cast
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-
-from nearkin.corpus import Columns
-from nearkin.corpus.arrow_conversion import type_name
-from nearkin.corpus.columns import ContentField, FieldKind
-from nearkin.engine.acceptance import LEAST_BANDED
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.local.blocking import require_blockable
-from nearkin.engine.local.decisions import require_decidable
+from nearkin.engine.local.result_tables import write_batches
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameter_help import show_parameters
-from nearkin.engine.parameters import (
-    columns_of,
-    make_run_options,
-    resources_of,
-    spec_of,
-    with_contents,
-)
-from nearkin.engine.removal_limit import examine_removals
+from nearkin.engine.parameters import columns_of
+from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.settings_file import Settings
-from nearkin.engine.spark.blocking import SparkBlocklist
-from nearkin.engine.spark.document_parts import require_mergeable
-from nearkin.engine.spark.document_split import split_documents
-from nearkin.engine.spark.frame_columns import read_column, type_of_column
-from nearkin.engine.spark.frequencies import count_over_spark
-from nearkin.engine.spark.materialized import IntermediateTables
-from nearkin.engine.spark.reference import SparkReference, run_over_both
-from nearkin.engine.spark.removal_limit import quote_removed, require_column_limit
-from nearkin.engine.spark.run import SparkRun
-from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
-from nearkin.engine.spark.sketching import TaskRequest
-from nearkin.engine.spark.sources import FrameSource
 from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError
-from nearkin.reports.run_warnings import log_warnings, warn_of_run
-from nearkin.runs.check import require_checkable
-from nearkin.runs.pairs import with_pair_budget
-from nearkin.runs.reference import columns_of_reference, name_reference, require_comparable
-from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
-from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
-from nearkin.runtime.argument_types import Function, check_arguments
-from nearkin.runtime.progress import Progress, Silent
-from nearkin.runtime.setting_names import name_flag, name_setting
-from nearkin.settings.decisions import Decisions, read_decisions
-from nearkin.settings.spec import IDF_JACCARD
-from nearkin.spark.document_cuts import CutRequests
-from nearkin.spark.incremental import open_saved_run
-from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
-from nearkin.spark.text_cuts import require_new_columns, require_own_column
-from nearkin.stages.sketch.resources import DocumentFrequencies, weighted_by
+from nearkin.reports.run_warnings import log_warnings
+from nearkin.runs import api as library
+from nearkin.runs.decontamination import run_decontamination
+from nearkin.runs.job import Job
+from nearkin.runs.passages import run_passages
+from nearkin.runs.split import GROUP_TABLE, SPLIT_RECALL, execute_split, with_recall_of_splits
+from nearkin.runs.temporary_runs import prepare_run
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.files import Readers
+from nearkin.runtime.notebook_progress import open_progress
+from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.sizes import parse_memory
+from nearkin.settings.decisions import Decisions
+from nearkin.settings.keys import HashKey
+from nearkin.settings.keywords import ReadKeywords
+from nearkin.settings.spec import Spec
+from nearkin.spark.frame_columns import read_column
+from nearkin.spark.results import (
+    CONTAMINATION_ITEMS,
+    SPANS,
+    RunFiles,
+    SparkCheckResult,
+    SparkDecontamination,
+    SparkPassages,
+    SparkResult,
+    SparkSplitResult,
+)
+from nearkin.spark.row_files import RowFiles, new_run_folder, require_frame
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.texts.decontamination.request import (
+    CONTAMINATION,
+    DEFAULT_POINT,
+    SUITE_FIELDS,
+    DecontaminationRequest,
+)
+from nearkin.texts.decontamination.suite_inputs import SuiteColumns, read_suites_of
 from nearkin.texts.passages.cutting.request import CUT_SPANS
+from nearkin.texts.passages.run import PassageOptions
 
-ID_TYPES = ("string", "byte", "short", "integer", "long")
-"""Types that an id column may have."""
-
-REFUSED_PARAMETERS = {
-    **dict.fromkeys(
-        (
-            *("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
-            *("main_text", "lines"),
-        ),
-        "a DataFrame has no files; pass it to spark.read, or use dedup_files",
-    ),
-    "second_measure": "a second measure needs the local engine; run it there over the kept "
-    "documents",
-    "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
-    "scope": "against= is a DataFrame, which has no scopes; use nearkin.dedup to compare with an "
-    "index",
-}
-"""The parameters of `nearkin.dedup` that Spark cannot follow, with the reason."""
-
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SparkFrame: TypeAlias = "DataFrame"
 """A DataFrame. Its class is not checked, because frames of Spark Connect can have another one."""
-OptionalFrame: TypeAlias = "DataFrame | None"
+OF_FILES = tuple(name for name in ReadKeywords.__annotations__ if name != "on_error")
+"""The keywords that say how files are read."""
+CUTS = ("passages", "repeated_lines", "repeated_paragraphs")
+"""The keywords that ask for cuts of texts."""
+ADDED_TYPES = {CONTAMINATION: CONTAMINATION_ITEMS, CUT_SPANS: SPANS}
+"""The types of the columns that the engine adds to rows."""
 
 
-def _refuse_before_check(function: Function) -> Function:
-    """Makes a function refuse parameters that Spark cannot follow before it checks their names.
+class DedupKeywords(RunParameters, total=False):
+    """The keywords of `nearkin.dedup`, of which those of a run are generated."""
 
-    Some of them are parameters of `nearkin.dedup` alone. They would be refused as unknown settings.
-    """
-
-    @wraps(function)
-    def refuse_or_call(*arguments: Any, **keywords: Any) -> Any:
-        _refuse_local_parameters(keywords)
-        return function(*arguments, **keywords)
-
-    return cast(Function, refuse_or_call)
+    only_against: bool
+    scope: str | None
+    decisions: str | Path | Decisions | None
+    blocklist: Blocklist | None
+    passages: int | str | None
+    cut_unit: str | None
+    min_left: int
+    repeated_lines: int | str | None
+    repeated_paragraphs: int | str | None
+    lines_action: str | None
+    strict: bool
 
 
 @show_parameters
-@_refuse_before_check
 @check_arguments
 def dedup(
     frame: "SparkFrame",
     *,
     id: str,
-    merge_parts: bool = False,
-    against: "OptionalFrame" = None,
-    only_against: bool = False,
-    decisions: str | Path | Decisions | None = None,
-    blocklist: Blocklist | None = None,
-    passages: int | str | None = None,
-    cut_unit: str | None = None,
-    min_left: int = 0,
-    repeated_lines: int | str | None = None,
-    repeated_paragraphs: int | str | None = None,
-    lines_action: str | None = None,
-    extend: str | None = None,
-    before: "OptionalFrame" = None,
-    strict: bool = False,
-    work: str | None = None,
+    against: Any = None,
+    work: str | Path | None = None,
     progress: Progress | None = None,
-    **parameters: Unpack[RunParameters],
+    **parameters: Unpack[DedupKeywords],
 ) -> SparkResult:
     """Finds exact duplicates and near-duplicates among the rows of a DataFrame.
 
-    Each removed document is verified against the document that is kept.
+    The result is that of `nearkin.dedup`. It does not depend on partitions or on the order of rows.
 
     Args:
-        frame: Rows with an id column. They may be computed more than once and must be the same
-            each time.
+        frame: Rows with an id column. They are computed once, and written to the work folder,
+            unless they are all rows of Parquet files of a file system.
         id: Column of unique ids, text or whole numbers.
-        merge_parts: Whether rows of one id are parts of a document. For sets (`Spec(n=1)` over
-            tokens), the result is that of the whole documents.
-        against: Rows of a reference, with the same columns. Rows that repeat one of it are removed,
-            and those of the reference never are.
-        only_against: Whether the rows of the frame are not compared with each other.
-        decisions: File of decisions about pairs of documents (see
-            `nearkin.settings.decisions.read_decisions`), or the decisions. Rows decided to be the
-            same are
-            in one cluster, and those decided to be different never.
-        blocklist: Blocklist of the same Spec. Rows that are like one of its entries are removed
-            before all others.
-        passages: Smallest number of words of a passage, for example 50, or of characters, for
-            example `100:chars`. Repeated passages of the kept rows stay in the first one in keep
-            order, and are cut from the others, in `SparkResult.kept`. By default, nothing is cut.
-        cut_unit: What is cut: `passage` (the default), `sentence`, `line`, `paragraph` or
-            `document:SHARE`.
-        min_left: Number of words below which the rest of a cut row is removed, too.
-        repeated_lines: Lines that occur in so many kept rows, or so many times (`"3:places"`), are
-            cut from all places but one. By default, nothing is cut.
-        repeated_paragraphs: The same for paragraphs between blank lines.
-        lines_action: `keep-one` (the default), or `remove` to cut repeated lines from all places.
-        extend: Folder that `save` wrote, of a run over earlier documents. The result is that of a
-            run over all documents, but the earlier ones are not sketched or compared again.
-        before: Rows of the earlier documents, with the same columns. Those that may resemble a new
-            document are read again.
-        strict: Whether a result that seems to remove unique rows is an error. By default, it has a
-            warning.
-        work: Folder for intermediate tables, path or URL, which the driver and all workers can
-            write. The default is a temporary folder, which works on one machine only.
-        progress: Receives progress updates. Silent by default.
+        against: The reference: a DataFrame with the same columns, or what `nearkin.dedup` takes,
+            for example the folder of a finished run or the URL of an index.
+        work: Folder for the files of the run, which the driver and all workers see under this path.
+            The default is a temporary folder, which works on one machine only.
+        progress: Receives progress updates, as for `nearkin.dedup`.
         **parameters: The columns, the measure, the threshold and further options, which
-            `nearkin.settings.table` describes. `hidden`, `follow_links`,
-            `include`,
-            `exclude`, `delimiter`, `encoding`, `main_text`, `lines`, `second_measure`, `workers`
-            and `scope` are refused.
+            `nearkin.settings.table` describes; and `only_against`, `scope`, `decisions`,
+            `blocklist`, `passages`, `cut_unit`, `min_left`, `repeated_lines`,
+            `repeated_paragraphs`, `lines_action` and `strict`, as for `nearkin.dedup`. Those about
+            reading files, such as `hidden`, are refused.
 
     Returns:
-        The result. Close it to delete its intermediate tables.
+        The result. Close it to delete its files.
 
     Raises:
         UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
             or ids are repeated.
-        RunError: If a task failed. The message names the document that caused it, if there is one.
-            Or if more rows would be removed than `max_removed` allows.
+        RunError: If a task of Spark failed, or more rows would be removed than `max_removed`
+            allows.
     """
-    if not hasattr(frame, "sparkSession"):
-        raise UsageError(
-            f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
+    require_frame(frame, "dedup")
+    order = None
+    if any(parameters.get(name) is not None for name in CUTS):
+        # which part stays depends on the order of the rows
+        order = id
+        _require_new_columns(frame, (CUT_SPANS,))
+    with _run_files(frame, "dedup", id, parameters, work, order) as files:
+        if hasattr(against, "sparkSession"):
+            require_frame(against, "dedup")
+            against = RowFiles.of(against, files.folder / "reference").paths
+        result = library.dedup(
+            files.rows.paths,
+            id=id,
+            against=against,
+            work=files.folder,
+            progress=progress,
+            executor=files.executor,
+            **parameters,
         )
-    _require_earlier_rows(before, extend)
-    cutting = CutRequests.parse(
-        passages, cut_unit, min_left, repeated_lines, repeated_paragraphs, lines_action
-    )
-    settings = _resolve_settings(parameters).for_dedup()
-    parameters = settings.apply_to(parameters)
-    _refuse_local_parameters(parameters)
-    columns = columns_of(parameters, id)
-    resources = resources_of(parameters)
-    spark = require_classic_session(frame.sparkSession)
-    with (
-        closing(progress or Silent()) as updates,
-        settings.named_in_errors(),
-        translate_spark_errors(),
-        ExitStack() as on_failure,
-    ):
-        columns = _with_dimensions(frame, columns)
-        parameters = with_contents(parameters, columns)
-        run_options = make_run_options(spec_of(parameters, columns), parameters)
-        columns = replace(columns, carried_columns=run_options.carried_columns)
-        columns = columns.with_memory(run_options.memory)
-        require_supported(run_options)
-        if run_options.fields and (extend is not None or merge_parts):
-            name = "merge_parts" if merge_parts else "extend"
-            raise UsageError(
-                f"{name}= cannot be combined with "
-                f"{name_setting('fields', list(run_options.fields))}; leave out one of them"
-            )
-        require_columns(frame, columns)
-        if before is not None:
-            require_columns(before, columns)
-        if cutting is not None:
-            cutting.require_no_parts(merge_parts=merge_parts)
-            cutting.require_usable(columns)
-            require_new_columns(frame, (CUT_SPANS,))
-            require_own_column(frame, columns)
-        if extend is not None and run_options.containment_threshold is not None:
-            raise UsageError(
-                f"extend= cannot be combined with the condition {str(run_options.acceptance)!r}: "
-                "the pairs of a saved run are found by bands, and those of a low jaccard by "
-                "containment; run over all documents, or add a condition such as jaccard >= "
-                f"{LEAST_BANDED:g}"
-            )
-        if against is not None:
-            grows = extend is not None or merge_parts
-            _require_reference(against, columns, run_options, grows=grows)
-        elif only_against:
-            raise UsageError("only_against=True has no effect without against=; leave it out")
-        if blocklist is None and settings.blocklist is not None:
-            blocklist = Blocklist.open(settings.blocklist)
-        decided = _open_decided(decisions, run_options, has_reference=against is not None)
-        if blocklist is not None:
-            require_blockable(run_options, blocklist)
-        if extend is not None and (decided is not None or blocklist is not None):
-            name = "decisions" if blocklist is None else "blocklist"
-            raise UsageError(
-                f"{name}= cannot be combined with extend=: the saved run did not follow it; run "
-                "over all documents"
-            )
-        on_error = parameters.get("on_error", "quarantine")
-        request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
-        if merge_parts:
-            require_whole_documents(run_options)
-            require_no_parts(has_decisions=decided is not None)
-            require_mergeable(run_options.spec, run_options.probes)
-        run_options.spec.require_key(resources.secret)
-        prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
-        request = prepared.request
-        tables = prepared.tables
-        saved = None
-        if extend is not None:
-            saved = open_saved_run(spark, extend, before, request)
-        source = FrameSource(frame, request, before)
-        matcher = None
-        if against is not None:
-            matcher = SparkReference(frame, against, only_reference=only_against)
-        run = SparkRun(
-            spark,
-            source,
-            request,
-            updates,
-            tables,
-            saved,
-            matcher,
-            decisions=decided,
-            blocker=None if blocklist is None else SparkBlocklist(blocklist),
-        )
-        run.to_clusters()
-        require_column_limit(run)
-        doubt = examine_removals(
-            run.stats, run_options.removal_limits, partial(quote_removed, run), strict=strict
-        )
-        cut = None if cutting is None else cutting.cut(run)
-        log_warnings([*([] if doubt is None else [doubt]), *warn_of_run(run)])
-        on_failure.pop_all()
-    if before is not None:
-        frame = frame.unionByName(before, allowMissingColumns=True)
-    return SparkResult(run, frame, cut, doubt)
+        _require_unique_ids(id, result.stages["sketch"]["repeated_ids"])
+        return SparkResult.write(files, result)
 
 
 @partial(show_parameters, recall=SPLIT_RECALL)
@@ -291,65 +155,51 @@ def check(
     second: "SparkFrame",
     *,
     id: str,
-    work: str | None = None,
+    work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
 ) -> SparkCheckResult:
     """Finds the near-duplicates between two DataFrames, such as a training and a test set.
 
-    Rows of one DataFrame are not compared with each other. The pairs are those of `nearkin.check`.
+    Rows of one DataFrame are not compared with each other. The result is that of `nearkin.check`.
 
     Args:
-        first: Rows of the first corpus. They may be computed more than once and must be the same
-            each time.
+        first: Rows of the first corpus, which are written as those of `dedup`.
         second: Rows of the second corpus, with the same columns.
-        id: Column of ids, text or whole numbers, which are unique in each DataFrame.
-        work: Folder for intermediate tables, path or URL, which the driver and all workers can
-            write. The default is a temporary folder, which works on one machine only.
-        progress: Receives progress updates. Silent by default.
+        id: Column of ids, text or whole numbers.
+        work: Folder for the files of the run, as for `dedup`.
+        progress: Receives progress updates, as for `nearkin.check`.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.settings.table` describes. The default of `recall` is 0.99.
 
     Returns:
-        The result. Close it to delete its intermediate tables.
+        The result. Close it to delete its files.
 
     Raises:
         UsageError: If a frame is not one of Spark, an argument is not valid or has no meaning
-            between two corpora, a column is missing, or ids are repeated.
-        RunError: If a task failed. The message names the document that caused it, if there is one.
+            between two corpora, or a column is missing.
+        RunError: If a task of Spark failed.
     """
-    for frame in (first, second):
-        if not hasattr(frame, "sparkSession"):
-            raise UsageError(
-                f"{type_name(frame)} is not a Spark DataFrame; nearkin.check takes tables in memory"
-            )
-    settings = _resolve_settings(parameters).for_splits()
-    parameters = with_recall_of_splits(settings.apply_to(parameters))
-    _refuse_local_parameters(parameters)
-    spark = require_classic_session(first.sparkSession)
-    with (
-        closing(progress or Silent()) as updates,
-        settings.named_in_errors(),
-        translate_spark_errors(),
-        ExitStack() as on_failure,
-    ):
-        request = _make_request(first, id, parameters)
-        request = replace(request, options=require_checkable(request.options))
-        columns = request.columns
-        for frame in (first, second):
-            require_columns(frame, columns)
-        both, other = (
-            frame.select(*(read_column(frame, name) for name in columns.all))
-            for frame in (first, second)
+    require_frame(second, "check")
+    with _run_files(first, "check", id, parameters, work) as files:
+        others = RowFiles.of(second, files.folder / "second")
+        result = library.check(
+            files.rows.paths,
+            others.paths,
+            id=id,
+            work=files.folder,
+            progress=progress,
+            executor=files.executor,
+            **parameters,
         )
-        both = both.unionByName(other)
-        prepared = _prepare_tables(spark, both, request, parameters, work, on_failure)
-        run = run_over_both(spark, first, second, prepared.request, prepared.tables, updates)
-        run.to_pairs()
-        result = SparkCheckResult.from_run(run)
-        log_warnings(result.warnings)
-        on_failure.pop_all()
-    return result
+        return SparkCheckResult(
+            pairs=files.write("pairs.parquet", result.pairs.arrow),
+            documents=result.documents,
+            affected=result.affected,
+            missing=result.missing,
+            warnings=result.warnings,
+            _files=files,
+        )
 
 
 @partial(show_parameters, recall=SPLIT_RECALL)
@@ -361,7 +211,7 @@ def split(
     id: str,
     names: Sequence[str] | None = None,
     group_seed: int = 0,
-    work: str | None = None,
+    work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
 ) -> SparkSplitResult:
@@ -371,336 +221,240 @@ def split(
     are those of `nearkin.split`.
 
     Args:
-        frame: Rows with an id column. They may be computed more than once and must be the same
-            each time.
+        frame: Rows with an id column, which are written as those of `dedup`.
         groups: Share of each group, which add up to 1.
         id: Column of unique ids, text or whole numbers.
         names: Names of the groups. The default is `train` and `test` for two groups, `validation`
             between them for three, and `group-1`, `group-2` and so on for more.
         group_seed: Seed of the hashes that select groups.
-        work: Folder for intermediate tables, path or URL, which the driver and all workers can
-            write. The default is a temporary folder, which works on one machine only.
-        progress: Receives progress updates. Silent by default.
+        work: Folder for the files of the run, as for `dedup`.
+        progress: Receives progress updates, as for `nearkin.split`.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.settings.table` describes. The default of `recall` is 0.99.
             Equal values of `same` and `url` keep rows together.
 
     Returns:
-        The result. Close it to delete its intermediate tables.
+        The result. Close it to delete its files.
 
     Raises:
         UsageError: If the frame is not one of Spark, an argument is not valid or leaves pairs out,
             a column is missing, or ids are repeated.
-        RunError: If a task failed. The message names the document that caused it, if there is one.
+        RunError: If a task of Spark failed.
     """
-    if not hasattr(frame, "sparkSession"):
-        raise UsageError(
-            f"{type_name(frame)} is not a Spark DataFrame; nearkin.split takes tables in memory"
+    parsed = SplitGroups(tuple(map(float, groups)), tuple(names or ()), group_seed)
+    with _run_files(frame, "split", id, parameters, work) as files:
+        settings = _resolve_settings(parameters).for_splits()
+        with open_progress(progress) as updates:
+            with settings.named_in_errors():
+                prepared = prepare_run(
+                    files.rows.paths,
+                    id,
+                    files.folder,
+                    updates,
+                    with_recall_of_splits(settings.apply_to(parameters)),
+                    require_options=require_splittable,
+                    executor=files.executor,
+                )
+            executed = execute_split(prepared.run, parsed)
+        _require_unique_ids(id, prepared.run.sketch_stats.repeated_ids)
+        files.result.mkdir()
+        batches = executed.split.batches(prepared.run.documents().ids)
+        write_batches(files.result / GROUP_TABLE, GROUPS, batches)
+        log_warnings(tuple(executed.warnings))
+        return SparkSplitResult(
+            groups=files.read(GROUP_TABLE),
+            facts=executed.facts,
+            warnings=tuple(executed.warnings),
+            _files=files,
         )
-    parsed = SplitGroups(tuple(groups), tuple(names or ()), group_seed)
-    settings = _resolve_settings(parameters).for_splits()
-    parameters = with_recall_of_splits(settings.apply_to(parameters))
-    _refuse_local_parameters(parameters)
-    spark = require_classic_session(frame.sparkSession)
-    with (
-        closing(progress or Silent()) as updates,
-        settings.named_in_errors(),
-        translate_spark_errors(),
-        ExitStack() as on_failure,
-    ):
-        request = _make_request(frame, id, parameters)
-        require_splittable(request.options)
-        request = replace(request, options=with_pair_budget(request.options))
-        require_columns(frame, request.columns)
-        prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
-        source = FrameSource(frame, prepared.request)
-        run = SparkRun(spark, source, prepared.request, updates, prepared.tables)
-        # Tasks read the values of these columns, which do not replace the comparison of texts.
-        run.options = replace(run.options, same=None, url=None)
-        documents = split_documents(run, parsed)
-        result = SparkSplitResult.from_run(run, frame, documents)
-        log_warnings(result.warnings)
-        on_failure.pop_all()
-    return result
 
 
-def _make_request(frame: DataFrame, id: str, parameters: RunParameters) -> TaskRequest:
-    """Returns the request of a run whose documents are rows of a DataFrame."""
-    columns = _with_dimensions(frame, columns_of(parameters, id))
-    resources = resources_of(parameters)
-    options = make_run_options(spec_of(parameters, columns), parameters)
-    columns = replace(columns, carried_columns=options.carried_columns)
-    require_supported(options)
-    options.spec.require_key(resources.secret)
-    on_error = parameters.get("on_error", "quarantine")
-    return TaskRequest(columns.with_memory(options.memory), options, resources, on_error)
+@check_arguments
+def passages(
+    frame: "SparkFrame",
+    *,
+    id: str,
+    text: str = "text",
+    min_tokens: int = PassageOptions.least,
+    spec: Spec | None = None,
+    key: HashKey | None = None,
+    memory: int | str = "auto",
+    workers: int | None = None,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+) -> SparkPassages:
+    """Finds the passages that occur at two or more places of the texts of a DataFrame.
+
+    The result is that of `nearkin.passages` over the rows in the order of their ids, row for row.
+
+    Args:
+        frame: Rows with a text and an id. They are written in the order of their ids.
+        id: Column of unique ids, text or whole numbers.
+        text: Column of texts. Rows without one are left out.
+        min_tokens: Smallest number of words of a passage, at least 2.
+        spec: Spec of the words, as for `nearkin.passages`.
+        key: The hash key, if the Spec requires one.
+        memory: Bound on the anonymous memory of the run, as for `nearkin.passages`.
+        workers: Number of threads. By default, the cores that the process may use.
+        work: Folder for the files of the run, as for `dedup`.
+        progress: Receives progress updates, as for `nearkin.passages`.
+
+    Returns:
+        The passages. Close the result to delete its files.
+
+    Raises:
+        UsageError: If the frame is not one of Spark, an argument is not valid, or a column is
+            missing.
+        KeyRequiredError: If the Spec requires a key that is not given.
+        RunError: If a task of Spark failed.
+    """
+    bound = parse_memory(memory)
+    threads = workers_or_cores(workers)
+    options = PassageOptions(spec or Spec(n=1), min_tokens, memory=bound, workers=threads)
+    parameters: RunParameters = {"text": text}
+    with _run_files(frame, "passages", id, parameters, work, order=id) as files:
+        job = _job_of(files, parameters, RunOptions(spec=options.spec, memory=bound), key)
+        with open_progress(progress) as updates:
+            summary = run_passages(job, options, updates)
+        log_warnings(tuple(summary.warnings))
+        return SparkPassages(
+            passages=files.read("passages.parquet"),
+            documents=summary.counts["documents"],
+            rejected=summary.counts["rejected"],
+            warnings=tuple(summary.warnings),
+            _files=files,
+        )
 
 
-class _PreparedRequest(NamedTuple):
-    """A request whose shingles are counted where it needs it, and the tables of its run."""
+@check_arguments
+def decontaminate(
+    frame: "SparkFrame",
+    against: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    *,
+    id: str,
+    text: str | Sequence[str] | None = None,
+    suite_fields: Sequence[str] = SUITE_FIELDS,
+    suite_id: str | None = None,
+    operating_point: str = DEFAULT_POINT,
+    field_thresholds: Mapping[str, float] | None = None,
+    action: str | None = None,
+    cut_unit: str | None = None,
+    key: HashKey | None = None,
+    memory: int | str = "auto",
+    workers: int | None = None,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+) -> SparkDecontamination:
+    """Finds the items of benchmark suites in the rows of a DataFrame.
 
-    request: TaskRequest
-    tables: IntermediateTables
+    The result is that of `nearkin.decontaminate`.
+
+    Args:
+        frame: Rows with a text and an id, which are written as those of `dedup`.
+        against: The suites, as for `nearkin.decontaminate`: files that the driver reads, or tables
+            in its memory by the names of the suites.
+        id: Column of ids, text or whole numbers.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        suite_fields: Columns of the texts of an item, of which a suite needs at least one.
+        suite_id: Column of the ids of items. The default is the row number.
+        operating_point: What counts as a passage: `longest` or `exact`.
+        field_thresholds: Smallest score at which a field counts as found, by the names of fields.
+        action: What happens to contaminated documents in `kept`: `annotate`, `cut` or `drop`.
+        cut_unit: What is cut with a passage: `passage` (the default), `sentence`, `line` or
+            `paragraph`.
+        key: Hash key of the words. Saved suites with fingerprints under a key require it.
+        memory: Bound on the anonymous memory of the run, as for `nearkin.decontaminate`.
+        workers: Number of threads. By default, the cores that the process may use.
+        work: Folder for the files of the run, as for `dedup`.
+        progress: Receives progress updates, as for `nearkin.decontaminate`.
+
+    Returns:
+        The result. Close it to delete its files.
+
+    Raises:
+        UsageError: If the frame is not one of Spark, an argument is not valid, or a column is
+            missing.
+        KeyRequiredError: If saved suites have hashes under a key that is not given.
+        RunError: If a task of Spark failed, or a suite cannot be read.
+    """
+    require_frame(frame, "decontaminate")
+    request = DecontaminationRequest.parse(operating_point, field_thresholds, action, cut_unit)
+    bound = parse_memory(memory)
+    suites = read_suites_of(against, SuiteColumns(tuple(suite_fields), suite_id), key, bound)
+    parameters: RunParameters = {"text": text}
+    with _run_files(frame, "decontaminate", id, parameters, work) as files:
+        _require_new_columns(frame, request.added_columns)
+        settings = RunOptions(spec=suites.spec, memory=bound, workers=workers_or_cores(workers))
+        job = _job_of(files, parameters, settings, key)
+        with open_progress(progress) as updates:
+            summary = run_decontamination(job, suites, request, updates)
+        log_warnings(tuple(summary.warnings))
+        added = {name: ADDED_TYPES[name] for name in request.added_columns}
+        return SparkDecontamination(
+            statistics=summary.counts,
+            warnings=tuple(summary.warnings),
+            _added=None if request.action is None else added,
+            _files=files,
+        )
 
 
-def _prepare_tables(
-    spark: SparkSession,
-    frame: DataFrame,
-    request: TaskRequest,
+@contextmanager
+def _run_files(
+    frame: "DataFrame",
+    function: str,
+    id: str,
     parameters: RunParameters,
-    work: str | None,
-    on_failure: ExitStack,
-) -> _PreparedRequest:
-    """Makes the folder of a run, and counts the shingles of the documents if it is necessary."""
-    tables = make_work_tables(spark, work)
-    on_failure.callback(tables.remove)
-    max_df = parameters.get("max_df")
-    if max_df is not None:
-        request = _with_frequency_cut(frame, request, tables, max_df)
-    request = _with_frequencies(frame, request, tables, parameters.get("weights"))
-    return _PreparedRequest(request, tables)
-
-
-def _require_reference(
-    reference: DataFrame, columns: Columns, options: RunOptions, *, grows: bool
-) -> None:
-    """Requires that rows can be a reference."""
-    if not hasattr(reference, "sparkSession"):
-        raise UsageError(
-            f"against= is {type_name(reference)}, not a Spark DataFrame; give its rows"
-        )
-    if grows:
-        raise UsageError(
-            "against= cannot be combined with extend= and merge_parts=True; leave one out"
-        )
-    require_comparable(options)
-    columns = columns_of_reference(columns, options)
-    try:
-        require_columns(reference, columns)
-    except UsageError as error:
-        raise name_reference(error, columns) from error
-
-
-def _require_earlier_rows(before: DataFrame | None, extend: str | None) -> None:
-    """Requires that rows of earlier documents are a DataFrame and extend a saved run."""
-    if before is None:
-        return
-    if not hasattr(before, "sparkSession"):
-        raise UsageError(f"before= is {type_name(before)}, not a Spark DataFrame; give its rows")
-    if extend is None:
-        raise UsageError("before= has no effect without extend=; leave it out")
-
-
-def require_supported(options: RunOptions) -> None:
-    """Checks that the Spark engine supports the options.
-
-    Args:
-        options: Options of the run.
-
-    Raises:
-        UsageError: If an option needs the local engine.
-    """
-    if options.second_measure is not None:
-        raise UsageError(
-            f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
-            "it there over the kept documents"
-        )
-
-
-def _open_decided(
-    decisions: str | Path | Decisions | None, options: RunOptions, *, has_reference: bool
-) -> Decisions | None:
-    """Returns decisions, or those of a file, that a run can follow."""
-    if decisions is None:
-        return None
-    require_decidable(options, has_reference=has_reference)
-    return read_decisions(decisions) if isinstance(decisions, str | Path) else decisions
-
-
-def require_no_parts(*, has_decisions: bool) -> None:
-    """Checks that nothing was decided about documents that are merged from several rows.
-
-    Args:
-        has_decisions: Whether the run has decisions.
-
-    Raises:
-        UsageError: If it has some.
-    """
-    if has_decisions:
-        raise UsageError(
-            f"{name_flag('merge_parts')} and {name_setting('decisions')} exclude each other; merge "
-            "the rows of each document first, or leave out one of them"
-        )
-
-
-def require_whole_documents(options: RunOptions) -> None:
-    """Checks that the options can be followed if documents are merged from several rows.
-
-    Args:
-        options: Options of the run.
-
-    Raises:
-        UsageError: If the run has an acceptance.
-    """
-    if options.acceptance is not None:
-        raise UsageError(
-            f"{name_flag('merge_parts')} and a condition ({options.acceptance}) exclude each "
-            "other: lengths and wordings are those of rows, not of merged documents; leave out one "
-            "of them"
-        )
+    work: str | Path | None,
+    order: str | None = None,
+) -> Iterator[RunFiles]:
+    """Yields the files of a run over a DataFrame, which are deleted if the run fails."""
+    spark = require_frame(frame, function)
+    for name in OF_FILES:
+        if parameters.get(name):
+            raise UsageError(
+                f"{name_setting(name)} has no effect on a DataFrame, which has no files; give the "
+                "option to spark.read, or pass the files to the function of nearkin itself"
+            )
+    for name in columns_of(_resolve_settings(parameters).apply_to(parameters), id).all:
+        read_column(frame, name)
+    with new_run_folder(spark, work) as folder:
+        yield RunFiles(folder, RowFiles.of(frame, folder / "rows", order), id)
 
 
 def _resolve_settings(parameters: RunParameters) -> Settings:
-    """Returns the settings of a run, without that of text files."""
-    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset"))
-    return settings.limit_to(settings.values.keys() - {"lines"})
+    """Returns the settings that parameters name."""
+    return Settings.resolve(parameters.get("settings"), parameters.get("preset"))
 
 
-def _refuse_local_parameters(parameters: Mapping[str, object]) -> None:
-    """Refuses parameters that Spark cannot follow."""
-    if callable(parameters.get("keep")):
-        raise UsageError(
-            f"{name_setting('keep')} is a function, which would need all rows of a cluster in one "
-            "place; with Spark, give a keep policy, which is a text"
-        )
-    for name, reason in REFUSED_PARAMETERS.items():
-        if name in parameters and parameters.get(name) is not None:
-            raise UsageError(f"{name_setting(name)} is not possible with Spark: {reason}")
-
-
-def _with_frequency_cut(
-    frame: DataFrame, request: TaskRequest, tables: IntermediateTables, max_df: float
-) -> TaskRequest:
-    """Returns the request with a Spec that cuts frequent shingles, which are counted first."""
-    require_valid_cut(max_df, request.options.spec)
-    cut = select_frequency_cut(_count_frequencies(frame, request, tables, max_df), max_df)
-    spec = replace(request.options.spec, cut=cut.fingerprint)
-    resources = replace(request.resources, cut=cut)
-    return replace(request, options=request.options.with_spec(spec), resources=resources)
-
-
-def _with_frequencies(
-    frame: DataFrame, request: TaskRequest, tables: IntermediateTables, weights: str | None
-) -> TaskRequest:
-    """Returns the request with a Spec that names the document frequencies that it needs.
-
-    They are counted if they are not given. Spark broadcasts them to the workers.
-    """
-    spec = request.options.spec
-    resources = request.resources
-    is_weighted = spec.measure == IDF_JACCARD or weights == "tfidf"
-    if is_weighted and spec.frequencies is None:
-        counted = resources.frequencies
-        if counted is None:
-            counted = _count_frequencies(frame, request, tables, 0.0)
-        resources = replace(resources, frequencies=counted)
-        spec = weighted_by(counted, spec)
-    resources.weights(spec)
-    return replace(request, options=request.options.with_spec(spec), resources=resources)
-
-
-def _count_frequencies(
-    frame: DataFrame, request: TaskRequest, tables: IntermediateTables, share: float
-) -> DocumentFrequencies:
-    """Counts the documents of a frame that contain each shingle."""
-    columns = request.columns
-    text_size = f.lit(0)
-    if columns.text:
-        sizes = [f.length(read_column(frame, name)) for name in columns.sources]
-        text_size = f.sum(sum((f.coalesce(size, f.lit(0)) for size in sizes), f.lit(0)))
-    return count_over_spark(
-        frame.sparkSession,
-        FrameSource(frame, request).hashes,
-        request,
-        tables,
-        size=int(frame.agg(text_size).first()[0] or 0),
-        share=share,
+def _job_of(
+    files: RunFiles, parameters: RunParameters, settings: RunOptions, key: HashKey | None
+) -> Job:
+    """Returns the job over the files of a DataFrame, whose result others than the driver read."""
+    return Job(
+        tuple(map(str, files.rows.paths)),
+        files.result,
+        columns_of(parameters, files.id),
+        settings,
+        readers=Readers.EVERYONE,
+        resources=SpecResources(key),
     )
 
 
-def require_columns(frame: DataFrame, columns: Columns) -> None:
-    """Requires that a frame has the columns of a run, and ids of a type that ids can have.
-
-    Args:
-        frame: The frame.
-        columns: The columns.
-
-    Raises:
-        UsageError: If a column is missing, or the ids have another type.
-    """
-    for name in columns.all:
-        read_column(frame, name)
-    kind = type_of_column(frame, str(columns.id))
-    if kind not in ID_TYPES:
+def _require_unique_ids(id: str, repeated: int) -> None:
+    """Requires that each row of a DataFrame has an id of its own."""
+    if repeated:
         raise UsageError(
-            f"id column {columns.id!r} has type {kind}, but ids are text or whole numbers; cast it "
-            "to string"
+            f"{repeated:,} rows have an id of the column {id!r} that occurs more than once; give "
+            "each row an id of its own"
         )
 
 
-def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
-    """Returns columns with the length that most vectors of the frame have.
-
-    If several lengths are equally frequent, it is the smallest one.
-    """
-    if columns.fields:
-        require_columns(frame, columns)
-        return replace(columns, fields=tuple(_find_kind(frame, item) for item in columns.fields))
-    if columns.vector is None:
-        return columns
-    _require_array(frame, columns.vector)
-    return replace(columns, dimensions=_count_dimensions(frame, columns.vector))
-
-
-def _find_kind(frame: DataFrame, item: ContentField) -> ContentField:
-    """Returns a field with the kind and the size of its column."""
-    kind = type_of_column(frame, item.name)
-    if item.kind == FieldKind.TEXT and kind == "array":
-        return item._replace(kind=FieldKind.TOKENS)
-    if item.kind != FieldKind.VECTOR or item.size:
-        return item
-    _require_array(frame, item.name)
-    return item._replace(size=_count_dimensions(frame, item.name))
-
-
-def _require_array(frame: DataFrame, name: str) -> None:
-    """Requires that a column of vectors holds arrays."""
-    kind = type_of_column(frame, name)
-    if kind != "array":
-        raise UsageError(f"column {name!r} is {kind}, not an array of numbers; cast it")
-
-
-def _count_dimensions(frame: DataFrame, name: str) -> int:
-    """Returns the length that most vectors of a column have."""
-    lengths = frame.select(f.size(read_column(frame, name)).alias("n")).where(f.col("n") > 0)
-    counted = lengths.groupBy("n").count()
-    first = counted.orderBy(f.desc("count"), "n").limit(1).collect()
-    if not first:
-        raise UsageError(f"column {name!r} has no vector; choose another column with vector=")
-    return int(first[0].n)
-
-
-def make_work_tables(spark: SparkSession, work: str | None) -> IntermediateTables:
-    """Returns the intermediate tables of a run, in a folder of their own.
-
-    Args:
-        spark: Session.
-        work: Folder for intermediate tables, or None for a temporary one.
-
-    Raises:
-        UsageError: If no folder is given and the workers are on other machines.
-    """
-    # The folder is deleted as a whole, so it is a new one inside the given folder.
-    folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _make_temporary_folder(spark)
-    return IntermediateTables(spark, folder)
-
-
-def _make_temporary_folder(spark: SparkSession) -> str:
-    """Makes a temporary folder, which is possible if all of Spark runs on this machine."""
-    master = spark.sparkContext.master
-    if master.startswith("local"):
-        return tempfile.mkdtemp(prefix="nearkin-spark-")
-    raise UsageError(
-        f"the workers of master {master} are on other machines; give a folder that they share, for "
-        "example work='hdfs:///tmp/nearkin'"
-    )
+def _require_new_columns(frame: "DataFrame", names: Sequence[str]) -> None:
+    """Requires that a DataFrame has no columns of these names, as Spark compares names."""
+    existing = {name.lower() for name in frame.columns}
+    for name in names:
+        if name in existing:
+            raise UsageError(
+                f"column {name!r} cannot be added, because the DataFrame has a column of this "
+                "name; rename that column"
+            )

@@ -13,11 +13,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.spark.frame_columns import read_column
-from nearkin.engine.spark.id_order import id_order
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.settings.keys import HashKey
+from nearkin.spark.frame_columns import read_column
+from nearkin.spark.id_order import id_order
 from nearkin.stages.sketch.resources import SpecResources
 
 

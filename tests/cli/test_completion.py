@@ -27,7 +27,7 @@ WORDS = [
     ("nearkin dedup x --readable-by gr", "group"),
     ("nearkin pairs x --relation con", "containment"),
     ("nearkin index build x --postings le", "leaders"),
-    ("nearkin dedup x --engine sp", "spark"),
+    ("nearkin dedup x --executor sp", "spark"),
     ("nearkin plan --engine ind", "index"),
     ("nearkin dedup x --stem eng", "english"),
     ("nearkin synth --format js", "jsonl"),

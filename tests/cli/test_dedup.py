@@ -204,10 +204,6 @@ def test_reference_is_counted_apart_in_the_summary(
     ("options", "message"),
     [
         (["--only-against"], "--only-against has no effect without --against"),
-        (
-            ["--against", "OLD", "--engine", "spark", "--merge-parts"],
-            "--merge-parts cannot be combined with --against",
-        ),
         (["--against", "OLD", "--audit"], "--audit cannot be combined with --against"),
         (["--against", "OLD", "--cluster", "components"], "use --cluster leaders"),
         (["--against", "OLD", "--across", "id"], "--across id cannot be combined with --against"),

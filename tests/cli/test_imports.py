@@ -138,7 +138,7 @@ def test_arrow_makes_data_frames_after_a_command_of_a_library(folder: Path) -> N
 
 def test_arrow_makes_data_frames_in_the_process_of_a_run_on_spark(folder: Path) -> None:
     run = "try:\n    app.main()\nexcept SystemExit as ended:\n    assert ended.code == 2"
-    line = ("dedup", folder / "docs.jsonl", "--engine", "spark", "--conf", "wrong", "--out", "x")
+    line = ("dedup", folder / "docs.jsonl", "--executor", "spark", "--conf", "wrong", "--out", "x")
     assert run_python(FRAME.format(run=run), *line).stdout == "(2, 1)\n"
 
 

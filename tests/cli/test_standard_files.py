@@ -131,7 +131,7 @@ def test_nothing_is_written_to_standard_output_if_a_row_is_refused(
         (["dedup", "-", "x.jsonl", "--out", "o"], "cannot be combined with other inputs"),
         (["dedup", "-", "--out", "-", "--overwrite"], "--overwrite has no effect with --out -"),
         (["dedup", "-", "--out", "-", "--save-signatures"], "--save-signatures has no effect"),
-        (["dedup", "-", "--out", "-", "--engine", "spark"], "cannot be combined with -"),
+        (["dedup", "-", "--out", "-", "--executor", "spark"], "cannot be combined with -"),
         (["pairs", "-", "--out", "-", "--json"], "--json has no effect with --out -"),
         (["dedup", "-", "--out", "-", "--output", "ids"], "needs an output folder"),
         (["dedup", "-", "--out", "/"], "/ cannot be an output"),

@@ -102,13 +102,24 @@ def test_contradictory_requests_are_refused(
         nk.check(*corpora, accept="safe")
     path = tmp_path / "a.parquet"
     pq.write_table(corpora[0], path)
-    with pytest.raises(UsageError, match="is a path, and the other corpus is not"):
-        nk.check(path, corpora[1], **WORDS)
-    for first, second in (([path], [path]), (iter([path]), corpora[1])):
-        with pytest.raises(UsageError, match="one of them is a list of paths; give a folder"):
-            nk.check(first, second, **WORDS)
-    with pytest.raises(UsageError, match="is in both inputs"):
-        nk.check(path, tmp_path, **WORDS)
+    for given in (path, [path], iter([path])):
+        with pytest.raises(UsageError, match="is a path, and the other corpus is a table"):
+            nk.check(given, corpora[1], **WORDS)
+    for others in (tmp_path, [path]):
+        with pytest.raises(UsageError, match="is in both inputs"):
+            nk.check(path, others, **WORDS)
+
+
+def test_corpora_are_paths_or_several_paths(
+    corpora: tuple[pa.Table, pa.Table], tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{number}.parquet" for number in range(3)]
+    pq.write_table(corpora[0], paths[0])
+    half = len(corpora[1]) // 2
+    pq.write_table(corpora[1].slice(0, half), paths[1])
+    pq.write_table(corpora[1].slice(half), paths[2])
+    found = nk.check(paths[0], paths[1:], **WORDS)
+    assert found.pairs.to_pylist() == nk.check(*corpora, **WORDS).pairs.to_pylist()
 
 
 def test_corpora_whose_columns_have_different_types_are_refused() -> None:

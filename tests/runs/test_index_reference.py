@@ -349,10 +349,6 @@ def test_the_command_searches_a_scope_and_warns_of_one_without_documents(
     facts = json.loads(capsys.readouterr().out)
     assert facts["counts"]["removed_reference"] == 0
     assert "the reference has no documents" in facts["warnings"][0]
-    spark = [*line, "--engine", "spark", "--out", str(tmp_path / "spark")]
-    assert command(spark) == 2
-    assert "--engine spark cannot be combined with --against" in capsys.readouterr().err
-    assert not (tmp_path / "spark").exists()
 
 
 def test_a_password_of_a_store_is_not_recorded(

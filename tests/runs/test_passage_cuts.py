@@ -220,10 +220,6 @@ def test_lines_can_be_counted_by_their_places() -> None:
         (("--passages", "6", "--document-weights", "sqrt"), "exclude each other"),
         (("--passages", "6", "--text", "text,id"), "rewrites one column of texts"),
         (("--passages", "6", "--tokens", "text"), "names no texts"),
-        (
-            ("--passages", "6", "--engine", "spark", "--merge-parts"),
-            "--merge-parts and --passages 6 exclude each other",
-        ),
     ],
 )
 def test_invalid_passages_are_an_error_before_anything_is_written(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.engine.local import candidates, run
 from nearkin.engine.local import exact_groups as collapse
@@ -208,6 +209,7 @@ import multiprocessing, os, signal, sys
 from pathlib import Path
 from nearkin.engine.local import sketching
 from nearkin.engine.options import RunOptions
+import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -717,3 +719,18 @@ def test_nothing_is_left_beside_the_output(corpus: Path, tmp_path: Path) -> None
         "report.json",
         "run.json",
     ]
+
+
+def test_hash_key_is_not_sent_to_the_tasks_of_other_processes(tmp_path: Path) -> None:
+    class Elsewhere:
+        workers = 1
+        shares_memory = False
+
+        def map(self, task: Any, items: Any, work: Path) -> Any:
+            raise AssertionError
+
+    key = nk.HashKey(bytes(16))
+    with pytest.raises(nk.UsageError, match="a hash key is not sent to the tasks of other"):
+        nk.dedup(["a b c d"], key=key, executor=Elsewhere())
+    with pytest.raises(nk.UsageError, match="executor='spark' is of type str; give"):
+        nk.dedup(["a b c d"], executor="spark")  # type: ignore[arg-type]

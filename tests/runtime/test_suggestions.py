@@ -22,7 +22,7 @@ MISSPELT = [
     (["--verify", "exakt"], "exact"),
     (["--cluster", "componets"], "components"),
     (["--empty", "kepp"], "keep"),
-    (["--engine", "sparc"], "spark"),
+    (["--executor", "sparc"], "spark"),
     (["--readable-by", "everybody"], "everyone"),
     (["--measure", "simhash", "--weights", "tfdf"], "tfidf"),
     (["--keep", "bodi desc"], "body"),

@@ -15,7 +15,7 @@ from nearkin.runtime.outputs import MANIFEST, Claim
 
 COMMANDS = {
     "dedup": "dedup rows.csv --text text",
-    "dedup over Spark": "dedup rows.csv --text text --engine spark",
+    "dedup over Spark": "dedup rows.csv --text text --executor spark",
     "pairs": "pairs rows.csv --text text",
     "sketch": "sketch rows.csv --text text",
     "merge": "merge rows.nkin",

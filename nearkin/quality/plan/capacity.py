@@ -20,7 +20,7 @@ from nearkin.quality.plan.distribution import Distribution
 from nearkin.quality.plan.index_plan import add_index
 from nearkin.quality.plan.plan_lines import LimitVerdict, Line, PlanLines
 from nearkin.quality.plan.rates import Rates, known_rates
-from nearkin.quality.plan.run_plan import RunRequest, add_local, add_spark
+from nearkin.quality.plan.run_plan import RunRequest, add_local
 from nearkin.quality.plan.throughput import add_throughput
 from nearkin.quality.plan.workload import Workload, WorkloadKeywords
 from nearkin.runtime.argument_types import check_arguments
@@ -375,7 +375,7 @@ class _PlanBuilder:
             months = 1.0
             name = "price of a month"
         else:
-            size = amounts["shuffle" if work.engine == "spark" else "disk at the peak"] / 1e9
+            size = amounts["disk at the peak"] / 1e9
             duration = amounts["seconds"] / 3600
             hours = work.cores * duration
             months = duration / HOURS_PER_MONTH
@@ -456,7 +456,7 @@ def plan(
     builder.add_candidates(expected, spec)
     builder.add_brute_force()
     run = RunRequest(workload, spec, banding, expected, rates)
-    engines = {"local": add_local, "spark": add_spark, "index": add_index}
+    engines = {"local": add_local, "index": add_index}
     engines[workload.engine](builder.lines, run)
     builder.add_price()
     return Plan(

@@ -1,4 +1,4 @@
-"""Plans the disk, the memory and the time of a run, on one machine or over Spark."""
+"""Plans the disk, the memory and the time of a run."""
 
 import math
 from typing import NamedTuple
@@ -28,21 +28,6 @@ MAX_TEXT_BUFFER_BYTES = 250e6
 """The largest memory for texts that are being read."""
 MEMORY_PER_DOCUMENT = 30
 """The anonymous memory of a local run for each document, in bytes."""
-PARTITION_BYTES = 128e6
-"""The size of a Spark partition."""
-SHUFFLED_KEY_BYTES = 19
-"""The size of a shuffled band key: key and document, which are sent as arrays (measured with
-benchmarks/spark.json)."""
-SHUFFLED_PAIR_BYTES = 32
-"""The size of a candidate pair that is sent twice: to be counted once, and to be compared."""
-SPARK_SECONDS_PER_DOCUMENT = 80e-6
-"""The time of a core for moving a document between Java and Python and through intermediate tables,
-in seconds (measured with benchmarks/spark.json: 98 µs for documents of 500 bytes, between 10^5 and
-10^6 of them, minus the time of the stages themselves)."""
-SPARK_SECONDS_PER_PAIR = 10e-6
-"""The time of a core for moving the two signatures of a candidate pair, in seconds (assumed: two
-rows, an eighth of the way of a document. Between 10^6 and 4·10^6 documents, each document had half
-a pair more, and took no longer)."""
 REFERENCE_BANDS = 13
 """The number of bands with which the rates were calibrated."""
 REFERENCE_VERIFIED_PAIRS = 0.1
@@ -142,7 +127,7 @@ def add_local(lines: PlanLines, run: RunRequest) -> None:
     lines.add("local", "memory", memory, "B", formula)
     seconds = _add_stages(lines, run)
     more_memory = name_setting("memory", f"{math.ceil(memory / 1e9)}GB")
-    lines.add_limit("memory", work.memory, memory, "B", more_memory, "engine spark")
+    lines.add_limit("memory", work.memory, memory, "B", more_memory)
     lines.add_limit(
         "disk",
         work.disk,
@@ -150,12 +135,12 @@ def add_local(lines: PlanLines, run: RunRequest) -> None:
         "B",
         f"{peak / 1e9:,.0f} GB of disk",
         "fewer slots or bands",
-        "shards deduplicated one after the other, or engine spark",
+        "shards deduplicated one after the other",
     )
     more_cores = ""
     if work.seconds:
         more_cores = f"{math.ceil(work.cores * seconds / work.seconds)} cores"
-    lines.add_limit("time", work.seconds, seconds, "s", more_cores, "engine spark")
+    lines.add_limit("time", work.seconds, seconds, "s", more_cores)
 
 
 def _add_kept_hashes(lines: PlanLines, run: RunRequest) -> _HashSizes:
@@ -191,49 +176,6 @@ def _add_stages(lines: PlanLines, run: RunRequest) -> float:
             formula += f", for {REFERENCE_VERIFIED_PAIRS:g} verified pairs per document"
         lines.add("local", f"seconds: {name}", duration, "s", formula)
     return lines.add("local", "seconds", sum(durations.values()), "s", "Σ stages")
-
-
-def add_spark(lines: PlanLines, run: RunRequest) -> None:
-    """Adds shuffles, memory and time of a run over Spark."""
-    work = run.workload
-    n = work.documents
-    formula = f"documents · keys · {SHUFFLED_KEY_BYTES} = {n:,} · {run.keys} · {SHUFFLED_KEY_BYTES}"
-    key_bytes = float(n * run.keys * SHUFFLED_KEY_BYTES)
-    keys = lines.add("spark", "shuffled band keys", key_bytes, "B", formula)
-    pairs = run.candidates.candidates.of_documents(n)
-    per_pair = SHUFFLED_PAIR_BYTES + 2 * run.signature_bytes
-    formula = (
-        f"candidate pairs · ({SHUFFLED_PAIR_BYTES} + 2 signatures), at most = {pairs:,.0f} · "
-        f"{per_pair}"
-    )
-    compared = lines.add("spark", "shuffled candidate pairs", pairs * per_pair, "B", formula)
-    formula = (
-        f"verified documents · 8·shingles = {run.verified_documents:,.0f} · {8 * work.shingles}"
-    )
-    payload_bytes = run.verified_documents * 8 * work.shingles
-    payload = lines.add("spark", "shuffled payloads", payload_bytes, "B", formula)
-    formula = "band keys + candidate pairs + payloads"
-    shuffle = lines.add("spark", "shuffle", keys + compared + payload, "B", formula)
-    formula = f"shuffle / {PARTITION_BYTES / 1e6:.0f} MB"
-    lines.add("spark", "partitions", math.ceil(shuffle / PARTITION_BYTES), "", formula)
-    formula = "4 partitions, and Python beside the JVM"
-    memory = 4 * PARTITION_BYTES + PROCESS_BYTES
-    lines.add("spark", "memory of a core", memory, "B", formula)
-    durations = run.stage_seconds(cores=1)
-    cpu = sum(seconds for name, seconds in durations.items() if name != "start")
-    cpu += SPARK_SECONDS_PER_DOCUMENT * n + SPARK_SECONDS_PER_PAIR * pairs
-    formula = (
-        "the stages of the local engine on one core, and "
-        f"{SPARK_SECONDS_PER_DOCUMENT * 1e6:.0f} µs per document and "
-        f"{SPARK_SECONDS_PER_PAIR * 1e6:.0f} µs per candidate pair between Java and Python"
-    )
-    hours = lines.add("spark", "core-hours", cpu / 3600, "h", formula)
-    formula = f"core-hours / {work.cores} cores"
-    seconds = lines.add("spark", "seconds", hours * 3600 / work.cores, "s", formula)
-    more_cores = f"{math.ceil(hours * 3600 / work.seconds)} cores" if work.seconds else ""
-    lines.add_limit("time", work.seconds, seconds, "s", more_cores)
-    space = f"{shuffle / 1e9:,.0f} GB for the shuffle files of all executors"
-    lines.add_limit("disk", work.disk, shuffle, "B", space)
 
 
 def format_megabytes(size: float) -> str:

@@ -16,7 +16,7 @@ from nearkin.settings.spec import MAX_DIMENSIONS
 from nearkin.stages.lsh.slot_bands import require_bands_with_rows
 from nearkin.stages.winnowing import LEAST_TOKENS, MOST_TOKENS
 
-ENGINES = ("local", "spark", "index")
+ENGINES = ("local", "index")
 CHOICES = {"engine": ENGINES, "store": tuple(INDEX_SIZES), "verify": tuple(Verify)}
 """The values of the requirements that are names."""
 DUPLICATES = 0.1
@@ -124,7 +124,7 @@ class Workload:
         shingles: Number of shingles of a document.
         clusters: Number of kept documents, which are the representatives of an index. By default
             the documents that are not duplicates.
-        engine: Engine: `local`, `spark` or `index`.
+        engine: Engine: `local` (a run) or `index`.
         text_bytes: Size of the text of a document. Five bytes for each shingle by default.
         input_bytes: Size of the input files. By default the size of the texts.
         duplicates: Share of the documents that are near-duplicates of others, in [0, 1). By default

@@ -107,27 +107,3 @@ def list_in_order(ids: Iterable[str]) -> list[str]:
     """
     array = pa.array(list(ids), pa.large_string())
     return [str(id) for id in array.take(pa.array(sort_ids(array))).to_pylist()]
-
-
-def encode_ids(ids: pa.Array) -> pa.Array:
-    """Returns bytes that compare as ids do, large_binary (n,). The id is their end.
-
-    Args:
-        ids: The ids, text (n,).
-
-    Examples:
-        >>> keys = encode_ids(pa.array(["10", "9", "x"])).to_pylist()
-        >>> keys[1] < keys[0] < keys[2]
-        True
-    """
-    numbers = NumbersOfIds.of(ids)
-    heads = np.empty(len(ids), np.dtype([("size", ">u4"), ("lead", ">u8")]))
-    heads["size"] = numbers.sizes.view(np.uint32) ^ np.uint32(1 << 31)
-    heads["lead"] = numbers.leads
-    width = heads.dtype.itemsize
-    fixed = pa.Array.from_buffers(pa.binary(width), len(ids), [None, pa.py_buffer(heads)])
-    return pc.binary_join_element_wise(
-        fixed.cast(pa.large_binary()),
-        ids.cast(pa.large_binary()),
-        pa.scalar(b"", pa.large_binary()),
-    )

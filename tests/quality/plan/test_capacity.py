@@ -118,7 +118,7 @@ def test_given_bands_below_the_recall_are_not_met() -> None:
 
 
 def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
-    for engine in ("local", "spark", "index"):
+    for engine in ("local", "index"):
         for spec in (
             None,
             nk.Spec(measure="simhash"),
@@ -242,8 +242,6 @@ def test_prices_follow_from_core_hours_and_gigabytes() -> None:
     index = plan(10_000_000, engine="index", rates=RATES, cores=4, **prices)
     memory = index.value("memory") / 1e9
     assert index.value("price of a month") == pytest.approx(4 * 730 * 0.05 + memory * 0.1)
-    spark = plan(10_000_000, engine="spark", rates=RATES, cores=4, core_hour_price=0.05)
-    assert spark.value("price of a run") == pytest.approx(spark.value("core-hours") * 0.05)
     with pytest.raises(UsageError, match="unknown line 'price of a run'"):
         plan(1000, rates=RATES).value("price of a run")
     with pytest.raises(UsageError, match="core_hour_price=-1 is out of range"):

@@ -7,12 +7,11 @@ from nearkin.quality.plan.run_plan import SECONDS_PER_ESTIMATE
 from tests.quality.plan.made_up_rates import RATES
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
-def test_disk_time_and_price_follow_from_the_candidates_that_are_shown(engine: str) -> None:
+def test_disk_time_and_price_follow_from_the_candidates_that_are_shown() -> None:
     """Fewer rows have more candidates by chance. The number of bands is the same."""
     prices = {"core_hour_price": 1.0, "gb_month_price": 1.0}
-    few = plan(10**9, rates=RATES, engine=engine, bands=13, rows=7, **prices)
-    many = plan(10**9, rates=RATES, engine=engine, bands=13, rows=5, **prices)
+    few = plan(10**9, rates=RATES, bands=13, rows=7, **prices)
+    many = plan(10**9, rates=RATES, bands=13, rows=5, **prices)
     pairs = many.value("candidate pairs") - few.value("candidate pairs")
     by_chance = "candidates of a document by chance"
     assert many.value(by_chance) > 10 * few.value(by_chance)
@@ -20,16 +19,9 @@ def test_disk_time_and_price_follow_from_the_candidates_that_are_shown(engine: s
     assert many.value("candidate pairs") == pytest.approx(
         10**9 * (many.value(by_chance) + near) / 2
     )
-    core_seconds = (
-        3600 * many.value("core-hours") if engine == "spark" else 2 * many.value("seconds")
-    )
-    fewer = 3600 * few.value("core-hours") if engine == "spark" else 2 * few.value("seconds")
-    assert core_seconds - fewer >= pairs * SECONDS_PER_ESTIMATE
+    core_seconds = 2 * (many.value("seconds") - few.value("seconds"))
+    assert core_seconds >= pairs * SECONDS_PER_ESTIMATE
     assert many.value("price of a run") > few.value("price of a run")
-    if engine == "spark":
-        shuffled = "shuffled candidate pairs"
-        assert many.value(shuffled) - few.value(shuffled) == pytest.approx(pairs * (32 + 2 * 512))
-        assert many.value("shuffle") > many.value(shuffled)
 
 
 def test_work_disk_holds_the_documents_of_verified_pairs() -> None:
@@ -43,7 +35,7 @@ def test_work_disk_holds_the_documents_of_verified_pairs() -> None:
 
 
 def test_plan_of_a_billion_documents() -> None:
-    capacity_plan = plan(1_000_000_000, bands=20, rows=6, engine="spark", rates=RATES)
+    capacity_plan = plan(1_000_000_000, bands=20, rows=6, rates=RATES)
     assert capacity_plan.value("signatures of 64-bit slots") == pytest.approx(1e12, rel=0.03)
     assert capacity_plan.value("signatures of 32-bit slots") == 512e9
     assert capacity_plan.value("signatures of 1-bit slots") == 16e9
