@@ -46,6 +46,7 @@ from nearkin.spark.results import (
     SparkSplitResult,
 )
 from nearkin.spark.row_files import RowFiles, new_run_folder, require_frame
+from nearkin.spark.session import translate_spark_errors
 from nearkin.stages.sketch.resources import SpecResources
 from nearkin.texts.decontamination.request import (
     CONTAMINATION,
@@ -417,7 +418,7 @@ def _run_files(
             )
     for name in columns_of(_resolve_settings(parameters).apply_to(parameters), id).all:
         read_column(frame, name)
-    with new_run_folder(spark, work) as folder:
+    with new_run_folder(spark, work) as folder, translate_spark_errors():
         yield RunFiles(folder, RowFiles.of(frame, folder / "rows", order), id)
 
 

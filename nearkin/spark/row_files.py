@@ -24,7 +24,7 @@ from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
 from nearkin.spark.frame_columns import read_column
 from nearkin.spark.id_order import id_order
-from nearkin.spark.session import require_classic_session, translate_spark_errors
+from nearkin.spark.session import require_classic_session
 
 GLOB_CHARACTERS = re.compile(r"([*?\[\]{}\\])")
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
@@ -52,21 +52,20 @@ class RowFiles:
         Args:
             order: Column of ids by which the rows are ordered, or None for any order.
         """
-        with translate_spark_errors():
-            scanned = _list_scanned_files(frame)
-            if scanned is not None and order is None:
-                return cls(frame, scanned)
-            rows = frame
-            if order is not None:
-                rows = frame.orderBy(id_order(text_id(frame, order)))
-            _write_rows(rows, folder)
-            paths = tuple(sorted(folder.glob("*.parquet")))
-            if not paths:
-                raise UsageError(
-                    f"Spark wrote no file into {folder} that this process sees; give a folder that "
-                    f"the driver and all workers share with {name_setting('work')}"
-                )
-            return cls(read_files(frame.sparkSession, folder, frame.schema), paths)
+        scanned = _list_scanned_files(frame)
+        if scanned is not None and order is None:
+            return cls(frame, scanned)
+        rows = frame
+        if order is not None:
+            rows = frame.orderBy(id_order(text_id(frame, order)))
+        _write_rows(rows, folder)
+        paths = tuple(sorted(folder.glob("*.parquet")))
+        if not paths:
+            raise UsageError(
+                f"Spark wrote no file into {folder} that this process sees; give a folder that "
+                f"the driver and all workers share with {name_setting('work')}"
+            )
+        return cls(read_files(frame.sparkSession, folder, frame.schema), paths)
 
 
 def require_frame(frame: Any, function: str) -> SparkSession:

@@ -38,6 +38,23 @@ def line_of(texts: Path, out: Path, *options: object) -> tuple[object, ...]:
     return ("dedup", texts, "--id", "id", *passages, "--out", out, *options)
 
 
+@pytest.mark.parametrize("options", [{"passages": 6, "min_left": 3}, {"repeated_lines": 2}])
+def test_result_over_files_writes_what_the_command_writes(
+    options: dict[str, int], texts: Path, tmp_path: Path
+) -> None:
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    assert run("dedup", texts, "--id", "id", *flags, "--out", tmp_path / "out", "-q") == 0
+    result = nk.dedup(texts, id="id", **options)  # type: ignore[arg-type]
+    result.write(tmp_path / "written")
+    names = ["kept/texts.jsonl", "clusters.parquet", "cuts.parquet"]
+    names += ["repeated_lines.parquet"] if "repeated_lines" in options else []
+    for name in names:
+        written = (tmp_path / "written" / name).read_bytes()
+        assert written == (tmp_path / "out" / name).read_bytes()
+    with pytest.raises(UsageError, match="leave out `output` and `document_weights`"):
+        result.write(tmp_path / "ids", output="ids")
+
+
 def test_passages_are_cut_from_kept_documents_alone(
     texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

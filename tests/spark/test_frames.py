@@ -256,6 +256,25 @@ def test_error_of_a_task_is_one_sentence(frame: DataFrame, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_workers_of_a_cluster_do_the_tasks(
+    frame: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[str] = []
+    real = nks.SparkExecutor.map
+
+    def noting(self: nks.SparkExecutor, task: Any, items: Any, work: Path) -> Any:
+        tasks.append(type(task).__name__)
+        return real(self, task, items, work)
+
+    monkeypatch.setattr(nks.SparkExecutor, "map", noting)
+    monkeypatch.setattr(frame.sparkSession.sparkContext, "master", "spark://head:7077")
+    with nks.dedup(frame, id="id", work=tmp_path, threshold=0.6) as result:
+        assert "SketchTask" in tasks
+        local = nk.dedup(DOCUMENTS, id="id", threshold=0.6)
+        assert rows_of(result.clusters) == rows_of(local.clusters.arrow)
+        assert result.kept.count() == local.statistics["kept"]
+
+
 def test_work_folder_is_one_that_all_machines_see(
     frame: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
