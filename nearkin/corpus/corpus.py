@@ -103,7 +103,7 @@ ON_ERROR = ("quarantine", "fail")
 
 
 class ReadFiles(NamedTuple):
-    """What reading has shown of some files, which another process tells."""
+    """The facts of some files that another process has read."""
 
     statuses: Mapping[int, FileStatus]
     """The status of each file, by its number."""

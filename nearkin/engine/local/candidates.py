@@ -320,7 +320,7 @@ class CandidateFinder(Task):
 
     @cached_property
     def active(self) -> np.ndarray:
-        """Which documents are compared, bool (n,)."""
+        """The documents that are compared, bool (n,)."""
         return self.work.load(self.active_name)
 
     @cached_property

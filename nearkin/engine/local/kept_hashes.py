@@ -223,7 +223,7 @@ class KeptHashes:
 
 
 class _KeptPart(NamedTuple):
-    """What a task needs to build the sets of the wanted documents of a batch."""
+    """A batch whose wanted documents' sets a task builds."""
 
     batch: _KeptBatch
     shingles: np.ndarray

@@ -199,7 +199,7 @@ class LocalRun(Run):
 
     @cached_property
     def executor(self) -> Executor:
-        """What does the tasks of the stages."""
+        """The executor that does the tasks of the stages."""
         if self.given_executor is None or not isinstance(self.corpus, FileCorpus):
             return Threads(self.options.workers)
         return self.given_executor

@@ -57,7 +57,7 @@ class PairScorer(Task):
 
     @cached_property
     def payloads(self) -> Payloads:
-        """What the run stored of the documents in candidate pairs."""
+        """The payloads of the documents in candidate pairs."""
         return Payloads.load(self.measure, self.work)
 
     @cached_property
