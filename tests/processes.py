@@ -39,7 +39,11 @@ class Processes:
         """Ends the processes."""
         self._pool.shutdown()
 
-    def map(self, task: Callable[[Any], Any], items: Iterable[Any], work: Path) -> Iterator[Any]:
+    def at(self, work: Path) -> "Processes":
+        """Returns itself: tasks know their folders."""
+        return self
+
+    def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """Yields task(item) for each item, in order."""
         items = list(items)
         if items:

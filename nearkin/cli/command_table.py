@@ -71,6 +71,11 @@ COMMANDS = (
         "Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.",
     ),
     CommandEntry(
+        "work",
+        START,
+        "Do tasks of a run with --executor jobs, on any machine that sees its work folder.",
+    ),
+    CommandEntry(
         "check",
         CHECK,
         "Find near-duplicates between two corpora, and end with exit code 3 if there are more than "

@@ -229,7 +229,7 @@ def _copy_elsewhere(
     if rows is not None:
         parts = (part._replace(added=rows(part.first, part.end)) for part in parts)
     task = CopyApart(replace(copier, rows=None), parts_folder)
-    for done in executor.map(task, parts, parts_folder):
+    for done in executor.map(task, parts):
         advance(done.documents)
         yield done
 

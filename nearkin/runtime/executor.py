@@ -11,6 +11,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from nearkin.runtime.threads import ordered_map
 
+RETURNED = "returned"
+"""Folder of what tasks of other processes return, in the work folder of a run."""
+TASKS = "tasks"
+"""Folder of the tasks that other processes look for."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -35,15 +39,19 @@ class Executor(Protocol):
     def shares_memory(self) -> bool:
         """True if tasks see the memory of this process. Others see files alone."""
 
-    def map(
-        self, task: Callable[[Item], Result], items: Iterable[Item], work: Path
-    ) -> Iterator[Result]:
+    def at(self, work: Path) -> "Executor":
+        """Returns an executor of the tasks of a run.
+
+        Args:
+            work: Work folder of the run, which all tasks see under this path.
+        """
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, in the order of the items.
 
         Args:
             task: The task. It is pickled unless tasks share memory.
             items: The items. They are taken a bounded number ahead.
-            work: The work folder of the run, which all tasks see under this path.
         """
 
 
@@ -58,9 +66,11 @@ class Threads:
     workers: int
     shares_memory = True
 
-    def map(
-        self, task: Callable[[Item], Result], items: Iterable[Item], work: Path
-    ) -> Iterator[Result]:
+    def at(self, work: Path) -> "Threads":
+        """Returns itself: threads need no folder."""
+        return self
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`."""
         return ordered_map(task, items, self.workers)
 

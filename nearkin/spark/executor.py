@@ -4,24 +4,18 @@ Spark gets a task once, as a broadcast, and the items in small jobs, which threa
 submit. What a task returns is a file of the work folder, so no row passes through Java.
 """
 
-import pickle
-import platform
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import TypeVar
 
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from nearkin.engine.local.work_folder import RETURNED
-from nearkin.errors import NearkinError, UsageError
+from nearkin.executors.remote import RemoteTask, Returned, take_result
 from nearkin.runtime.threads import ordered_map
-from nearkin.runtime.version import VERSION
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,9 +29,11 @@ class SparkExecutor:
 
     Attributes:
         spark: The session.
+        work: Work folder of the run.
     """
 
     spark: SparkSession
+    work: Path | None = None
     shares_memory = False
 
     @property
@@ -45,15 +41,20 @@ class SparkExecutor:
         """The number of tasks that are done at a time."""
         return self.spark.sparkContext.defaultParallelism
 
-    def map(
-        self, task: Callable[[Item], Result], items: Iterable[Item], work: Path
-    ) -> Iterator[Result]:
+    def at(self, work: Path) -> "SparkExecutor":
+        """Returns an executor of the tasks of a run.
+
+        Args:
+            work: Work folder of the run, which the driver and all workers see under this path.
+        """
+        return replace(self, work=work)
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, in the order of the items.
 
         Args:
             task: The task, which is pickled.
             items: The items. They are taken a bounded number ahead.
-            work: The work folder of the run, which all workers see under this path.
 
         Raises:
             UsageError: If a worker does not see the work folder, or has another version of nearkin.
@@ -65,16 +66,14 @@ class SparkExecutor:
         if first is None:
             return
         context = self.spark.sparkContext
-        # A new folder, because tasks of a killed driver may still write into theirs.
-        folder = work.absolute() / RETURNED / uuid4().hex
-        folder.mkdir(parents=True)
-        broadcast = context.broadcast(RemoteTask(pickle.dumps(task), folder))
-        group = f"nearkin {folder.name}"
+        remote_task = RemoteTask.create(task, self.work)
+        broadcast = context.broadcast(remote_task)
+        group = f"nearkin {remote_task.folder.name}"
 
         def run(portion: Sequence[Item]) -> list[Result]:
             context.setJobGroup(group, f"nearkin: {type(task).__name__}", interruptOnCancel=True)
             calls = context.parallelize(portion, len(portion)).map(_Call(broadcast))
-            return [_take(returned) for returned in calls.collect()]
+            return [take_result(returned) for returned in calls.collect()]
 
         try:
             results = ordered_map(run, chain([first], portions), workers=-(-self.workers // size))
@@ -82,47 +81,7 @@ class SparkExecutor:
         finally:
             context.cancelJobGroup(group)
             broadcast.destroy()
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class RemoteTask:
-    """A task as workers receive it.
-
-    Attributes:
-        pickled: The task.
-        folder: Folder of what tasks return.
-        version: Version of nearkin on the driver.
-    """
-
-    pickled: bytes
-    folder: Path
-    version: str = VERSION
-
-    @cached_property
-    def _task(self) -> Callable[[Any], Any]:
-        return pickle.loads(self.pickled)
-
-    def __call__(self, item: object) -> Path | NearkinError:
-        """Does the task, and returns the file of its result, or the error that it raised."""
-        if self.version != VERSION:
-            return UsageError(
-                f"worker {platform.node()} has nearkin {VERSION}, and the driver has "
-                f"{self.version}; install one version on all machines"
-            )
-        if not self.folder.is_dir():
-            return UsageError(
-                f"worker {platform.node()} does not see the work folder {self.folder}; choose a "
-                "folder that the driver and all workers see under the same path"
-            )
-        try:
-            result = self._task(item)
-        except NearkinError as error:
-            return error
-        path = self.folder / uuid4().hex
-        with path.open("wb") as file:
-            pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
-        return path
+            shutil.rmtree(remote_task.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -131,14 +90,5 @@ class _Call:
 
     broadcast: Broadcast[RemoteTask]
 
-    def __call__(self, item: object) -> Path | NearkinError:
+    def __call__(self, item: object) -> Returned:
         return self.broadcast.value(item)
-
-
-def _take(returned: Path | NearkinError) -> Any:
-    """Returns the result in a file and deletes the file, or raises an error."""
-    if isinstance(returned, NearkinError):
-        raise returned
-    result = pickle.loads(returned.read_bytes())
-    returned.unlink()
-    return result

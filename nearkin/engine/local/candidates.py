@@ -186,7 +186,7 @@ def write_keys(
         with (folder / f"{band:04d}").open("wb") as file:
             file.truncate(size)
     task = WriteKeys(comparison, work, folder, is_salted)
-    for _ in executor.map(task, comparison.documents.chunks(), work.path):
+    for _ in executor.map(task, comparison.documents.chunks()):
         pass
 
 
@@ -353,9 +353,7 @@ class CandidateFinder(Task):
             portions.extend(_Piece(found.partition, number) for number in range(found.portions))
             hot.extend(_Piece(found.partition, number) for number in range(found.hot))
         first_hot = np.full(len(self.active) if hot else 0, NOT_HOT, np.uint16)
-        for piece, clustered in zip(
-            hot, executor.map(ClusterBucket(self), hot, self.work.path), strict=True
-        ):
+        for piece, clustered in zip(hot, executor.map(ClusterBucket(self), hot), strict=True):
             spool.add(self.select_allowed(clustered.pairs))
             counts.histogram += clustered.histogram
             counts.hot.append(clustered.bucket)
@@ -368,7 +366,7 @@ class CandidateFinder(Task):
         self.work.save(FIRST_HOT, first_hot)
         done = 0
         for piece, (pairs, histogram) in zip(
-            portions, executor.map(ComparePortion(self), portions, self.work.path), strict=True
+            portions, executor.map(ComparePortion(self), portions), strict=True
         ):
             spool.add(pairs)
             counts.histogram += histogram
@@ -419,7 +417,7 @@ class CandidateFinder(Task):
         bands = range(self.comparison.banding.bands)
         numbers = range(1 << self.partition_bits)
         partitions = itertools.starmap(_Partition, itertools.product(bands, numbers))
-        yield from executor.map(FindBuckets(self), partitions, self.work.path)
+        yield from executor.map(FindBuckets(self), partitions)
 
     def select_allowed(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the packed pairs that may be compared, if the bands do not decide it."""

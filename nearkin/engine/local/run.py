@@ -202,7 +202,7 @@ class LocalRun(Run):
         """The executor that does the tasks of the stages."""
         if self.given_executor is None or not isinstance(self.corpus, FileCorpus):
             return Threads(self.options.workers)
-        return self.given_executor
+        return self.given_executor.at(self.work.path)
 
     @property
     def copying_workers(self) -> int:

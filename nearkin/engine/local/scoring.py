@@ -104,7 +104,7 @@ def write_scored_pairs(
     pairs = len(map_file(path, np.uint64))
     starts = range(0, pairs, PAIRS_PER_TASK)
     portions = [(start, min(start + PAIRS_PER_TASK, pairs)) for start in starts]
-    judged = executor.map(ScorePortion(score, path), portions, score.work.path)
+    judged = executor.map(ScorePortion(score, path), portions)
     for (start, end), portion in zip(portions, judged, strict=True):
         writer.add(portion)
         progress.advance(end - start)

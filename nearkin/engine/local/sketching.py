@@ -165,7 +165,7 @@ def sketch_corpus(
     progress.advance(position.documents)
     durations: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
-        for done in executor.map(task, parts, work.path):
+        for done in executor.map(task, parts):
             if done.read is not None and isinstance(corpus, FileCorpus):
                 corpus.learn(done.read)
             if kept_hashes is not None:

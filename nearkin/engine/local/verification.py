@@ -135,7 +135,7 @@ class Payloads:
                     progress.advance(batch.documents)
             else:
                 task = WritePayloads(source.task, measure, work.path / SPOOL)
-                for written in executor.map(task, source.parts(wanted), work.path):
+                for written in executor.map(task, source.parts(wanted)):
                     for file, path in zip(files, written.paths, strict=True):
                         _append_file(file, path)
                     sizes.append(written.sizes)

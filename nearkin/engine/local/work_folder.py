@@ -18,6 +18,7 @@ from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.stats import StageRecord
 from nearkin.errors import UsageError
 from nearkin.runtime.compilation import Stopwatch
+from nearkin.runtime.executor import RETURNED, TASKS
 from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -40,10 +41,8 @@ CHECKED_AT_ONCE = 1 << 25
 READ_AT_ONCE = 1 << 18
 SPOOL = "spool"
 """Folder of what one stage writes and reads, for example candidate pairs and buckets."""
-RETURNED = "returned"
-"""Folder of what tasks of other processes return."""
 UNRECORDED = frozenset(
-    {MANIFEST, LOCK, PREVIOUS, RESULT, RETURNED, KEPT_HASHES, SPOOL, "then", "against"}
+    {MANIFEST, LOCK, PREVIOUS, RESULT, RETURNED, TASKS, KEPT_HASHES, SPOOL, "then", "against"}
 )
 """Entries whose checksums the manifest does not record: no later stage of another process reads
 them, or they check themselves (`then` is the work folder of the second measure, and `against` holds

@@ -1,0 +1,31 @@
+"""`nearkin work`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkin.cli.standard_streams import print_line
+from nearkin.runtime.number_format import format_count
+
+
+def work(
+    folder: Annotated[
+        Path, typer.Argument(help="Work folder of the run: its output with .partial appended.")
+    ],
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds without a task after which the worker ends.")
+    ] = 600,
+) -> None:
+    """Do tasks of a run with --executor jobs, on any machine that sees its work folder.
+
+    Start it as often as tasks are to be done at a time, before or after the run. It ends with the
+    run. A worker that is killed loses nothing: others do its task again.
+
+    Examples:
+        nearkin work out.partial
+    """
+    from nearkin.executors.jobs import work_on
+
+    tasks = work_on(folder.absolute(), wait)
+    print_line(f"did {format_count(tasks, 'task')} of {folder}")

@@ -1,0 +1,265 @@
+"""Tasks of a run by processes that share a folder: jobs of any cluster, or of several machines.
+
+The run writes a task and its items into the work folder. Each `nearkin work` takes an item by
+renaming its file, and leaves a file with what the task returned. While it works, it touches the
+file of the item. An item whose file is no longer touched is taken by another worker.
+"""
+
+import os
+import pickle
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple, TypeVar
+from uuid import uuid4
+
+from nearkin.errors import RunError
+from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
+from nearkin.runtime.executor import TASKS
+from nearkin.runtime.setting_names import name_flag
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+TASK = "task"
+"""The file of a task."""
+TODO = "todo"
+DOING = "doing"
+DONE = "done"
+"""The folders of the items of a task, and of what their workers returned."""
+AHEAD = 2
+"""The number of items that wait for each worker."""
+POLL_SECONDS = 0.05
+"""The time between looks into a folder, in seconds."""
+TOUCH_SECONDS = 5.0
+"""The time after which a worker touches the file of its item, in seconds."""
+LOST_SECONDS = 150.0
+"""The time without a touch after which a worker is lost, in seconds. A shared file system may tell
+the time of a change a minute late."""
+MOST_ATTEMPTS = 4
+"""The number of workers that may be lost with one item."""
+
+
+@dataclass(frozen=True)
+class JobsExecutor:
+    """Processes of `nearkin work` that see the work folder.
+
+    Attributes:
+        workers: Number of processes that are expected.
+        work: Work folder of the run.
+    """
+
+    workers: int
+    work: Path | None = None
+    shares_memory = False
+
+    def at(self, work: Path) -> "JobsExecutor":
+        """Returns an executor of the tasks of a run.
+
+        Args:
+            work: Work folder of the run, which all workers see under this path.
+        """
+        return replace(self, work=work)
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yields task(item) for each item, in the order of the items.
+
+        Args:
+            task: The task, which is pickled.
+            items: The items. They are taken a bounded number ahead.
+
+        Raises:
+            RunError: If a worker failed, or several were lost with one item.
+        """
+        assert self.work is not None
+        remote_task = RemoteTask.create(task, self.work)
+        # Workers may still do those of a run that was killed.
+        shutil.rmtree(self.work / TASKS, ignore_errors=True)
+        folder = self.work.absolute() / TASKS / remote_task.folder.name
+        for name in (TODO, DOING, DONE):
+            (folder / name).mkdir(parents=True)
+        _write(folder / TASK, remote_task)
+        offered = _OfferedItems(folder, describe_task(task))
+        try:
+            for item in items:
+                offered.add(item)
+                if offered.count >= AHEAD * self.workers:
+                    yield take_result(offered.wait())
+            while offered.count:
+                yield take_result(offered.wait())
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(remote_task.folder, ignore_errors=True)
+
+
+class _Touch(NamedTuple):
+    """The last time at which the file of an item had changed, by the clock of this process."""
+
+    modified: int
+    seen: float
+
+
+class _OfferedItems:
+    """The items that were offered to workers, and whose results were not taken yet."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._next = 0
+        self._first = 0
+        self._touched: dict[str, _Touch] = {}
+        self._attempts: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return self._next - self._first
+
+    def add(self, item: object) -> None:
+        """Offers an item."""
+        _write(self._folder / TODO / f"{self._next:09d}", item)
+        self._next += 1
+
+    def wait(self) -> Returned:
+        """Waits for the result of the first item."""
+        path = self._folder / DONE / f"{self._first:09d}"
+        # A shared file system may remember that a file is missing. It looks a folder up again.
+        while path not in _list(path.parent):
+            self._offer_lost()
+            time.sleep(POLL_SECONDS)
+        self._first += 1
+        returned: Returned = pickle.loads(path.read_bytes())
+        path.unlink()
+        return returned
+
+    def _offer_lost(self) -> None:
+        """Offers items again whose workers are lost."""
+        now = time.monotonic()
+        for path in _list(self._folder / DOING):
+            try:
+                modified = path.stat().st_mtime_ns
+            except FileNotFoundError:
+                continue
+            touch = self._touched.get(path.name)
+            if touch is None or touch.modified != modified:
+                self._touched[path.name] = _Touch(modified, now)
+            elif now - touch.seen > LOST_SECONDS:
+                self._offer_again(path)
+
+    def _offer_again(self, path: Path) -> None:
+        name = path.name
+        attempts = self._attempts[name] = self._attempts.get(name, 0) + 1
+        if attempts >= MOST_ATTEMPTS:
+            raise RunError(
+                f"{attempts} workers were lost with part {int(name)} of {self._name}; see their "
+                f"logs, for example for a lack of memory, then run again with "
+                f"{name_flag('resume')}"
+            )
+        del self._touched[name]
+        with suppress(FileNotFoundError):
+            path.rename(self._folder / TODO / name)
+
+
+def work_on(work: Path, patience: float) -> int:
+    """Does the tasks of a run, and returns the number of those that were done.
+
+    Args:
+        work: Work folder of the run, which may not exist yet.
+        patience: Time without tasks after which the worker ends, in seconds.
+    """
+    done = 0
+    last = time.monotonic()
+    loaded: tuple[Path, RemoteTask] | None = None
+    was_there = False
+    while time.monotonic() - last < patience and (work.exists() or not was_there):
+        was_there = was_there or work.exists()
+        taken = _take_item(work / TASKS)
+        if taken is None:
+            time.sleep(POLL_SECONDS)
+            continue
+        folder = taken.parent.parent
+        # The run may have ended.
+        with suppress(FileNotFoundError), _given_up(taken), _touched(taken):
+            if loaded is None or loaded[0] != folder:
+                loaded = (folder, pickle.loads((folder / TASK).read_bytes()))
+            returned = loaded[1](pickle.loads(taken.read_bytes()))
+            _write(folder / DONE / taken.name, returned)
+            taken.unlink(missing_ok=True)
+        done += 1
+        last = time.monotonic()
+    return done
+
+
+@contextmanager
+def _given_up(taken: Path) -> Iterator[None]:
+    """Tells the run that the body failed, or leaves the item to others if it was interrupted."""
+    is_done = False
+    try:
+        yield
+        is_done = True
+    finally:
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and taken.parent.exists():
+            failed = RunError(
+                f"a worker on {platform.node()} failed with {type(error).__name__}: {error}; its "
+                "output has the whole trace"
+            )
+            _write(taken.parent.parent / DONE / taken.name, failed)
+        elif not is_done:
+            with suppress(FileNotFoundError):
+                taken.rename(taken.parent.parent / TODO / taken.name)
+
+
+def _take_item(tasks: Path) -> Path | None:
+    """Takes an item of a task, and returns its file."""
+    for folder in _list(tasks):
+        for path in _list(folder / TODO):
+            taken = folder / DOING / path.name
+            try:
+                path.rename(taken)
+                os.utime(taken)
+            except FileNotFoundError:
+                continue
+            return taken
+    return None
+
+
+def _list(folder: Path) -> list[Path]:
+    """Returns the entries of a folder in the order of their names. It may not exist."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+@contextmanager
+def _touched(path: Path) -> Iterator[None]:
+    """Touches a file every few seconds while the body runs."""
+    is_done = Event()
+
+    def touch() -> None:
+        while not is_done.wait(TOUCH_SECONDS):
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                return
+
+    thread = Thread(target=touch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
+
+
+def _write(path: Path, value: object) -> None:
+    """Writes a value to a file that appears when it is complete."""
+    written = path.with_name(f".{uuid4().hex}")
+    written.write_bytes(pickle.dumps(value))
+    written.replace(path)

@@ -1,0 +1,103 @@
+"""Tasks of a run on the workers of a Ray cluster."""
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nearkin.errors import RunError, UsageError
+from nearkin.executors.remote import RemoteTask, Returned, take_result
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+AHEAD = 2
+"""The number of tasks that wait for each worker."""
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """The workers of a Ray cluster, each of which does one task at a time.
+
+    Attributes:
+        ray: The module, connected to the cluster.
+        work: Work folder of the run.
+    """
+
+    ray: Any
+    work: Path | None = None
+    shares_memory = False
+
+    @classmethod
+    def connect(cls, address: str | None) -> "RayExecutor":
+        """Connects to a cluster, or starts one on this machine.
+
+        Raises:
+            UsageError: If Ray is not installed.
+            RunError: If the cluster cannot be reached.
+        """
+        try:
+            import ray
+        except ImportError as error:
+            raise UsageError(
+                f"Ray is not installed ({error}); install nearkin with it: pip install "
+                "'nearkin[ray]'"
+            ) from error
+        if not ray.is_initialized():
+            try:
+                ray.init(address, include_dashboard=False, log_to_driver=False)
+            except (ConnectionError, ValueError) as error:
+                raise RunError(f"cannot connect to Ray at {address}: {error}") from error
+        return cls(ray)
+
+    @property
+    def workers(self) -> int:
+        """The number of tasks that are done at a time."""
+        return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+    def at(self, work: Path) -> "RayExecutor":
+        """Returns an executor of the tasks of a run.
+
+        Args:
+            work: Work folder of the run, which all workers see under this path.
+        """
+        return replace(self, work=work)
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yields task(item) for each item, in the order of the items.
+
+        Args:
+            task: The task, which is pickled.
+            items: The items. They are taken a bounded number ahead.
+
+        Raises:
+            RunError: If a worker failed, or several were lost with one item.
+        """
+        remote_task = RemoteTask.create(task, self.work)
+        shared_task = self.ray.put(remote_task)
+        call = self.ray.remote(num_cpus=1, max_retries=3)(_call)
+        running: deque[Any] = deque()
+        try:
+            for item in items:
+                running.append(call.remote(shared_task, item))
+                if len(running) >= AHEAD * self.workers:
+                    yield take_result(self.ray.get(running.popleft()))
+            while running:
+                yield take_result(self.ray.get(running.popleft()))
+        finally:
+            for reference in running:
+                self.ray.cancel(reference)
+            shutil.rmtree(remote_task.folder, ignore_errors=True)
+
+
+def _call(task: RemoteTask, item: object) -> Returned:
+    """Does a task. Ray unpickles it for each call, so the first one is kept with what it caches."""
+    if task.folder not in _TASKS:
+        _TASKS.clear()
+        _TASKS[task.folder] = task
+    return _TASKS[task.folder](item)
+
+
+_TASKS: dict[Path, RemoteTask] = {}
+"""The task of this process."""

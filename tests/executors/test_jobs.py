@@ -1,0 +1,145 @@
+"""Tests of tasks that are done by processes which share a folder."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.corpus import Columns
+from nearkin.engine.options import RunOptions
+from nearkin.errors import RunError, UsageError
+from nearkin.executors import jobs
+from nearkin.executors.jobs import JobsExecutor, work_on
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
+from nearkin.runtime.executor import TASKS
+from nearkin.runtime.progress import Silent
+from tests.engine.local.test_executors import documents, read_output, write_parquet
+
+PATIENCE = 120.0
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def refuse(number: int) -> int:
+    raise UsageError(f"{number} is not allowed")
+
+
+def fail(number: int) -> int:
+    raise ZeroDivisionError(number)
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Path]:
+    """Starts two workers of a work folder that does not exist yet, and returns the folder."""
+    context = multiprocessing.get_context("spawn")
+    work = tmp_path / "out.partial"
+    started = [context.Process(target=work_on, args=(work, PATIENCE)) for _ in range(2)]
+    for process in started:
+        process.start()
+    yield work
+    for process in started:
+        process.kill()
+        process.join()
+
+
+def take_and_drop(work: Path, is_done: threading.Event) -> None:
+    """Takes an item of each task, as a worker that is killed then."""
+    seen: set[str] = set()
+    while not is_done.is_set():
+        taken = jobs._take_item(work / TASKS)
+        if taken is not None and taken.parent.parent.name in seen:
+            taken.rename(taken.parent.parent / jobs.TODO / taken.name)
+            time.sleep(0.2)
+        elif taken is not None:
+            seen.add(taken.parent.parent.name)
+        time.sleep(0.01)
+
+
+def test_output_does_not_depend_on_lost_workers(
+    workers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    monkeypatch.setattr(jobs, "LOST_SECONDS", 1.0)
+    monkeypatch.setattr(jobs, "MOST_ATTEMPTS", 10**6)
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+    columns = Columns(id="id", carried_columns=("site",))
+    options = RunOptions(spec=nk.Spec(), workers=2)
+    job = Job((str(tmp_path / "in"),), tmp_path / "threads", columns, options)
+    run_dedup(job, Silent())
+    is_done = threading.Event()
+    killed = threading.Thread(target=take_and_drop, args=(workers, is_done))
+    killed.start()
+    elsewhere = replace(job, out=tmp_path / "out", executor=JobsExecutor(2))
+    assert elsewhere.work_folder == workers
+    try:
+        run_dedup(elsewhere, Silent())
+    finally:
+        is_done.set()
+        killed.join()
+    assert read_output(elsewhere.out) == read_output(job.out)
+
+
+def test_results_are_in_the_order_of_the_items(workers: Path) -> None:
+    workers.mkdir()
+    executor = JobsExecutor(2).at(workers)
+    assert list(executor.map(double, range(50))) == list(range(0, 100, 2))
+    assert not list((workers / TASKS).iterdir())
+
+
+@pytest.mark.parametrize(
+    ("task", "error", "message"),
+    [
+        (refuse, UsageError, "1 is not allowed"),
+        (fail, RunError, "a worker on .* failed with ZeroDivisionError: 1"),
+    ],
+)
+def test_error_of_a_task_ends_the_run(
+    task: Callable[[int], int], error: type[Exception], message: str, workers: Path
+) -> None:
+    workers.mkdir()
+    with pytest.raises(error, match=message):
+        list(JobsExecutor(2).at(workers).map(task, [1]))
+
+
+def test_item_that_ends_every_worker_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LOST_SECONDS", 0.1)
+    taken: list[Path] = []
+
+    def take(work: Path, is_done: threading.Event) -> None:
+        while not is_done.is_set():
+            path = jobs._take_item(work / TASKS)
+            taken.extend([] if path is None else [path])
+            time.sleep(0.01)
+
+    is_done = threading.Event()
+    thread = threading.Thread(target=take, args=(tmp_path, is_done))
+    thread.start()
+    try:
+        with pytest.raises(RunError, match="4 workers were lost with part 0 of double"):
+            list(JobsExecutor(1).at(tmp_path).map(double, [7]))
+    finally:
+        is_done.set()
+        thread.join()
+    assert len(taken) == jobs.MOST_ATTEMPTS
+
+
+def test_worker_ends_with_its_run_or_without_tasks(tmp_path: Path) -> None:
+    assert work_on(tmp_path / "none", 0.1) == 0
+    (tmp_path / "work").mkdir()
+    thread = threading.Thread(target=work_on, args=(tmp_path / "work", PATIENCE))
+    thread.start()
+    time.sleep(0.2)
+    (tmp_path / "work").rmdir()
+    thread.join(PATIENCE / 2)
+    assert not thread.is_alive()
