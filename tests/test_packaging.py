@@ -64,7 +64,7 @@ def test_large_libraries_are_extras_of_their_own() -> None:
     assert not any(one.startswith("dash") for one in EXTRAS["server"])
 
 
-FRAMEWORKS = {"datatrove", "langchain", "llama-index", "haystack"}
+FRAMEWORKS = {"datatrove", "langchain", "llama-index", "haystack", "ray"}
 """The extras of `nearkin.integrations`, whose users have the frameworks already."""
 
 
@@ -264,6 +264,7 @@ BROUGHT_BY = {
     "prometheus_client": "opentelemetry-exporter-prometheus",
     "py4j": "pyspark",
     "pydantic": "typer",
+    "ray": "ray",
     "starlette": "fastapi",
 }
 """Modules of distributions that are not declared, and the declared distribution that needs them.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.executor_options import SPARK, ExecutorOptions
+from nearkin.cli.executor_options import THREADS, ExecutorOptions
 from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import with_option_groups
@@ -209,10 +209,10 @@ def dedup(
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, plan, settings)
     require_as_saved(given, inputs, columns, spec)
-    if standard.used and execution.executor == SPARK:
+    if standard.used and execution.executor != THREADS:
         raise UsageError(
-            f"{name_setting('executor', SPARK)} cannot be combined with -, because the workers of "
-            "Spark cannot read the standard streams of this process; name files"
+            f"{name_setting('executor', execution.executor)} cannot be combined with -, because "
+            "its workers cannot read the standard streams of this process; name files"
         )
     progress = o.open_progress(quiet=output.quiet)
     workers = workers_or_cores(match.workers)
@@ -260,6 +260,9 @@ def dedup(
         )
         asks = not (output.quiet or output.json or standard.used)
         confirm = partial(confirm_removals, progress) if asks else None
+        workers_wanted = execution.describe_workers(job.work_folder)
+        if workers_wanted is not None and not output.quiet:
+            print_line(workers_wanted)
         with execution.open() as executor:
             record = run_dedup(replace(job, executor=executor), progress, confirm=confirm)
         if result.audit:

@@ -1,23 +1,26 @@
-"""The options that decide what does the tasks of a run: threads of this process, or Spark."""
+"""The options that decide what does the tasks of a run: threads of this process, or others."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from nearkin.cli.imports import file_imports
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import RUN, Need, Setting
+from nearkin.runtime.shell_quoting import quote_argument
+from nearkin.settings.setting import RUN, Need, NumberRange, Setting
 
 if TYPE_CHECKING:
     from nearkin.runtime.executor import Executor
 
 THREADS = "threads"
 SPARK = "spark"
-EXECUTORS = (THREADS, SPARK)
-OF_SPARK = Need("executor", (SPARK,))
-"""The need of options that only Spark has."""
+RAY = "ray"
+JOBS = "jobs"
+EXECUTORS = (THREADS, SPARK, RAY, JOBS)
+MOST_JOBS = 8
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,9 @@ class ExecutorOptions:
     executor: Annotated[
         str,
         Setting(
-            "What does the tasks: threads of this process, or spark (which requires the extra "
-            "`spark`, and inputs and an output that all workers see under the same paths).",
+            "What does the tasks: threads of this process, the workers of spark or ray (which are "
+            "extras), or jobs: processes of `nearkin work`. All workers see inputs and output "
+            "under the same paths.",
             RUN,
             values=EXECUTORS,
         ),
@@ -36,11 +40,11 @@ class ExecutorOptions:
     master: Annotated[
         str | None,
         Setting(
-            "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL.  [default: "
-            "local[*]]",
+            "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL, or address of "
+            "Ray.  [default: this machine]",
             RUN,
             metavar="URL",
-            need=OF_SPARK,
+            need=Need("executor", (SPARK, RAY)),
         ),
     ] = None
     conf: Annotated[
@@ -49,7 +53,17 @@ class ExecutorOptions:
             "Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
             RUN,
             metavar="KEY=VALUE",
-            need=OF_SPARK,
+            need=Need("executor", (SPARK,)),
+        ),
+    ] = None
+    jobs: Annotated[
+        int | None,
+        Setting(
+            "Number of processes of `nearkin work` that do tasks at a time.",
+            RUN,
+            shown_default=str(MOST_JOBS),
+            range=NumberRange(1),
+            need=Need("executor", (JOBS,)),
         ),
     ] = None
 
@@ -57,6 +71,8 @@ class ExecutorOptions:
     def open(self) -> "Iterator[Executor | None]":
         """Yields what does the tasks, or None for threads of this process."""
         from nearkin.errors import UsageError
+        from nearkin.executors.jobs import JobsExecutor
+        from nearkin.executors.ray import RayExecutor
         from nearkin.runtime.suggestions import did_you_mean
 
         if self.executor not in EXECUTORS:
@@ -67,6 +83,12 @@ class ExecutorOptions:
         if self.executor == THREADS:
             yield None
             return
+        if self.executor == JOBS:
+            yield JobsExecutor(self.jobs or MOST_JOBS)
+            return
+        if self.executor == RAY:
+            yield RayExecutor.connect(self.master)
+            return
         from nearkin.spark import SparkExecutor
         from nearkin.spark.session import parse_conf, running_session, translate_spark_errors
 
@@ -74,11 +96,17 @@ class ExecutorOptions:
         with running_session(self.master, conf) as spark, translate_spark_errors():
             yield SparkExecutor(spark)
 
+    def describe_workers(self, work: Path) -> str | None:
+        """Returns how workers are started, if the user does that."""
+        if self.executor != JOBS:
+            return None
+        return f"start workers, on any machine: nearkin work {quote_argument(str(work))}"
+
     def imports(self) -> AbstractContextManager[None]:
         """Returns the context in which a command imports its modules.
 
-        PySpark looks for pandas and SciPy, which other commands hide from their process.
+        PySpark and Ray look for pandas and SciPy, which other commands hide from their process.
         """
-        if self.executor == SPARK:
+        if self.executor in (SPARK, RAY):
             return paused_collector()
         return file_imports()

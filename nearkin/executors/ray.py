@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nearkin.errors import RunError, UsageError
+from nearkin.errors import MissingExtraError, RunError
 from nearkin.executors.remote import RemoteTask, Returned, take_result
 
 Item = TypeVar("Item")
@@ -34,16 +34,13 @@ class RayExecutor:
         """Connects to a cluster, or starts one on this machine.
 
         Raises:
-            UsageError: If Ray is not installed.
+            MissingExtraError: If Ray is not installed.
             RunError: If the cluster cannot be reached.
         """
         try:
             import ray
         except ImportError as error:
-            raise UsageError(
-                f"Ray is not installed ({error}); install nearkin with it: pip install "
-                "'nearkin[ray]'"
-            ) from error
+            raise MissingExtraError.for_extra("the executor ray requires ray", "ray") from error
         if not ray.is_initialized():
             try:
                 ray.init(address, include_dashboard=False, log_to_driver=False)

@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise MissingExtraError.for_extra("nearkin.spark requires pyspark", "spark") from error
 
-from nearkin.spark.executor import SparkExecutor
+from nearkin.executors.spark import SparkExecutor
 from nearkin.spark.frames import check, decontaminate, dedup, passages, split
 from nearkin.spark.results import (
     SparkCheckResult,

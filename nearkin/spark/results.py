@@ -17,6 +17,7 @@ from nearkin.engine.result_schema import RELATED_FILE
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import UsageError
+from nearkin.executors.spark import SparkExecutor
 from nearkin.reports.model import ReportData
 from nearkin.runs.passage_cuts import CUTS_TABLE
 from nearkin.runs.repeated_lines import LINES_TABLE
@@ -24,7 +25,6 @@ from nearkin.runs.results import DedupResult
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_part
 from nearkin.runtime.setting_names import name_setting
-from nearkin.spark.executor import SparkExecutor
 from nearkin.spark.row_files import RowFiles, read_files, select_rows_of_ids, text_id, url_of
 from nearkin.texts.passages.cutting.request import CUT_SPANS
 

@@ -19,6 +19,7 @@ from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.progress import Silent
+from tests.cli.conftest import run
 from tests.engine.local.test_executors import documents, read_output, write_parquet
 
 PATIENCE = 120.0
@@ -143,3 +144,14 @@ def test_worker_ends_with_its_run_or_without_tasks(tmp_path: Path) -> None:
     (tmp_path / "work").rmdir()
     thread.join(PATIENCE / 2)
     assert not thread.is_alive()
+
+
+def test_command_line_runs_by_jobs(workers: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+    line = ("dedup", tmp_path / "in", "--id", "id", "-q")
+    assert run(*line, "--out", tmp_path / "threads") == 0
+    assert run(*line, "--out", tmp_path / "out", "--executor", "jobs", "--jobs", "2") == 0
+    assert read_output(tmp_path / "out") == read_output(tmp_path / "threads")
+    assert run(*line, "--out", tmp_path / "more", "--jobs", "2") == 2
+    assert run("work", tmp_path / "none", "--wait", "0") == 0
