@@ -9,6 +9,7 @@ import typer
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.runtime.outputs import MANIFEST
 
 RUN_FACTS = (
     "nearkin",
@@ -26,17 +27,26 @@ RUN_FACTS = (
 @with_option_groups
 def info(
     *,
-    path: Annotated[Path, typer.Argument(help="Signature file, or output folder of a run.")],
+    path: Annotated[
+        Path, typer.Argument(help="Signature file, output folder of a run, or its work folder.")
+    ],
     json: bool = False,
 ) -> None:
     """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
+
+    Of a work folder, show the finished stages, the documents that were read, and the tasks.
 
     Examples:
         nearkin info docs.signatures.arrow
 
         nearkin info deduped/ --json
+
+        nearkin info deduped.partial
     """
-    facts = _run_facts(path) if path.is_dir() else _signature_file_facts(path)
+    if (path / MANIFEST).exists():
+        facts = _unfinished_facts(path)
+    else:
+        facts = _run_facts(path) if path.is_dir() else _signature_file_facts(path)
     if json:
         print_json(facts)
         return
@@ -83,6 +93,23 @@ def _run_facts(path: Path) -> dict[str, object]:
         "kind": "run",
         **{name: record[name] for name in RUN_FACTS if name in record},
         "signatures": (path / SIGNATURES).is_dir(),
+    }
+
+
+def _unfinished_facts(path: Path) -> dict[str, object]:
+    with file_imports():
+        from nearkin.engine.local.sketching import read_checkpoint
+        from nearkin.engine.local.work_folder import read_manifest
+        from nearkin.executors.jobs import count_items
+
+    manifest = read_manifest(path)
+    stages = {name: {"seconds": record["seconds"]} for name, record in manifest["stages"].items()}
+    return {
+        "kind": "run that has not finished",
+        "nearkin": manifest["nearkin"],
+        "stages": stages,
+        "documents_read": read_checkpoint(path / "sketch").documents,
+        "tasks": count_items(path),
     }
 
 

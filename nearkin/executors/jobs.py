@@ -165,6 +165,19 @@ class _OfferedItems:
             path.rename(self._folder / TODO / name)
 
 
+def count_items(work: Path) -> dict[str, int]:
+    """Returns the numbers of items that wait for workers, and that workers have taken.
+
+    Args:
+        work: Work folder of a run.
+    """
+    folders = _list(work / TASKS)
+    return {
+        "waiting": sum(len(_list(folder / TODO)) for folder in folders),
+        "taken": sum(len(_list(folder / DOING)) for folder in folders),
+    }
+
+
 def work_on(work: Path, patience: float) -> int:
     """Does the tasks of a run, and returns the number of those that were done.
 

@@ -1,5 +1,6 @@
 """Tests of tasks that are done by processes which share a folder."""
 
+import json
 import multiprocessing
 import threading
 import time
@@ -155,3 +156,22 @@ def test_command_line_runs_by_jobs(workers: Path, tmp_path: Path) -> None:
     assert read_output(tmp_path / "out") == read_output(tmp_path / "threads")
     assert run(*line, "--out", tmp_path / "more", "--jobs", "2") == 2
     assert run("work", tmp_path / "none", "--wait", "0") == 0
+
+
+def test_info_shows_the_state_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearkin.engine.local.run.save_exact_groups", fail)
+    assert run("dedup", tmp_path / "in", "--out", tmp_path / "out", "-q") != 0
+    (tmp_path / "out.partial" / TASKS / "one" / jobs.TODO).mkdir(parents=True)
+    (tmp_path / "out.partial" / TASKS / "one" / jobs.TODO / "000000000").touch()
+    assert run("info", tmp_path / "out.partial", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["kind"] == "run that has not finished"
+    assert list(facts["stages"]) == ["sketch"]
+    assert facts["documents_read"] == 5_938
+    assert facts["tasks"] == {"waiting": 1, "taken": 0}

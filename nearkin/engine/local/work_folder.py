@@ -125,12 +125,7 @@ class WorkFolder:
         If the files of a stage differ from the manifest, this stage and all later ones are run
         again.
         """
-        try:
-            manifest: Manifest = json.loads((path / MANIFEST).read_bytes())
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"{path} holds no run to resume ({error}); run without {name_flag('resume')}"
-            ) from error
+        manifest = read_manifest(path)
         difference = first_difference(manifest["identity"], json.loads(json.dumps(identity)))
         if not difference and manifest.get("nearkin") != VERSION:
             difference = (
@@ -235,6 +230,17 @@ class WorkFolder:
                 write_durably(self.path / MANIFEST, to_json(self.manifest), PRIVATE_FILE)
             else:
                 (self.path / MANIFEST).write_bytes(to_json(self.manifest))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Returns the manifest of a work folder."""
+    try:
+        manifest: Manifest = json.loads((path / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{path} holds no run to resume ({error}); run without {name_flag('resume')}"
+        ) from error
+    return manifest
 
 
 class FileState(NamedTuple):
