@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
-from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, _encode_struct, _read_footer
+from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, encode_struct, read_footer
 from nearkin.corpus.parts import divide_file, split_corpus
 from nearkin.corpus.places import RowRange
 
@@ -97,11 +97,11 @@ def test_a_file_that_states_more_rows_than_it_has_bytes_is_read_from_its_beginni
 ) -> None:
     path = tmp_path / "a.parquet"
     with path.open("rb") as source:
-        end, footer = _read_footer(source)
+        end, footer = read_footer(source)
     groups = footer[ROW_GROUPS].value.value
     groups[2][ROWS] = groups[2][ROWS]._replace(value=1 << 45)
     stated = footer[ROWS].value - 13 + (1 << 45)
-    encoded = _encode_struct(footer | {ROWS: footer[ROWS]._replace(value=stated)})
+    encoded = encode_struct(footer | {ROWS: footer[ROWS]._replace(value=stated)})
     size = len(encoded).to_bytes(4, "little")
     path.write_bytes(path.read_bytes()[:end] + encoded + size + b"PAR1")
     corpus = FileCorpus.open([str(path)])

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError
 from nearkin.corpus.formats.base import FileSlice, Reading, make_damaged_slice
+from nearkin.corpus.formats.parquet_chunks import ColumnChunks
 from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
@@ -163,21 +164,17 @@ class Parquet(ColumnarFormat):
     @staticmethod
     def _long_columns(parquet: pq.ParquetFile) -> set[str]:
         """Returns the columns whose values have more than LONG bytes on average."""
-        facts = parquet.metadata
-        if not facts.num_row_groups:
-            return set()
-        group = facts.row_group(0)
-        columns = [group.column(i) for i in range(group.num_columns)]
+        rows, chunks = ColumnChunks(parquet.metadata).of_first_group()
         return {
-            c.path_in_schema
-            for c in columns
-            if c.total_uncompressed_size > LONG * max(group.num_rows, 1)
+            chunk.path_in_schema
+            for chunk in chunks
+            if chunk.total_uncompressed_size > LONG * max(rows, 1)
         }
 
     @staticmethod
     def _codec(parquet: pq.ParquetFile) -> str:
-        facts = parquet.metadata
-        if not facts.num_row_groups or not facts.num_columns:
+        _, chunks = ColumnChunks(parquet.metadata).of_first_group()
+        if not chunks:
             return "snappy"
-        codec = str(facts.row_group(0).column(0).compression).lower()
+        codec = str(chunks[0].compression).lower()
         return "none" if codec == "uncompressed" else codec

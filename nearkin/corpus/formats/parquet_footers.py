@@ -70,6 +70,10 @@ class StructReader:
         return self._content[self.at - count : self.at]
 
     def _varint(self) -> int:
+        byte = self._content[self.at]
+        if byte < 0x80:
+            self.at += 1
+            return byte
         value = 0
         shift = 0
         while True:
@@ -133,7 +137,8 @@ def _encode_integer(value: int) -> bytes:
     return _encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def _encode_struct(fields: Struct) -> bytes:
+def encode_struct(fields: Struct) -> bytes:
+    """Returns the fields of a struct in the compact protocol."""
     parts = []
     before = 0
     for number in sorted(fields):
@@ -161,7 +166,7 @@ def _encode_value(field: Field) -> bytes:
     if kind == BINARY:
         return _encode_varint(len(value)) + value
     if kind == STRUCT:
-        return _encode_struct(value)
+        return encode_struct(value)
     element, values = value
     count = len(values)
     header = bytes([min(count, LONG_LIST) << 4 | element])
@@ -183,7 +188,7 @@ class RowGroupAppender:
     def append(self, part: Path) -> None:
         """Moves the row groups of a file behind those that were appended before."""
         with part.open("rb") as source:
-            end, footer = _read_footer(source)
+            end, footer = read_footer(source)
             if self._file is None or not self._footer[ROWS].value:
                 # A file without rows may lack columns that the others have.
                 part.replace(self._target)
@@ -214,12 +219,12 @@ class RowGroupAppender:
         if self._file is None:
             return
         with self._file as file:
-            footer = _encode_struct(self._footer)
+            footer = encode_struct(self._footer)
             file.write(footer + struct.pack("<I", len(footer)) + MAGIC)
             file.truncate()
 
 
-def _read_footer(source: BinaryIO) -> tuple[int, Struct]:
+def read_footer(source: BinaryIO) -> tuple[int, Struct]:
     """Returns the position of the footer of a file, and its fields."""
     tail = len(MAGIC) + 4
     end = source.seek(-tail, 2)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import measure_decoded_rows
 from nearkin.corpus.formats.base import ItemsBeforeDamage
+from nearkin.corpus.formats.parquet_chunks import ColumnChunks
 from nearkin.corpus.formats.parquet_pages import (
     READ_BUFFER,
     PageSizes,
@@ -67,6 +68,7 @@ class RowGroupReader:
     ) -> None:
         self._source = source
         self._metadata = metadata
+        self._column_chunks = ColumnChunks(metadata)
         self._schema = metadata.schema.to_arrow_schema()
         roots = list_roots(columns, self._schema.names)
         self._copied = set(self._schema.names) - set(roots)
@@ -117,8 +119,7 @@ class RowGroupReader:
             )
 
     def _chunks(self, group: RowGroup) -> list[pq.ColumnChunkMetaData]:
-        facts = self._metadata.row_group(group.number)
-        return [facts.column(at) for at in range(facts.num_columns)]
+        return self._column_chunks.of_group(group.number)
 
     def _page_sizes(self, group: RowGroup) -> dict[str, PageSizes]:
         """Returns the sizes of the pages of each column, by its path."""

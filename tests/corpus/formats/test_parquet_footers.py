@@ -10,8 +10,8 @@ import pytest
 from nearkin.corpus.formats.parquet_footers import (
     RowGroupAppender,
     StructReader,
-    _encode_struct,
-    _read_footer,
+    encode_struct,
+    read_footer,
 )
 
 
@@ -66,10 +66,10 @@ def test_a_footer_is_written_as_it_was_read(tmp_path: Path) -> None:
     path = tmp_path / "wide.parquet"
     pq.write_table(pa.table(wide), path, sorting_columns=[pq.SortingColumn(1)])
     with path.open("rb") as source:
-        end, footer = _read_footer(source)
+        end, footer = read_footer(source)
         source.seek(end)
         content = source.read()[:-8]
-    assert _encode_struct(footer) == content
+    assert encode_struct(footer) == content
     assert StructReader(content).read_struct() == footer
 
 
