@@ -114,6 +114,18 @@ class Cluster:
             return None
         return record
 
+    def clear(self) -> None:
+        """Deletes all data, also the secondary indexes, of which a namespace has room for few."""
+        for part in (
+            self.records,
+            self.indexes,
+            self.deleted,
+            self.history,
+            self.log,
+            self.digests,
+        ):
+            part.clear()
+
     def cold_start(self) -> None:
         """The server starts again and reads its device.
 

@@ -11,6 +11,7 @@ import pytest
 
 import nearkin as nk
 from tests.index.conftest import Clock, empty_store
+from tests.index.fake_aerospike import Cluster
 from tests.index.interruptions import Interruption, SoftTimeLimit, call_interrupted
 from tests.index.repeatable_calls import CALLS, OTHERS, fill, settings_of, verify
 from tests.index.store_kinds import SERVERS
@@ -58,6 +59,9 @@ def interrupted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Interrupted:
     def new_url() -> "str | list[str]":
+        if request.param == "aerospike":
+            cluster: Cluster = request.getfixturevalue("aerospike_cluster")
+            cluster.clear()
         return empty_store(request.param, request, tmp_path_factory.mktemp("store"))
 
     return Interrupted(request.param, new_url)
