@@ -158,7 +158,9 @@ def test_command_line_runs_by_jobs(workers: Path, tmp_path: Path) -> None:
     assert run("work", tmp_path / "none", "--wait", "0") == 0
 
 
-def test_info_shows_the_state_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_the_state_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "in").mkdir()
     write_parquet(tmp_path / "in", documents())
 
