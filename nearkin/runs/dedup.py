@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearkin.corpus import FileCorpus, count_reasons, write_kept
+from nearkin.corpus import FileCorpus, count_reasons
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.blocklist.blocklist import Blocklist
@@ -26,11 +26,7 @@ from nearkin.reports.model import LinesReport, PassageReport, Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
     IDS,
-    SAME_CODEC,
-    columns_to_add,
-    documents_to_copy,
-    join_columns,
-    known_documents,
+    copy_documents,
     write_removed_ids,
 )
 from nearkin.runs.job import Job, check_job
@@ -323,28 +319,18 @@ def _write_outputs(
         delete_folder(staging)
         staging.mkdir(parents=True)
         if output.has_copies:
-            corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
-            (staging / "kept").mkdir()
-            copied = documents_to_copy(
-                clustering, output, annotate=job.annotate, purges=job.purge is not None
-            )
-            columns = columns_to_add(run, clustering, output, annotate=job.annotate)
-            if cut_run is not None:
-                copied = copied & cut_run.kept
-                columns = join_columns(columns, cut_run.span_column)
             with beside(partial(write_result_tables, run, clustering, staging), workers):
-                write_kept(
+                copy_documents(
+                    run,
                     corpus,
-                    run.columns,
-                    copied,
+                    clustering,
+                    output,
                     staging / "kept",
-                    columns,
-                    excerpts.observe,
                     run.progress.advance,
-                    rewrite=None if cut_run is None else cut_run.rewrite,
-                    known=known_documents(run, excerpts.ordinals),
-                    workers=run.copying_workers,
-                    executor=run.executor,
+                    cuts=cut_run,
+                    excerpts=excerpts,
+                    annotate=job.annotate,
+                    purges=job.purge is not None,
                 )
         else:
             # The report quotes documents in any case.

@@ -1,14 +1,15 @@
 """The documents in the output of a deduplication: copies, the list of removed ids, or none."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus import Columns, FileCorpus, TableCorpus
+from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.formats.parquet import CODECS, Parquet
 from nearkin.corpus.writer import Annotations, KnownDocuments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
@@ -18,9 +19,14 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
+from nearkin.reports.local_view import ExcerptCollector
+from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.choices import EmptyDocuments
+
+if TYPE_CHECKING:
+    from nearkin.texts.passages.cutting.run import CutTexts
 
 KEPT = "kept"
 IDS = "ids"
@@ -217,10 +223,10 @@ def columns_to_add(
 
     if not annotate:
         return cluster_columns.rows
-    return join_columns(cluster_facts, cluster_columns.rows) if added.names else cluster_facts
+    return _join_columns(cluster_facts, cluster_columns.rows) if added.names else cluster_facts
 
 
-def join_columns(first: Annotations | None, second: Annotations) -> Annotations:
+def _join_columns(first: Annotations | None, second: Annotations) -> Annotations:
     """Returns a function that makes the columns of two functions."""
     if first is None:
         return second
@@ -231,6 +237,46 @@ def join_columns(first: Annotations | None, second: Annotations) -> Annotations:
         return pa.record_batch(columns, [name for part in parts for name in part.schema.names])
 
     return columns_of
+
+
+def copy_documents(
+    run: LocalRun,
+    corpus: FileCorpus,
+    clustering: Clustering,
+    output: DocumentOutput,
+    folder: Path,
+    advance: Callable[[int], None] = ignore_count,
+    *,
+    cuts: "CutTexts | None" = None,
+    excerpts: ExcerptCollector | None = None,
+    annotate: bool = False,
+    purges: bool = False,
+) -> None:
+    """Writes copies of the inputs of a run, without what is cut, into a new folder.
+
+    Args:
+        excerpts: Receives the documents that a report quotes, or None.
+    """
+    folder.mkdir()
+    corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
+    copied = documents_to_copy(clustering, output, annotate=annotate, purges=purges)
+    columns = columns_to_add(run, clustering, output, annotate=annotate)
+    if cuts is not None:
+        copied = copied & cuts.kept
+        columns = _join_columns(columns, cuts.span_column)
+    write_kept(
+        corpus,
+        run.columns,
+        copied,
+        folder,
+        columns,
+        None if excerpts is None else excerpts.observe,
+        advance,
+        rewrite=None if cuts is None else cuts.rewrite,
+        known=known_documents(run, NO_ORDINALS if excerpts is None else excerpts.ordinals),
+        workers=run.copying_workers,
+        executor=run.executor,
+    )
 
 
 def copy_rows(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from nearkin.corpus import Columns, FileCorpus, TableCorpus, find_first_change, write_kept
+from nearkin.corpus import Columns, FileCorpus, TableCorpus, find_first_change
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
@@ -23,17 +23,15 @@ from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.reports.collect import summary_counts
 from nearkin.reports.files import write_report
+from nearkin.reports.local_view import ExcerptCollector
 from nearkin.reports.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
 from nearkin.runs.document_output import (
     IDS,
     SAME_CODEC,
     DocumentOutput,
-    columns_to_add,
+    copy_documents,
     copy_rows,
-    documents_to_copy,
-    join_columns,
-    known_documents,
     write_removed_ids,
 )
 from nearkin.runs.job import Job
@@ -226,19 +224,23 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
 def write_result(
     run: LocalRun,
     clustering: Clustering,
-    data: ReportData,
+    collect: Callable[[], ReportData],
     folder: Path,
-    readers: Readers = Readers.OWNER,
-    output: DocumentOutput | None = None,
+    readers: Readers,
+    output: DocumentOutput,
     *,
+    excerpts: ExcerptCollector | None = None,
     cuts: "CutTexts | None" = None,
     lines: "LineRun | None" = None,
 ) -> Path:
     """Writes the outputs of a run of the library into a new folder.
 
     The kept rows of a table are written to kept/documents.parquet.
+
+    Args:
+        collect: Returns the report. It is called after the documents are copied.
+        excerpts: Receives the documents that the report quotes while files are copied, or None.
     """
-    output = output or DocumentOutput()
     if os.path.lexists(folder):
         raise UsageError(f"{folder} exists; choose another folder")
     if isinstance(run.corpus, FileCorpus):
@@ -252,21 +254,22 @@ def write_result(
         output.require_new_columns(
             run.corpus, run.columns, run.options, compares_others=run.compares_others
         )
-    stages = run.work.manifest["stages"]
-    record = RunRecord(
-        version=VERSION,
-        spec_json=json.loads(run.options.spec.to_json()),
-        parameters=_parameters_of(run),
-        counts=summary_counts(data.counts),
-        stages=stages,
-        metrics=QualityMetrics.from_stages(stages),
-        lost=None if data.lost is None else data.lost.to_record(),
-    )
     with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
         staging.mkdir(parents=True)
         if output.has_copies:
-            _write_kept_documents(run, clustering, staging / "kept", output, cuts)
+            if isinstance(run.corpus, FileCorpus):
+                copy_documents(
+                    run,
+                    run.corpus,
+                    clustering,
+                    output,
+                    staging / "kept",
+                    cuts=cuts,
+                    excerpts=excerpts,
+                )
+            elif isinstance(run.corpus, TableCorpus):
+                _write_kept_rows(run, run.corpus, clustering, staging / "kept", output)
         elif output.output == IDS:
             write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
@@ -279,6 +282,8 @@ def write_result(
             from nearkin.runs.repeated_lines import write_lines_table
 
             write_lines_table(lines, staging)
+        data = collect()
+        record = _record_result(run, data)
         write_report(staging, data)
         write_durably(staging / RUN, to_json(record.to_json()))
         set_readers(staging, readers)
@@ -289,6 +294,20 @@ def write_result(
         }
         claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
     return folder
+
+
+def _record_result(run: LocalRun, data: ReportData) -> RunRecord:
+    """Returns the record of a run of the library."""
+    stages = run.work.manifest["stages"]
+    return RunRecord(
+        version=VERSION,
+        spec_json=json.loads(run.options.spec.to_json()),
+        parameters=_parameters_of(run),
+        counts=summary_counts(data.counts),
+        stages=stages,
+        metrics=QualityMetrics.from_stages(stages),
+        lost=None if data.lost is None else data.lost.to_record(),
+    )
 
 
 def _parameters_of(run: LocalRun) -> dict[str, Any]:
@@ -311,37 +330,18 @@ def _require_cut_copies(corpus: FileCorpus, columns: Columns, output: DocumentOu
     corpus.require_replaceable_texts(columns)
 
 
-def _write_kept_documents(
+def _write_kept_rows(
     run: LocalRun,
+    corpus: TableCorpus,
     clustering: Clustering,
     folder: Path,
     output: DocumentOutput,
-    cuts: "CutTexts | None",
 ) -> None:
-    """Writes the kept rows of a table into one file, or those of each input file."""
+    """Writes the kept rows of a table into one file."""
     folder.mkdir()
-    codec = None if output.codec == SAME_CODEC else output.codec
-    if isinstance(run.corpus, TableCorpus):
-        table = copy_rows(run, run.corpus, clustering, output)
-        pq.write_table(table, folder / "documents.parquet", compression=codec or "snappy")
-    elif isinstance(run.corpus, FileCorpus):
-        run.corpus.set_codec(codec)
-        copied = documents_to_copy(clustering, output)
-        columns = columns_to_add(run, clustering, output)
-        known = known_documents(run)
-        if cuts is not None:
-            copied = copied & cuts.kept
-            columns = join_columns(columns, cuts.span_column)
-        write_kept(
-            run.corpus,
-            run.columns,
-            copied,
-            folder,
-            columns,
-            rewrite=None if cuts is None else cuts.rewrite,
-            known=known,
-            workers=run.copying_workers,
-        )
+    codec = "snappy" if output.codec == SAME_CODEC else output.codec
+    table = copy_rows(run, corpus, clustering, output)
+    pq.write_table(table, folder / "documents.parquet", compression=codec)
 
 
 def build_run_record(

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from nearkin.corpus import TableCorpus, count_reasons
+from nearkin.corpus import FileCorpus, TableCorpus, count_reasons
 from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.rejects import describe_rejections
 from nearkin.corpus.row_selection import ReadRows, select_kept_rows
@@ -503,6 +503,18 @@ class DedupResult:
         excerpts = ExcerptCollector(run, clustering)
         for batch in run.corpus.batches(run.columns):
             excerpts.observe(batch.first, batch.documents[run.columns.content])
+        return self._report_of(excerpts)
+
+    def _collect_report(self, excerpts: ExcerptCollector | None) -> ReportData:
+        """Returns the content of the report, with excerpts if they were collected."""
+        if excerpts is not None:
+            self.__dict__["report_data"] = self._report_of(excerpts)
+        return self.report_data
+
+    def _report_of(self, excerpts: ExcerptCollector) -> ReportData:
+        """Returns the content of the report from the excerpts of all documents."""
+        finished, clustering = self._open
+        run = finished.run
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
         title = ", ".join(run.corpus.names[:3]) or "documents"
         view = LocalRunView(run, clustering, excerpts, rejected)
@@ -619,13 +631,19 @@ class DedupResult:
         if file is not None:
             documents.require_folder(Path(folder))
             return write_kept_file(finished.run, clustering, file, readers, documents)
+        excerpts = None
+        is_read = documents.has_copies and isinstance(finished.run.corpus, FileCorpus)
+        if is_read and "report_data" not in self.__dict__:
+            # The texts are read once: to copy them, and for the report.
+            excerpts = ExcerptCollector(finished.run, clustering)
         return write_result(
             finished.run,
             clustering,
-            self.report_data,
+            partial(self._collect_report, excerpts),
             Path(folder),
             readers,
             documents,
+            excerpts=excerpts,
             cuts=self._cut_texts,
             lines=self._line_run,
         )

@@ -10,7 +10,7 @@ import pytest
 import nearkin as nk
 from nearkin.corpus.writer import write_kept
 from nearkin.errors import UsageError
-from nearkin.runs import dedup as dedup_runs
+from nearkin.runs import document_output
 from nearkin.texts.passages.cutting.run import CutRun
 from tests.cli.conftest import run
 
@@ -154,7 +154,7 @@ def test_interrupted_cut_is_resumed_with_the_same_result(
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         if stage == "write":
-            patch.setattr(dedup_runs, write_kept.__name__, interrupt)
+            patch.setattr(document_output, write_kept.__name__, interrupt)
         else:
             patch.setattr(CutRun, stage, interrupt)
         assert run(*line_of(texts, out, "-q")) != 0

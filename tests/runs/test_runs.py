@@ -726,7 +726,10 @@ def test_hash_key_is_not_sent_to_the_tasks_of_other_processes(tmp_path: Path) ->
         workers = 1
         shares_memory = False
 
-        def map(self, task: Any, items: Any, work: Path) -> Any:
+        def at(self, work: Path) -> Any:
+            raise AssertionError
+
+        def map(self, task: Any, items: Any) -> Any:
             raise AssertionError
 
     key = nk.HashKey(bytes(16))

@@ -262,9 +262,9 @@ def test_workers_of_a_cluster_do_the_tasks(
     tasks: list[str] = []
     real = nks.SparkExecutor.map
 
-    def noting(self: nks.SparkExecutor, task: Any, items: Any, work: Path) -> Any:
+    def noting(self: nks.SparkExecutor, task: Any, items: Any) -> Any:
         tasks.append(type(task).__name__)
-        return real(self, task, items, work)
+        return real(self, task, items)
 
     monkeypatch.setattr(nks.SparkExecutor, "map", noting)
     monkeypatch.setattr(frame.sparkSession.sparkContext, "master", "spark://head:7077")
