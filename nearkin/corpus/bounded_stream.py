@@ -20,6 +20,27 @@ def read_up_to(stream: Any, most: int) -> bytes:
     return b"".join(parts)
 
 
+class SpanStream:
+    """A stream of the bytes from one place of a file to another.
+
+    Args:
+        stream: The file.
+        start: The first byte.
+        end: The byte after the last one.
+    """
+
+    def __init__(self, stream: Any, start: int, end: int) -> None:
+        self._stream = stream
+        self._left = end - start
+        stream.seek(start)
+
+    def read(self, size: int) -> bytes:
+        """Returns the next bytes."""
+        content = bytes(self._stream.read(min(size, self._left)))
+        self._left -= len(content)
+        return content
+
+
 class BoundedStream:
     """A stream for libraries that read as many bytes at a time as a file says.
 

@@ -33,12 +33,11 @@ from nearkin.corpus.formats.json_fields import (
     sample_fields,
 )
 from nearkin.corpus.formats.json_forms import LINES, detect_json_form
-from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.json_lines import JsonLines, divide_lines
 from nearkin.corpus.formats.json_values import SeveralListsError
 from nearkin.corpus.formats.lance import Lance
 from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
-from nearkin.corpus.formats.parquet_row_groups import RowGroup
 from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
@@ -65,7 +64,7 @@ from nearkin.corpus.nested_columns import (
     list_paths_of_lists,
     list_roots,
 )
-from nearkin.corpus.places import RowRange, places_from, split_places
+from nearkin.corpus.places import ByteSpan, RowGroup, RowRange, places_from, split_places
 from nearkin.corpus.rejects import MAY_BE_CHANGED
 from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
@@ -151,6 +150,7 @@ class FileCorpus:
         self._skipped_records: dict[int, Mapping[str, int]] = {}
         self._json_formats: dict[str, JsonLines] = {}
         self._changes: dict[int, DamageError | None] = {}
+        self._counted_lines: dict[int, list[RowGroup]] = {}
 
     @classmethod
     def open(
@@ -452,22 +452,29 @@ class FileCorpus:
                 `row_groups`.
         """
         builder = _BatchBuilder(first)
-        for number, begin, end in ranges:
+        for number, begin, end, span in ranges:
             rows = None if end is None else np.arange(begin, end)
-            for file_slice in self.read_slices(number, columns, begin, rows=rows):
+            slices = self.read_slices(number, columns, begin, rows=rows, span=span)
+            for file_slice in slices:
                 if builder.add(number, file_slice):
                     yield builder.take_batch()
         if builder.begun:
             yield builder.take_batch()
 
-    def row_groups(self, rows: RowRange) -> list[RowGroup] | None:
-        """Returns the row groups of a file that hold some of its rows.
+    def row_groups(self, rows: RowRange, least: int) -> Iterable[RowGroup] | None:
+        """Returns the row groups of a file that hold some of its rows, or groups of its lines.
 
         It is None for a file that is read from the beginning: one without row groups, with large
-        ones, or whose footer is damaged, and one that is not local.
+        ones, or whose footer is damaged, one that is compressed, and one that is not local.
+
+        Args:
+            least: The number of bytes from which lines are a group.
         """
         file = self.files[rows.file]
         form = self.format_of(file)
+        if form is LINES and file.compression is None and not file.remote:
+            groups = self._line_groups(rows.file, least)
+            return (group for group in groups if group.first + group.rows > rows.first)
         if file.remote or not isinstance(form, Parquet):
             return None
         try:
@@ -475,6 +482,19 @@ class FileCorpus:
                 return form.row_groups(file, rows.first)
         except DamageError:
             return None
+
+    def _line_groups(self, number: int, least: int) -> Iterable[RowGroup]:
+        """Yields groups of the lines of a file, which are counted once."""
+        counted = self._counted_lines.get(number)
+        if counted is None:
+            self.require_unchanged(number)
+            counted = []
+            for group in divide_lines(self.files[number], least):
+                counted.append(group)
+                yield group
+            self._counted_lines[number] = counted
+        else:
+            yield from counted
 
     def batches_at(
         self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
@@ -504,6 +524,7 @@ class FileCorpus:
         *,
         whole: bool = False,
         rows: np.ndarray | None = None,
+        span: ByteSpan | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of one file. A part that cannot be read is one rejection.
 
@@ -513,6 +534,7 @@ class FileCorpus:
         Args:
             rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
                 left out.
+            span: The lines that are read, or None for all.
         """
         file, row = self.files[number], start
         columns = columns.with_partitions(file.partitions)
@@ -524,7 +546,7 @@ class FileCorpus:
             self._refuse(file, changed.rejected)
             yield changed
             return
-        reading = Reading(columns, start, whole=whole, rows=rows)
+        reading = Reading(columns, start, whole=whole, rows=rows, span=span)
         slices = ItemsBeforeDamage(form.read(file, reading))
         for file_slice in slices:
             self._refuse(file, file_slice.rejected)

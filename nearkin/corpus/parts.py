@@ -1,15 +1,13 @@
 """Parts of a corpus: consecutive rows that a worker opens, decodes and checks by itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain, groupby, islice, starmap, zip_longest
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 from nearkin.corpus.batches import Batch, Corpus
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus
-from nearkin.corpus.formats.parquet_row_groups import RowGroup
-from nearkin.corpus.places import RowRange
+from nearkin.corpus.places import RowGroup, RowRange
 
 PART_BYTES = 16 << 20
 """The decoded size from which rows are a part. Smaller row groups are joined."""
@@ -75,7 +73,7 @@ def _split(
     if not isinstance(corpus, FileCorpus):
         yield from map(_hold, corpus.batches(columns, start))
         return
-    divided = ((file, corpus.row_groups(file)) for file in _files_from(corpus, start))
+    divided = ((file, corpus.row_groups(file, PART_BYTES)) for file in _files_from(corpus, start))
     least = PARTS_PER_WORKER * workers
     for can_split, group in groupby(divided, lambda entry: entry[1] is not None):
         if not can_split:
@@ -106,7 +104,7 @@ class _SizedRange(NamedTuple):
 def _size_all(corpus: FileCorpus, files: Iterable[RowRange]) -> Iterator[_SizedRange]:
     """Yields the row groups of files, and files without row groups as a whole."""
     for file in files:
-        groups = corpus.row_groups(file)
+        groups = corpus.row_groups(file, PART_BYTES)
         if groups is None:
             yield _SizedRange(file, corpus.require_unchanged(file.file).size)
         else:
@@ -114,7 +112,7 @@ def _size_all(corpus: FileCorpus, files: Iterable[RowRange]) -> Iterator[_SizedR
 
 
 def _size_row_groups(
-    divided: Iterable[tuple[RowRange, list[RowGroup] | None]], seen: list[RowRange]
+    divided: Iterable[tuple[RowRange, Iterable[RowGroup] | None]], seen: list[RowRange]
 ) -> Iterator[_SizedRange]:
     """Yields the row groups of files.
 
@@ -125,7 +123,8 @@ def _size_row_groups(
         seen.append(file)
         for group in groups or ():
             first = max(group.first, file.first)
-            yield _SizedRange(RowRange(file.file, first, group.first + group.rows), group.bytes)
+            rows = RowRange(file.file, first, group.first + group.rows, group.span)
+            yield _SizedRange(rows, group.bytes)
 
 
 def _join_ranges(ranges: Iterable[_SizedRange]) -> Iterator[Sequence[RowRange]]:
@@ -133,7 +132,8 @@ def _join_ranges(ranges: Iterable[_SizedRange]) -> Iterator[Sequence[RowRange]]:
     joined: list[RowRange] = []
     size = 0
     for rows, size_of_rows in ranges:
-        if joined and (joined[-1].file, joined[-1].end) == (rows.file, rows.first):
+        follows = joined and (joined[-1].file, joined[-1].end) == (rows.file, rows.first)
+        if follows and rows.span is None:
             joined[-1] = joined[-1]._replace(end=rows.end)
         else:
             joined.append(rows)
@@ -156,14 +156,20 @@ def divide_file(corpus: FileCorpus, number: int) -> list[RowRange]:
 
     They depend on the file alone. The last one extends to the end of the file.
     """
-    starts = [0]
-    size = 0
-    for group in corpus.row_groups(RowRange(number, 0)) or ():
-        if size >= PART_BYTES:
-            starts.append(group.first)
-            size = 0
-        size += group.bytes
-    return list(starmap(partial(RowRange, number), zip_longest(starts, starts[1:])))
+    groups = list(corpus.row_groups(RowRange(number, 0), PART_BYTES) or ())
+    ranges = [RowRange(number, 0)]
+    if len(groups) > 1 and groups[0].span is not None:
+        ranges = [RowRange(number, one.first, one.first + one.rows, one.span) for one in groups]
+    else:
+        size = 0
+        for group in groups:
+            if size >= PART_BYTES:
+                ranges[-1] = ranges[-1]._replace(end=group.first)
+                ranges.append(RowRange(number, group.first))
+                size = 0
+            size += group.bytes
+    ranges[-1] = ranges[-1]._replace(end=None)
+    return ranges
 
 
 def _hold(batch: Batch) -> Part:

@@ -9,6 +9,15 @@ FILE_SHIFT = np.uint64(40)
 """A place is file << 40 | row."""
 
 
+class ByteSpan(NamedTuple):
+    """The bytes of consecutive lines of a file."""
+
+    row: int
+    """The number of the first line."""
+    start: int
+    end: int
+
+
 class RowRange(NamedTuple):
     """Consecutive rows of a file."""
 
@@ -17,6 +26,21 @@ class RowRange(NamedTuple):
     first: int
     end: int | None = None
     """The row after the last one, or None for all rows up to the end of the file."""
+    span: ByteSpan | None = None
+    """The lines among which the rows are, or None if the format finds them."""
+
+
+class RowGroup(NamedTuple):
+    """The position and the size of rows that can be read by themselves."""
+
+    number: int
+    first: int
+    """The number of its first row in the file."""
+    rows: int
+    bytes: int
+    """The uncompressed size."""
+    span: ByteSpan | None = None
+    """The lines of the group, if the file has lines."""
 
 
 class FileRows(NamedTuple):

@@ -25,7 +25,7 @@ from nearkin.corpus.foreign_errors import (
     translate_foreign_errors,
 )
 from nearkin.corpus.formats.base import FileSlice, Writer
-from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.json_lines import JsonLines, LineAppender
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
 from nearkin.corpus.formats.parquet_footers import RowGroupAppender
 from nearkin.corpus.formats.record_batches import TableWriter
@@ -243,7 +243,8 @@ def _join_parts(
     """Joins the copies of the parts of each file in order."""
     for number, copies in groupby(copied, lambda done: done.part.rows.file):
         target = targets[number]
-        appender = RowGroupAppender(target)
+        has_lines = isinstance(corpus.format_of(corpus.files[number]), JsonLines)
+        appender = LineAppender(target) if has_lines else RowGroupAppender(target)
         for done in copies:
             if done.read is not None:
                 corpus.learn(done.read)
@@ -325,7 +326,9 @@ class _Copier(Task):
             if len(part.observed) and observe is not None:
                 own_columns = columns.with_partitions(file.partitions)
                 observer = _LineObserver(own_columns, part.observed, observe)
-        file_slices = corpus.read_slices(number, columns, part.rows.first, whole=True, rows=needed)
+        file_slices = corpus.read_slices(
+            number, columns, part.rows.first, whole=True, rows=needed, span=part.rows.span
+        )
         first = part.first
         for file_slice in self._write(file_slices, writer, part, in_threads=in_threads):
             if observer is not None:

@@ -14,6 +14,7 @@ from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
 from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, encode_struct, read_footer
 from nearkin.corpus.parts import divide_file, split_corpus
 from nearkin.corpus.places import RowRange
+from nearkin.corpus.writer import NO_DOCUMENTS, KnownDocuments, write_kept
 
 COLUMNS = Columns(id="id")
 
@@ -128,3 +129,54 @@ def test_a_table_is_handed_out_in_batches() -> None:
     parts = list(split_corpus(corpus, COLUMNS, 2))
     assert [part.rows for part in parts] == [8192, 8192, 3616]
     assert contents_of(read_parts(corpus, 2)) == contents_of(corpus.batches(COLUMNS))
+
+
+LINES = {
+    "usual": b"".join(b'{"id": "%d", "text": "text %d"}\n' % (n, n) for n in range(40)),
+    "blank lines": b'\n\n{"id": "1", "text": "a"}\n\n \n\n\n{"id": "2", "text": "b"}\n\n\n',
+    "windows": b'{"id": "1", "text": "a"}\r\n{"id": "2", "text": "b"}\r\n' * 9,
+    "no last end": b'{"id": "1", "text": "a"}\n' * 7 + b'{"id": "2", "text": "b"}',
+    "one line": b'{"id": "1", "text": "a"}',
+    "a mark": b'\xef\xbb\xbf{"id": "1", "text": "a"}\n{"id": "2", "text": "b"}\n',
+    "rejected": b'{"id": "1", "text": "a"}\n{"id": 3, "te\n[1]\n{"id": "2"}\n\xff\n' * 5,
+    "a long line": b'{"id": "1", "text": "a"}\n{"id": "2", "text": "%s"}\n' % (b"b " * 900) * 3,
+    "too long": b'{"id": "1", "text": "a"}\n{"id": "2", "text": "%s"}\n' % (b"b" * 9_000) * 3,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("least", [1, 100])
+def test_lines_are_read_in_parts(
+    name: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.formats.json_lines.BLOCK", 64)
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", least)
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        (tmp_path / "in" / f"{number}.jsonl").write_bytes(LINES[name])
+    corpus = FileCorpus.open([str(tmp_path / "in")])
+    columns = Columns(id="id", document_limit=4_000)
+    expected = contents_of(corpus.batches(columns))
+    parts = list(split_corpus(corpus, columns, 1))
+    assert len(parts) > 15 or name != "usual"
+    read = [list(part.read(corpus, columns)) for part in parts]
+    assert contents_of(batch for batches in read for batch in batches) == expected
+    rows = [sum(len(batch.rows) for batch in batches) for batches in read]
+    assert all(count <= part.rows for count, part in zip(rows, parts, strict=True))
+    for batches, done in zip(read, range(len(read)), strict=True):
+        following = (batch for later in read[done + 1 :] for batch in later)
+        if batches:
+            rest = split_corpus(corpus, columns, 1, batches[-1].next)
+            again = (batch for part in rest for batch in part.read(corpus, columns))
+            assert contents_of(again) == contents_of(following)
+    kept = np.arange(len(expected[0])) % 3 > 0
+    files, numbers = zip(*expected[0], strict=True) if expected[0] else ((), ())
+    known = KnownDocuments(np.array(files, np.int32), np.array(numbers, np.int64), NO_DOCUMENTS)
+    copies = []
+    for workers, places in ((1, None), (1, known), (3, known)):
+        out = tmp_path / f"{workers}-{places is None}"
+        write_kept(corpus, columns, kept, out, known=places, workers=workers)
+        copies.append({path.name: path.read_bytes() for path in sorted(out.iterdir())})
+    assert copies[1] == copies[0]
+    assert copies[2] == copies[0]

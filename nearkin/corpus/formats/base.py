@@ -13,7 +13,7 @@ from nearkin.corpus.batches import WHOLE_FILE, Rejection
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import are_among, has_row_between
+from nearkin.corpus.places import ByteSpan, are_among, has_row_between
 from nearkin.corpus.validation import make_empty_documents
 
 Item = TypeVar("Item")
@@ -140,6 +140,8 @@ class Reading(NamedTuple):
     """True if slices have the complete rows of their documents."""
     rows: np.ndarray | None = None
     """The rows that are needed, ascending, int64 (n,), or None for all. Others may be left out."""
+    span: ByteSpan | None = None
+    """The lines that are read, if the file has lines. None for all."""
 
     def needs(self, first: int, end: int) -> bool:
         """Returns whether a row in a range is needed."""

@@ -3,14 +3,17 @@
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
+from nearkin.corpus.bounded_stream import SpanStream
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import (
     FileSlice,
@@ -23,6 +26,7 @@ from nearkin.corpus.formats.base import (
 )
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder, parse_json
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import ByteSpan, RowGroup
 from nearkin.corpus.validation import make_empty_documents
 
 BLOCK = 1 << 19
@@ -45,14 +49,48 @@ class LineBlock(NamedTuple):
     line that is too long."""
 
 
-def read_line_blocks(stream: Any, limit: int) -> Iterator[LineBlock]:
+def divide_lines(file: InputFile, least: int) -> Iterator[RowGroup]:
+    """Yields groups of consecutive lines of a file that is not compressed.
+
+    Args:
+        least: The number of bytes from which lines are a group.
+    """
+    number = 0
+    row = 0
+    start = 0
+    with Path(file.path).open("rb", buffering=0) as source:
+        while True:
+            rows = 0
+            size = 0
+            end = start
+            while content := source.read(BLOCK):
+                rows += content.count(b"\n")
+                size += len(content)
+                if newline := content.rfind(b"\n") + 1:
+                    end = start + size - len(content) + newline
+                if size >= least and end > start:
+                    break
+            if not content:
+                # The last line may lack its end.
+                rows += start + size > end
+                end = start + size
+            if end > start:
+                yield RowGroup(number, row, rows, end - start, ByteSpan(row, start, end))
+            if not content:
+                return
+            number += 1
+            row += rows
+            start = source.seek(end)
+
+
+def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBlock]:
     """Yields the lines of a stream of bytes in blocks, including blank ones.
 
     Args:
         limit: The number of bytes from which a line that does not end in a block is dropped.
+        row: The number of the first line.
     """
     held: list[bytes] = []
-    row = 0
     size = 0
     while part := bytes(stream.read(BLOCK)):
         end = part.rfind(b"\n") + 1
@@ -117,10 +155,15 @@ class JsonLines(Format):
     def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
         with file.open_decompressed() as stream:
-            columns, start, whole, rows = reading
+            columns, start, whole, rows, span = reading
+            lines = stream
+            if span is not None:
+                lines = SpanStream(stream, span.start, span.end)
+                start = max(start, span.row)
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=True)
             limit = LINE_SHARE * columns.document_limit
-            blocks = ItemsBeforeDamage(read_line_blocks(stream, limit))
+            first = 0 if span is None else span.row
+            blocks = ItemsBeforeDamage(read_line_blocks(lines, limit, first))
             if whole and rows is not None:
                 yield from _copy_lines(blocks, columns, rows)
                 blocks.raise_damage()
@@ -214,6 +257,29 @@ class LineWriter:
     def close(self) -> None:
         """Completes the file."""
         self._sink.close()
+
+
+class LineAppender:
+    """A file that receives the lines of other files."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._file: BinaryIO | None = None
+
+    def append(self, part: Path) -> None:
+        """Moves the lines of a file behind those that were appended before."""
+        if self._file is None:
+            part.replace(self._target)
+            self._file = self._target.open("ab")
+            return
+        with part.open("rb") as source:
+            shutil.copyfileobj(source, self._file, BLOCK)
+        part.unlink()
+
+    def close(self) -> None:
+        """Completes the file."""
+        if self._file is not None:
+            self._file.close()
 
 
 def _replace_field(line: bytes, name: str, text: str) -> bytes:

@@ -9,7 +9,7 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError
 from nearkin.corpus.formats.base import FileSlice, Reading, make_damaged_slice
 from nearkin.corpus.formats.parquet_chunks import ColumnChunks
-from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
+from nearkin.corpus.formats.parquet_row_groups import RowGroupReader, list_row_groups
 from nearkin.corpus.formats.record_batches import (
     AHEAD,
     ColumnarFormat,
@@ -18,6 +18,7 @@ from nearkin.corpus.formats.record_batches import (
     split_batches,
 )
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import RowGroup
 from nearkin.runtime.threads import ordered_map
 
 LONG = 64
@@ -101,7 +102,7 @@ class Parquet(ColumnarFormat):
                 for group in list_row_groups(parquet.metadata, reading.start)
                 if reading.needs(group.first, group.first + group.rows)
             ]
-            columns, start, whole, rows = reading
+            columns, start, whole, rows, _ = reading
             reader = RowGroupReader(source, parquet.metadata, columns, whole=whole)
             # A single row group would be decoded completely before its first rows are used. Copies
             # are limited by the thread that encodes them. Consecutive rows are the part of a

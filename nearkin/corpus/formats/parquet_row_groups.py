@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from nearkin.corpus.formats.parquet_pages import (
     measure_pages,
 )
 from nearkin.corpus.nested_columns import list_roots
+from nearkin.corpus.places import RowGroup
 from nearkin.runtime.arrow_types import is_list
 from nearkin.runtime.setting_names import name_setting
 
@@ -35,17 +36,6 @@ DECODER_SHARE = 16
 page may have half of that, because it is in memory decompressed and decoded."""
 LIST_SHARE = 8
 """A row of a column that is only copied may decode to this many times the document limit."""
-
-
-class RowGroup(NamedTuple):
-    """The position and the size of a row group."""
-
-    number: int
-    first: int
-    """The number of its first row in the file."""
-    rows: int
-    bytes: int
-    """The uncompressed size in bytes that the footer states."""
 
 
 def list_row_groups(metadata: pq.FileMetaData, start: int) -> Iterator[RowGroup]:

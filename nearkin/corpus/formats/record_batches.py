@@ -61,7 +61,7 @@ def check_stored_batches(
     A batch is rejected as a whole if a column is damaged, also one that is only copied. So the same
     rows are documents whether they are copied or not.
     """
-    columns, start, whole, rows = reading
+    columns, start, whole, rows, _ = reading
     for first, batch in stored:
         end = first + len(batch)
         begin = max(first, start)

@@ -57,7 +57,7 @@ class RecordFormat(Format):
 
     def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
-        columns, start, whole, rows = reading
+        columns, start, whole, rows, _ = reading
         needed = None if rows is None else set(rows.tolist())
         row = start - 1
         skipped: Counter[str] = Counter()

@@ -57,6 +57,10 @@ def write_parquet(folder: Path, table: pa.Table) -> None:
 
 
 def write_lines(folder: Path, table: pa.Table) -> None:
+    table.to_pandas().to_json(folder / "all.jsonl", orient="records", lines=True)
+
+
+def write_compressed_lines(folder: Path, table: pa.Table) -> None:
     for number in range(3):
         part = table.slice(2_000 * number, 2_000).to_pandas()
         part.to_json(folder / f"{number}.jsonl.gz", orient="records", lines=True)
@@ -66,7 +70,12 @@ def write_csv(folder: Path, table: pa.Table) -> None:
     pc.write_csv(table, folder / "all.csv")
 
 
-WRITERS = {"parquet": write_parquet, "JSON lines": write_lines, "CSV": write_csv}
+WRITERS = {
+    "parquet": write_parquet,
+    "JSON lines": write_lines,
+    "compressed JSON lines": write_compressed_lines,
+    "CSV": write_csv,
+}
 
 
 def read_output(out: Path) -> dict[str, bytes]:
