@@ -5,9 +5,12 @@ The suites are those of `make test-full`. A test that makes several attempts say
 python -m benchmarks.reliability --full --write
 
 `--points N` kills each command at N of its file operations; all of them take many hours.
+`--only aerospike` runs the tests with this word in their names, as -k of pytest, and replaces the
+rows of their subjects.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -21,6 +24,7 @@ from benchmarks import tables
 from benchmarks.pages import HERE, ROOT
 from benchmarks.tables import Table
 
+RECORD = HERE / "reliability.json"
 PAGE = ROOT / "docs" / "explanation" / "reliability.md"
 OTHERS = {
     "A process changes the index between two steps of another one": ("tests/index/test_races.py",),
@@ -44,16 +48,19 @@ class Form(NamedTuple):
     Attributes:
         full: True for the full form.
         points: Number of file operations at which the full form kills each command. All if None.
+        only: Words in the names of the tests that run. All run if it is empty.
     """
 
     full: bool
     points: int | None = None
+    only: str = ""
 
     @property
     def options(self) -> list[str]:
         """The options of pytest."""
         points = [] if self.points is None else [f"--points={self.points}"]
-        return ["--full", *points] if self.full else []
+        only = ["-k", self.only] if self.only else []
+        return ["--full", *points, *only] if self.full else only
 
     def __str__(self) -> str:
         if not self.full:
@@ -85,7 +92,7 @@ def run_suite(paths: tuple[str, ...], form: Form) -> Iterator[Attempts]:
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", f"--junitxml={report}"]
+        command = [sys.executable, "-m", "pytest", "-v", "-n", "2", f"--junitxml={report}"]
         subprocess.run([*command, *form.options, *paths], cwd=ROOT, check=False, stdout=sys.stderr)
         for case in ElementTree.parse(report).iter("testcase"):
             if case.find("skipped") is not None:
@@ -123,23 +130,13 @@ def make_table(name: str, rows: list[tuple[str, ...]], form: Form) -> Table:
         form: Form of the suites.
     """
     note = f"Attempts of the {form}, and tests in which one was wrong:"
+    if form.only:
+        recorded = {table["name"]: table for table in json.loads(RECORD.read_bytes())["tables"]}
+        if recorded[name]["note"] != note:
+            raise SystemExit(f"the recorded table {name} is of another form; run all of its tests")
+        old = {row[0]: tuple(row) for row in recorded[name]["rows"]}
+        rows = list({**old, **{row[0]: row for row in rows}}.values())
     return Table(name, note, ("what happens", "attempts", "failed tests"), rows)
-
-
-def interruptions(full: bool) -> Table:
-    """Counts the calls that were interrupted and repeated, for each store."""
-    what = "a call is interrupted, and repeated, over"
-    paths = ("tests/index/test_interruptions.py",)
-    form = Form(full)
-    return make_table("interruptions", count_attempts(what, paths, form), form)
-
-
-def damage(full: bool) -> Table:
-    """Counts the files that were damaged."""
-    what = "a file of one of 21 formats and codecs is damaged"
-    paths = ("tests/corpus/test_mutations.py",)
-    form = Form(full)
-    return make_table("damage", count_attempts(what, paths, form), form)
 
 
 def others(full: bool) -> Table:
@@ -153,15 +150,28 @@ def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--points", type=int)
+    parser.add_argument("--only", default="")
     known, arguments = parser.parse_known_args()
 
     def kills(full: bool) -> Table:
         what = "a command is killed, or the power fails; it is resumed"
-        form = Form(full, known.points)
+        form = Form(full, known.points, known.only)
         return make_table("kills", count_attempts(what, ("tests/runs/test_kills.py",), form), form)
 
+    def interruptions(full: bool) -> Table:
+        what = "a call is interrupted, and repeated, over"
+        paths = ("tests/index/test_interruptions.py",)
+        form = Form(full, only=known.only)
+        return make_table("interruptions", count_attempts(what, paths, form), form)
+
+    def damage(full: bool) -> Table:
+        what = "a file of one of 21 formats and codecs is damaged"
+        paths = ("tests/corpus/test_mutations.py",)
+        form = Form(full)
+        return make_table("damage", count_attempts(what, paths, form), form)
+
     makers = [kills, interruptions, damage, others]
-    tables.main(__doc__, makers, HERE / "reliability.json", PAGE, arguments=arguments)
+    tables.main(__doc__, makers, RECORD, PAGE, arguments=arguments)
 
 
 if __name__ == "__main__":
