@@ -39,6 +39,8 @@ import zstandard
 from tests.killing import in_child, warm
 
 ROWS = 40
+IPC_MAGIC_BYTES = 8
+"""The number of bytes before the stream that an Arrow file contains."""
 MEMORY = 512 << 20
 """The memory of a run, in bytes."""
 TRACEBACK = 71
@@ -131,7 +133,12 @@ def _write_ipc(*, stream: bool) -> bytes:
 
 
 def _read_ipc_file(content: bytes) -> Iterator[Row]:
-    reader = pa.ipc.open_file(pa.py_buffer(content))
+    """Yields the rows of a file, or those of the stream inside it if its index is damaged."""
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(content))
+    except pa.ArrowInvalid:
+        yield from _read_ipc_stream(content[IPC_MAGIC_BYTES:])
+        raise
     yield from _read_all(reader.num_record_batches, reader.get_batch)
 
 

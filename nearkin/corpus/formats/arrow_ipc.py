@@ -91,8 +91,12 @@ class ArrowIpc(ColumnarFormat):
                 yield reader.get_batch(number)
             return
         yield from itertools.islice(reader, most)
-        if most is None and not _has_ended(source):
+        if most is not None:
+            return
+        if not _has_ended(source):
             raise ValueError("the end of the stream is missing")
+        if _is_file(source):
+            raise ValueError("the index at the end of the file is damaged, so rows may be, too")
 
     def has_one_dictionary(self, file: InputFile) -> bool:
         """Returns whether all batches of a file share the dictionary of a column.

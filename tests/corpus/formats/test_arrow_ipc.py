@@ -88,6 +88,22 @@ def test_file_that_is_cut_between_two_batches_is_damaged(name: str, tmp_path: Pa
         assert [entry.reason for entry in rejected] == ([reason] if end else [])
 
 
+def test_a_file_with_a_damaged_index_is_read_and_said_to_be_damaged(tmp_path: Path) -> None:
+    """Texts have no checksum, so a damaged index is the only sign of damage there may be."""
+    table = pa.table({"text": ["first", "second", "third"]})
+    content = pa.BufferOutputStream()
+    with pa.ipc.new_file(content, table.schema) as writer:
+        writer.write_table(table)
+    path = tmp_path / "a.arrow"
+    path.write_bytes(content.getvalue().to_pybytes().replace(b"second", b"sEcond")[:-1] + b"?")
+    texts, rejected = read_rows(path)
+    assert [text for _, text in texts] == ["first", "sEcond", "third"]
+    assert [entry.reason for entry in rejected] == [
+        "the file cannot be read from row 3: the index at the end of the file is damaged, "
+        "so rows may be, too"
+    ]
+
+
 @pytest.mark.parametrize("column", ["text", "tokens"])
 def test_damaged_offsets_are_damage_of_the_file(column: str, tmp_path: Path) -> None:
     texts = pa.array(["one", "two", "three"])
