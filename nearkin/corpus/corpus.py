@@ -461,7 +461,7 @@ class FileCorpus:
         if builder.begun:
             yield builder.take_batch()
 
-    def row_groups(self, rows: RowRange, least: int) -> Iterable[RowGroup] | None:
+    def row_groups(self, rows: RowRange, columns: Columns, least: int) -> Iterable[RowGroup] | None:
         """Returns the row groups of a file that hold some of its rows, or groups of its lines.
 
         It is None for a file that is read from the beginning: one without row groups, with large
@@ -472,7 +472,8 @@ class FileCorpus:
         """
         file = self.files[rows.file]
         form = self.format_of(file)
-        if form is LINES and file.compression is None and not file.remote:
+        has_lines = form is LINES or (form is TEXT and columns.lines)
+        if has_lines and file.compression is None and not file.remote:
             groups = self._line_groups(rows.file, least)
             return (group for group in groups if group.first + group.rows > rows.first)
         if file.remote or not isinstance(form, Parquet):

@@ -57,12 +57,14 @@ def split_corpus(
         slot += part.rows
 
 
-def split_files(corpus: FileCorpus, start: tuple[int, int] = (0, 0)) -> Iterator[Part]:
+def split_files(
+    corpus: FileCorpus, columns: Columns, start: tuple[int, int] = (0, 0)
+) -> Iterator[Part]:
     """Yields the parts of files in order, from a place on, without reading documents.
 
     A file that cannot be read from the middle is in one part. Rows are not counted.
     """
-    for ranges in _join_ranges(_size_all(corpus, _files_from(corpus, start))):
+    for ranges in _join_ranges(_size_all(corpus, columns, _files_from(corpus, start))):
         yield Part(0, 0, ranges)
 
 
@@ -73,7 +75,9 @@ def _split(
     if not isinstance(corpus, FileCorpus):
         yield from map(_hold, corpus.batches(columns, start))
         return
-    divided = ((file, corpus.row_groups(file, PART_BYTES)) for file in _files_from(corpus, start))
+    divided = (
+        (file, corpus.row_groups(file, columns, PART_BYTES)) for file in _files_from(corpus, start)
+    )
     least = PARTS_PER_WORKER * workers
     for can_split, group in groupby(divided, lambda entry: entry[1] is not None):
         if not can_split:
@@ -101,10 +105,12 @@ class _SizedRange(NamedTuple):
     bytes: int
 
 
-def _size_all(corpus: FileCorpus, files: Iterable[RowRange]) -> Iterator[_SizedRange]:
+def _size_all(
+    corpus: FileCorpus, columns: Columns, files: Iterable[RowRange]
+) -> Iterator[_SizedRange]:
     """Yields the row groups of files, and files without row groups as a whole."""
     for file in files:
-        groups = corpus.row_groups(file, PART_BYTES)
+        groups = corpus.row_groups(file, columns, PART_BYTES)
         if groups is None:
             yield _SizedRange(file, corpus.require_unchanged(file.file).size)
         else:
@@ -151,12 +157,12 @@ def _count_rows(ranges: Sequence[RowRange]) -> Part:
     return Part(0, rows, ranges)
 
 
-def divide_file(corpus: FileCorpus, number: int) -> list[RowRange]:
+def divide_file(corpus: FileCorpus, columns: Columns, number: int) -> list[RowRange]:
     """Returns the rows of a file in parts of which each can be read by itself.
 
     They depend on the file alone. The last one extends to the end of the file.
     """
-    groups = list(corpus.row_groups(RowRange(number, 0), PART_BYTES) or ())
+    groups = list(corpus.row_groups(RowRange(number, 0), columns, PART_BYTES) or ())
     ranges = [RowRange(number, 0)]
     if len(groups) > 1 and groups[0].span is not None:
         ranges = [RowRange(number, one.first, one.first + one.rows, one.span) for one in groups]

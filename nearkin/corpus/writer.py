@@ -27,6 +27,7 @@ from nearkin.corpus.foreign_errors import (
 from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.corpus.formats.json_lines import JsonLines, LineAppender
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
+from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.formats.parquet_footers import RowGroupAppender
 from nearkin.corpus.formats.record_batches import TableWriter
 from nearkin.corpus.input_file import InputFile
@@ -113,7 +114,7 @@ def write_kept(
         if observe is None:
             known = known._replace(observed=NO_DOCUMENTS)
         with TemporaryFolder(folder) as parts_folder:
-            parts = _divide_files(corpus, kept, known, targets, parts_folder)
+            parts = _divide_files(corpus, columns, kept, known, targets, parts_folder)
             if executor is None or executor.shares_memory or rewrite is not None:
                 copied = _copy_in_threads(copier, parts, advance, workers)
             else:
@@ -173,6 +174,7 @@ class _CopiedRows(NamedTuple):
 
 def _divide_files(
     corpus: FileCorpus,
+    columns: Columns,
     kept: np.ndarray,
     known: KnownDocuments,
     targets: Sequence[Path],
@@ -180,7 +182,7 @@ def _divide_files(
 ) -> Iterator[CopiedPart]:
     """Yields the parts of all files in order. A copy of several parts is joined from theirs."""
     for number, target in enumerate(targets):
-        ranges = divide_file(corpus, number)
+        ranges = divide_file(corpus, columns, number)
         for place, part in enumerate(ranges):
             first = known.count_before(number, part.first)
             end = known.count_before(number, part.end)
@@ -243,7 +245,7 @@ def _join_parts(
     """Joins the copies of the parts of each file in order."""
     for number, copies in groupby(copied, lambda done: done.part.rows.file):
         target = targets[number]
-        has_lines = isinstance(corpus.format_of(corpus.files[number]), JsonLines)
+        has_lines = not isinstance(corpus.format_of(corpus.files[number]), Parquet)
         appender = LineAppender(target) if has_lines else RowGroupAppender(target)
         for done in copies:
             if done.read is not None:

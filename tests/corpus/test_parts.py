@@ -111,7 +111,7 @@ def test_a_file_that_states_more_rows_than_it_has_bytes_is_read_from_its_beginni
     assert sum(part.rows for part in parts) == len(expected[0]) > 250
     read = (batch for part in parts for batch in part.read(corpus, COLUMNS))
     assert contents_of(read) == expected
-    assert divide_file(corpus, 0) == [RowRange(0, 0)]
+    assert divide_file(corpus, COLUMNS, 0) == [RowRange(0, 0)]
 
 
 def test_files_with_few_row_groups_are_handed_out_in_batches(tmp_path: Path) -> None:
@@ -146,17 +146,20 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("suffix", [".jsonl", ".log"])
 @pytest.mark.parametrize("least", [1, 100])
 def test_lines_are_read_in_parts(
-    name: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, suffix: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.corpus.formats.json_lines.BLOCK", 64)
     monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", least)
     (tmp_path / "in").mkdir()
     for number in range(2):
-        (tmp_path / "in" / f"{number}.jsonl").write_bytes(LINES[name])
+        (tmp_path / "in" / f"{number}{suffix}").write_bytes(LINES[name])
     corpus = FileCorpus.open([str(tmp_path / "in")])
     columns = Columns(id="id", document_limit=4_000)
+    if suffix == ".log":
+        columns = Columns(lines=True, document_limit=4_000)
     expected = contents_of(corpus.batches(columns))
     parts = list(split_corpus(corpus, columns, 1))
     assert len(parts) > 15 or name != "usual"

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -49,6 +50,14 @@ class LineBlock(NamedTuple):
     line that is too long."""
 
 
+class OpenedLines(NamedTuple):
+    """A stream of lines."""
+
+    stream: Any
+    row: int
+    """The number of the first line."""
+
+
 def divide_lines(file: InputFile, least: int) -> Iterator[RowGroup]:
     """Yields groups of consecutive lines of a file that is not compressed.
 
@@ -81,6 +90,16 @@ def divide_lines(file: InputFile, least: int) -> Iterator[RowGroup]:
             number += 1
             row += rows
             start = source.seek(end)
+
+
+@contextmanager
+def open_lines(file: InputFile, span: ByteSpan | None) -> Iterator[OpenedLines]:
+    """Opens some lines of a file, or all."""
+    with file.open_decompressed() as stream:
+        if span is None:
+            yield OpenedLines(stream, 0)
+        else:
+            yield OpenedLines(SpanStream(stream, span.start, span.end), span.row)
 
 
 def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBlock]:
@@ -154,15 +173,11 @@ class JsonLines(Format):
 
     def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`."""
-        with file.open_decompressed() as stream:
-            columns, start, whole, rows, span = reading
-            lines = stream
-            if span is not None:
-                lines = SpanStream(stream, span.start, span.end)
-                start = max(start, span.row)
+        columns, start, whole, rows, span = reading
+        with open_lines(file, span) as (lines, first):
+            start = max(start, first)
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=True)
             limit = LINE_SHARE * columns.document_limit
-            first = 0 if span is None else span.row
             blocks = ItemsBeforeDamage(read_line_blocks(lines, limit, first))
             if whole and rows is not None:
                 yield from _copy_lines(blocks, columns, rows)

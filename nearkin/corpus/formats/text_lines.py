@@ -14,7 +14,7 @@ from nearkin.corpus.formats.base import (
     ItemsBeforeDamage,
     Reading,
 )
-from nearkin.corpus.formats.json_lines import LineWriter, read_line_blocks
+from nearkin.corpus.formats.json_lines import LineWriter, open_lines, read_line_blocks
 from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix, too_long_reason
@@ -26,8 +26,8 @@ TEXT = "text"
 def read_text_lines(file: InputFile, reading: Reading) -> Iterator[FileSlice]:
     """Yields the lines of a file in slices, as described in `Format`. Blank lines are left out."""
     columns = reading.columns
-    with file.open_decompressed() as stream:
-        blocks = ItemsBeforeDamage(read_line_blocks(stream, columns.document_limit))
+    with open_lines(file, reading.span) as (stream, row):
+        blocks = ItemsBeforeDamage(read_line_blocks(stream, columns.document_limit, row))
         for first, read_lines in blocks:
             lines = [None] if read_lines is None else read_lines
             if not reading.needs(first, first + len(lines)):

@@ -123,7 +123,7 @@ class CorpusPayloads:
         """Yields the parts of files, as described in `DividedSource`."""
         assert isinstance(self.corpus, FileCorpus)
         known = KnownDocuments(self.files, self.rows, wanted)
-        for part in split_files(self.corpus):
+        for part in split_files(self.corpus, self.columns):
             first = known.count_before(part.ranges[0].file, part.ranges[0].first)
             end = known.count_before(part.ranges[-1].file, part.ranges[-1].end)
             numbers = first + wanted_rows(wanted, first, end - first)

@@ -157,7 +157,7 @@ def sketch_corpus(
         is_apart = False
     else:
         assert isinstance(corpus, FileCorpus)
-        parts = split_files(corpus, start)
+        parts = split_files(corpus, columns, start)
         is_apart = True
     task = SketchTask(
         corpus, columns, measure, key_builder, folder, arrays, text_facts, kept_hashes, is_apart
