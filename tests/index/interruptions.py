@@ -23,12 +23,16 @@ class SoftTimeLimit(Exception):  # noqa: N818
 def list_ends_of_blocks(code: CodeType) -> frozenset[int]:
     """Returns the places at which a `with` block ends, where the line of `with` begins again.
 
-    Python runs no handler of a signal between the end of a block and the call of `__exit__`, so
-    that an exception there would leave a lock acquired that no signal can.
+    Python runs no handler of a signal between the end of a block and the call of `__exit__`, also
+    if an exception ends the block. An exception there would leave a lock acquired that no signal
+    can.
     """
     instructions = list(dis.get_instructions(code))
     ends = set()
     for position, first in enumerate(instructions):
+        if first.opname == "WITH_EXCEPT_START":
+            # the exception is put on the stack before
+            ends.add(instructions[position - 1].offset)
         arguments = instructions[position : position + 3]
         if len(arguments) == 3 and all(
             argument.opname == "LOAD_CONST" and argument.argval is None for argument in arguments
