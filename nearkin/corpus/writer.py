@@ -35,6 +35,7 @@ from nearkin.corpus.parts import divide_file
 from nearkin.corpus.places import RowRange
 from nearkin.errors import RunError
 from nearkin.runtime.executor import Executor, Task
+from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_flag
 from nearkin.runtime.temporary_folder import TemporaryFolder
@@ -120,6 +121,7 @@ def write_kept(
             else:
                 copied = _copy_elsewhere(copier, parts, advance, executor, parts_folder)
             _join_parts(corpus, copied, targets, observe)
+            delete_shared_folder(parts_folder)
         return
     first = 0
     for number, target in enumerate(targets):

@@ -7,6 +7,7 @@ Equal", OSDI 2014, section 4).
 
 import errno
 import os
+import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from threading import get_native_id
 from typing import IO, Any, BinaryIO
+from uuid import uuid4
 
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.suggestions import did_you_mean
@@ -175,6 +177,23 @@ def make_folders(folder: Path) -> list[Path]:
     for created in reversed(missing):
         sync_folder(created.parent)
     return missing
+
+
+def rename_to_delete(folder: Path) -> Path:
+    """Renames a folder, so that other processes create no files in it while it is deleted.
+
+    Returns:
+        The new path, which does not exist if the folder did not.
+    """
+    renamed = folder.with_name(f".{uuid4().hex}")
+    with suppress(FileNotFoundError):
+        folder.rename(renamed)
+    return renamed
+
+
+def delete_shared_folder(folder: Path) -> None:
+    """Deletes a folder, if it exists, to which other processes may still write."""
+    shutil.rmtree(rename_to_delete(folder), ignore_errors=True)
 
 
 def sync_file(path: Path) -> None:

@@ -3,9 +3,13 @@
 The keys of each band are in a file. A task sorts one partition of them into buckets, which are
 written to a file. Then the pairs of portions of buckets are compared by their signatures, and hot
 buckets are clustered. The outcome depends on the documents of each bucket alone.
+
+A worker may finish a task long after others did it again. So what it writes has a name of its own,
+or the name of a folder that is gone by then.
 """
 
 import itertools
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,7 +62,9 @@ ROWS_AT_ONCE = 1 << 16
 NOT_HOT = np.uint16(0xFFFF)
 """The first hot band of a document that is in no hot bucket. There are fewer bands."""
 BUCKETS = "buckets-"
-"""The beginning of the names of the files of buckets in this folder."""
+"""The beginning of the names of the files of buckets in the folder `SPOOL`."""
+KEYS = "keys-"
+"""The beginning of the names of the folders of unfinished band keys in the folder `SPOOL`."""
 FIRST_HOT = f"{SPOOL}/first-hot"
 """The name of the array of each document's first hot band."""
 
@@ -180,7 +186,8 @@ def write_keys(
     Args:
         is_salted: Whether documents of different blocks have different keys.
     """
-    folder = work.folder(comparison.keys_folder)
+    folder = work.folder(SPOOL) / f"{KEYS}{uuid4().hex}"
+    folder.mkdir()
     size = 8 * len(comparison.documents) * comparison.keys_per_document
     for band in range(comparison.banding.bands):
         with (folder / f"{band:04d}").open("wb") as file:
@@ -188,6 +195,9 @@ def write_keys(
     task = WriteKeys(comparison, work, folder, is_salted)
     for _ in executor.map(task, comparison.documents.chunks()):
         pass
+    complete = work.path / comparison.keys_folder
+    shutil.rmtree(complete, ignore_errors=True)
+    folder.rename(complete)
 
 
 class _Partition(NamedTuple):
@@ -197,10 +207,20 @@ class _Partition(NamedTuple):
     number: int
 
 
+class _Piece(NamedTuple):
+    """A portion of the ordinary buckets of a partition, or one of its hot buckets."""
+
+    partition: _Partition
+    path: Path
+    """The file of the buckets of the partition."""
+    number: int
+
+
 class _FoundBuckets(NamedTuple):
     """The buckets of a partition, which are in a file."""
 
     partition: _Partition
+    path: Path
     sizes: Counter[int]
     """The number of buckets by their size."""
     portions: int
@@ -208,12 +228,9 @@ class _FoundBuckets(NamedTuple):
     hot: int
     """The number of hot buckets."""
 
-
-class _Piece(NamedTuple):
-    """A portion of the ordinary buckets of a partition, or one of its hot buckets."""
-
-    partition: _Partition
-    number: int
+    def list_pieces(self, count: int) -> list[_Piece]:
+        """Returns pieces of the partition by their numbers."""
+        return [_Piece(self.partition, self.path, number) for number in range(count)]
 
 
 class _ClusteredPairs(NamedTuple):
@@ -350,8 +367,8 @@ class CandidateFinder(Task):
             if found.partition.number == last:
                 progress.advance(1)
             counts.sizes.update(found.sizes)
-            portions.extend(_Piece(found.partition, number) for number in range(found.portions))
-            hot.extend(_Piece(found.partition, number) for number in range(found.hot))
+            portions.extend(found.list_pieces(found.portions))
+            hot.extend(found.list_pieces(found.hot))
         first_hot = np.full(len(self.active) if hot else 0, NOT_HOT, np.uint16)
         for piece, clustered in zip(hot, executor.map(ClusterBucket(self), hot), strict=True):
             spool.add(self.select_allowed(clustered.pairs))
@@ -383,7 +400,7 @@ class CandidateFinder(Task):
             sampled: Which documents were sampled, bool (n,).
         """
         for found in self._find_buckets(executor):
-            for members in self.open(found.partition).hot if found.hot else ():
+            for members in self.open(found.path).hot if found.hot else ():
                 for document in members[sampled[members]]:
                     pairs = self._pair_with(document, members[members != document])
                     spool.add(self.select_allowed(pairs))
@@ -407,7 +424,7 @@ class CandidateFinder(Task):
 
     def _delete_buckets(self) -> None:
         for path in (self.work.path / SPOOL).glob(f"{BUCKETS}*"):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     def _find_buckets(self, executor: Executor) -> Iterator[_FoundBuckets]:
         """Writes the buckets of all partitions, and yields their facts band by band."""
@@ -442,13 +459,14 @@ class CandidateFinder(Task):
         """Returns ordinary buckets in portions, and hot ones apart."""
         return _OpenedPartition.of(buckets, self.scope.sources, self.options.complete_bucket_size)
 
-    def file_of(self, partition: _Partition) -> Path:
-        """Returns the file of the buckets of a partition."""
-        return self.work.path / SPOOL / f"{BUCKETS}{partition.band:04d}-{partition.number}"
+    def create_path(self, partition: _Partition) -> Path:
+        """Returns the path of a new file of the buckets of a partition."""
+        name = f"{BUCKETS}{partition.band:04d}-{partition.number}-{uuid4().hex}"
+        return self.work.path / SPOOL / name
 
-    def open(self, partition: _Partition) -> _OpenedPartition:
-        """Reads the buckets of a partition."""
-        return self.divide(_read_buckets(self.file_of(partition)))
+    def open(self, path: Path) -> _OpenedPartition:
+        """Reads the buckets of a partition from their file."""
+        return self.divide(_read_buckets(path))
 
     def order(self, members: np.ndarray) -> np.ndarray:
         """Returns the positions of documents in the order in which they become leaders, int64 (m,).
@@ -478,14 +496,15 @@ class FindBuckets(Task):
 
     def __call__(self, partition: _Partition) -> _FoundBuckets:
         """Sorts one partition."""
+        path = self.finder.create_path(partition)
         buckets = self.finder.sort_keys(partition)
         opened = self.finder.divide(buckets)
         values, times = np.unique(opened.sizes, return_counts=True)
         sizes = Counter(dict(zip(values.tolist(), times.tolist(), strict=True)))
         sizes[1] += buckets.keys - int((buckets.ends - buckets.starts).sum())
         if len(buckets.starts):
-            _write_buckets(self.finder.file_of(partition), buckets)
-        return _FoundBuckets(partition, sizes, len(opened.portions), len(opened.hot))
+            _write_buckets(path, buckets)
+        return _FoundBuckets(partition, path, sizes, len(opened.portions), len(opened.hot))
 
 
 class _PartitionTask(Task):
@@ -498,16 +517,16 @@ class _PartitionTask(Task):
         return Lock()
 
     @cached_property
-    def _opened(self) -> dict[_Partition, _OpenedPartition]:
+    def _opened(self) -> dict[Path, _OpenedPartition]:
         return {}
 
-    def open(self, partition: _Partition) -> _OpenedPartition:
-        """Returns the buckets of a partition."""
+    def open(self, path: Path) -> _OpenedPartition:
+        """Returns the buckets of a partition from their file."""
         with self._lock:
-            if partition not in self._opened:
+            if path not in self._opened:
                 self._opened.clear()
-                self._opened[partition] = self.finder.open(partition)
-            return self._opened[partition]
+                self._opened[path] = self.finder.open(path)
+            return self._opened[path]
 
 
 @dataclass(frozen=True)
@@ -528,7 +547,7 @@ class ComparePortion(_PartitionTask):
             The packed pairs that pass the prefilter and may be compared, uint64 (m,), and the
             compared pairs by the number of agreeing slots, int64 (k + 1,).
         """
-        opened = self.open(piece.partition)
+        opened = self.open(piece.path)
         rows = opened.portions[piece.number]
         comparison = self.finder.comparison
         out = np.empty(rows.pairs, np.uint64)
@@ -560,7 +579,7 @@ class ClusterBucket(_PartitionTask):
 
     def __call__(self, piece: _Piece) -> _ClusteredPairs:
         """Returns the pairs of members and leaders of one bucket."""
-        members = self.open(piece.partition).hot[piece.number]
+        members = self.open(piece.path).hot[piece.number]
         histogram = np.zeros(self.finder.options.spec.k + 1, np.int64)
         pairs: list[np.ndarray] = []
         groups = [members[self.finder.order(members)]]
@@ -608,13 +627,10 @@ class ClusterBucket(_PartitionTask):
 
 def _write_buckets(path: Path, buckets: Buckets) -> None:
     """Writes the number of buckets, their starts, their ends and their documents, uint64 each."""
-    # Another process may do the same task at the same time.
-    written = path.with_name(f"{path.name}-{uuid4().hex}")
-    with written.open("wb") as file:
+    with path.open("wb") as file:
         file.write(np.uint64(len(buckets.starts)).tobytes())
         for column in (buckets.starts, buckets.ends, buckets.ordinals):
             file.write(np.ascontiguousarray(column).data)
-    written.replace(path)
 
 
 def _read_buckets(path: Path) -> Buckets:

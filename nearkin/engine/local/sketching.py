@@ -36,11 +36,12 @@ from nearkin.engine.local.documents import (
     signatures_file,
 )
 from nearkin.engine.local.kept_hashes import HashCollector, KeptHashes, StoredHashes
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.local.work_folder import SPOOL, WorkFolder
 from nearkin.engine.stats import latency_percentiles
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.files import (
     copy_bytes,
+    delete_shared_folder,
     disk_errors,
     sync_file,
     sync_folder,
@@ -60,8 +61,9 @@ SEGMENT_SECONDS = 5.0
 SEGMENT_BYTES = 32 << 20
 """Largest size of the ids and carried columns that wait for a checkpoint, in bytes."""
 CHECKPOINT = "checkpoint.json"
-APART = "apart"
-"""The folder of facts that other processes have written, before they are in their places."""
+APART = "apart-"
+"""The beginning of the name of the folder of facts that other processes have written, before they
+are in their places, in the folder `SPOOL`."""
 REJECTED = "rejected.jsonl"
 
 
@@ -150,17 +152,17 @@ def sketch_corpus(
     if not _is_intact(folder, arrays, position):
         position = Position()
     _remove_later_columns(folder, position)
-    shutil.rmtree(folder / APART, ignore_errors=True)
     start = (position.file, position.row)
     if executor.shares_memory:
         parts = split_corpus(corpus, columns, executor.workers, start, position.slots)
-        is_apart = False
+        apart = None
     else:
         assert isinstance(corpus, FileCorpus)
         parts = split_files(corpus, columns, start)
-        is_apart = True
+        apart = work.folder(SPOOL) / f"{APART}{uuid4().hex}"
+        apart.mkdir()
     task = SketchTask(
-        corpus, columns, measure, key_builder, folder, arrays, text_facts, kept_hashes, is_apart
+        corpus, columns, measure, key_builder, folder, arrays, text_facts, kept_hashes, apart
     )
     progress.advance(position.documents)
     durations: list[tuple[float, int]] = []
@@ -173,7 +175,8 @@ def sketch_corpus(
             writer.add(done)
             progress.advance(done.documents)
             durations.extend(done.durations)
-    shutil.rmtree(folder / APART, ignore_errors=True)
+    if apart is not None:
+        delete_shared_folder(apart)
     _close_gaps(folder, arrays, writer.position, executor.workers)
     return latency_percentiles(durations)
 
@@ -191,7 +194,8 @@ class SketchTask:
         folder: Folder of the stage.
         arrays: The files of fixed size.
         kept_hashes: Receives shingle hashes.
-        is_apart: Whether the facts are written to a folder of their own.
+        apart: Folder in which the facts of each part are written to a new folder, or None to write
+            them to their places.
     """
 
     corpus: Corpus
@@ -202,7 +206,7 @@ class SketchTask:
     arrays: Arrays
     text_facts: Sequence[TextFact] = ()
     kept_hashes: KeptHashes | None = None
-    is_apart: bool = False
+    apart: Path | None = None
 
     @cached_property
     def _sketchers(self) -> ObjectPool[DocumentSketcher]:
@@ -212,15 +216,15 @@ class SketchTask:
         """Sketches the documents of a part."""
         done = SketchedPart(part.slot, part.rows, 0, [], [], [], None, [])
         folder = self.folder
-        if self.is_apart:
-            folder = folder / APART / uuid4().hex
-            folder.mkdir(parents=True)
+        if self.apart is not None:
+            folder = self.apart / uuid4().hex
+            folder.mkdir()
             done = done._replace(apart=folder)
         with ExitStack() as stack:
             files = {name: _open_array(stack, folder / name) for name in self.arrays}
             for batch in part.read(self.corpus, self.columns):
                 done = self._sketch(batch, files, done)
-        if self.is_apart and isinstance(self.corpus, FileCorpus):
+        if self.apart is not None and isinstance(self.corpus, FileCorpus):
             return done._replace(read=self.corpus.tell(rows.file for rows in part.ranges))
         return done
 

@@ -17,6 +17,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
+from tests.late_tasks import LateTasks
 from tests.processes import Processes
 
 
@@ -153,3 +154,36 @@ def test_result_does_not_depend_on_the_executor(
     assert ("WritePayloads" in tasks) == (name != "estimates")
     if name == "hot buckets":
         assert "ClusterBucket" in tasks
+
+
+@pytest.mark.parametrize("name", ["word shingles", "hot buckets"])
+def test_tasks_that_are_done_again_late_change_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+    job = make_job(tmp_path, RunOptions(**{"spec": nk.Spec(), "workers": 2, **SETTINGS[name]}))
+    run_dedup(job, Silent())
+    late = LateTasks(seed=1, share=1.0)
+    elsewhere = replace(job, out=tmp_path / "late", executor=late)
+    run_dedup(elsewhere, Silent())
+    assert late.late > 100
+    assert read_output(elsewhere.out) == read_output(job.out)
+
+
+def test_late_tasks_of_one_field_do_not_replace_buckets_of_another(tmp_path: Path) -> None:
+    table = documents()
+    titles = [f"title {number // 2} {number // 2 * 7919 % 10007}" for number in range(len(table))]
+    write_parquet(tmp_path, table.append_column("title", pa.array(titles)))
+    options: dict[str, Any] = {
+        "id": "id",
+        "fields": ["text:jaccard>=0.8", "title:jaccard>=0.8"],
+        "accept": "text or title",
+        "max_removed": 1.0,
+    }
+    expected = nk.dedup(str(tmp_path), **options)
+    late = LateTasks(seed=1, share=1.0)
+    found = nk.dedup(str(tmp_path), executor=late, **options)
+    assert late.late > 10
+    assert found.clusters.arrow == expected.clusters.arrow
