@@ -8,8 +8,6 @@ file of the item. An item whose file is no longer touched is taken by another wo
 import os
 import pickle
 import platform
-import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +20,7 @@ from uuid import uuid4
 from nearkin.errors import RunError
 from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
 from nearkin.runtime.executor import TASKS
+from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.setting_names import name_flag
 
 Item = TypeVar("Item")
@@ -78,8 +77,6 @@ class JobsExecutor:
         """
         assert self.work is not None
         remote_task = RemoteTask.create(task, self.work)
-        # Workers may still do those of a run that was killed.
-        shutil.rmtree(self.work / TASKS, ignore_errors=True)
         folder = self.work.absolute() / TASKS / remote_task.folder.name
         for name in (TODO, DOING, DONE):
             (folder / name).mkdir(parents=True)
@@ -93,8 +90,8 @@ class JobsExecutor:
             while offered.count:
                 yield take_result(offered.wait())
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.rmtree(remote_task.folder, ignore_errors=True)
+            delete_shared_folder(folder)
+            delete_shared_folder(remote_task.folder)
 
 
 class _Touch(NamedTuple):
@@ -196,8 +193,7 @@ def work_on(work: Path, patience: float) -> int:
             time.sleep(POLL_SECONDS)
             continue
         folder = taken.parent.parent
-        # The run may have ended.
-        with suppress(FileNotFoundError), _given_up(taken), _touched(taken):
+        with _HandedBack(taken), _touched(taken):
             if loaded is None or loaded[0] != folder:
                 loaded = (folder, pickle.loads((folder / TASK).read_bytes()))
             returned = loaded[1](pickle.loads(taken.read_bytes()))
@@ -208,24 +204,40 @@ def work_on(work: Path, patience: float) -> int:
     return done
 
 
-@contextmanager
-def _given_up(taken: Path) -> Iterator[None]:
-    """Tells the run that the body failed, or leaves the item to others if it was interrupted."""
-    is_done = False
-    try:
-        yield
-        is_done = True
-    finally:
-        error = sys.exc_info()[1]
-        if isinstance(error, Exception) and taken.parent.exists():
-            failed = RunError(
-                f"a worker on {platform.node()} failed with {type(error).__name__}: {error}; its "
-                "output has the whole trace"
-            )
-            _write(taken.parent.parent / DONE / taken.name, failed)
-        elif not is_done:
+class _HandedBack:
+    """A context in which a worker does an item that it has taken.
+
+    The run receives the failure of an item. If the worker is interrupted, the item is left to
+    others. A failure is ignored if nobody waits for the item any more, because others have done it
+    or the run has ended: files may be gone or half deleted then.
+
+    Args:
+        taken: The file of the item.
+    """
+
+    def __init__(self, taken: Path) -> None:
+        self._taken = taken
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        taken = self._taken
+        if error is None:
+            return False
+        if not isinstance(error, Exception):
             with suppress(FileNotFoundError):
                 taken.rename(taken.parent.parent / TODO / taken.name)
+            return False
+        if not taken.exists():
+            return True
+        failed = RunError(
+            f"a worker on {platform.node()} failed with {type(error).__name__}: {error}; its "
+            "output has the whole trace"
+        )
+        with suppress(FileNotFoundError):
+            _write(taken.parent.parent / DONE / taken.name, failed)
+        return False
 
 
 def _take_item(tasks: Path) -> Path | None:

@@ -1,6 +1,5 @@
 """Tasks of a run on the workers of a Ray cluster."""
 
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 from nearkin.errors import MissingExtraError, RunError
 from nearkin.executors.remote import RemoteTask, Returned, take_result
+from nearkin.runtime.files import delete_shared_folder
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -85,7 +85,7 @@ class RayExecutor:
         finally:
             for reference in running:
                 self.ray.cancel(reference)
-            shutil.rmtree(remote_task.folder, ignore_errors=True)
+            delete_shared_folder(remote_task.folder)
 
 
 def _call(task: RemoteTask, item: object) -> Returned:

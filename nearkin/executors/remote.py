@@ -2,7 +2,6 @@
 
 import pickle
 import platform
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,12 +33,8 @@ class RemoteTask:
 
     @classmethod
     def create(cls, task: Callable[[Any], Any], work: Path | None) -> "RemoteTask":
-        """Returns a task with a new folder in a work folder.
-
-        Those of earlier tasks are deleted, into which tasks of a killed run may still write.
-        """
+        """Returns a task with a new folder in a work folder."""
         assert work is not None
-        shutil.rmtree(work / RETURNED, ignore_errors=True)
         folder = work.absolute() / RETURNED / uuid4().hex
         folder.mkdir(parents=True)
         return cls(pickle.dumps(task), folder)

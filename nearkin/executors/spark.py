@@ -4,7 +4,6 @@ Spark gets a task once, as a broadcast, and the items in small jobs, which threa
 submit. What a task returns is a file of the work folder, so no row passes through Java.
 """
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -15,6 +14,7 @@ from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
 from nearkin.executors.remote import RemoteTask, Returned, take_result
+from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.threads import ordered_map
 
 Item = TypeVar("Item")
@@ -81,7 +81,7 @@ class SparkExecutor:
         finally:
             context.cancelJobGroup(group)
             broadcast.destroy()
-            shutil.rmtree(remote_task.folder, ignore_errors=True)
+            delete_shared_folder(remote_task.folder)
 
 
 @dataclass(frozen=True)

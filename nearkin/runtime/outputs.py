@@ -28,6 +28,7 @@ from nearkin.runtime.files import (
     Readers,
     disk_errors,
     make_folders,
+    rename_to_delete,
     replace_durably,
     require_file_path,
     set_readers,
@@ -604,7 +605,7 @@ def _remove_folders(made: list[Path]) -> None:
 
 def _delete(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        shutil.rmtree(rename_to_delete(path))
     else:
         path.unlink(missing_ok=True)
 

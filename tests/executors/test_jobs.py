@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.executors import jobs
 from nearkin.executors.jobs import JobsExecutor, work_on
+from nearkin.executors.remote import RemoteTask
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.executor import TASKS
@@ -145,6 +147,22 @@ def test_worker_ends_with_its_run_or_without_tasks(tmp_path: Path) -> None:
     (tmp_path / "work").rmdir()
     thread.join(PATIENCE / 2)
     assert not thread.is_alive()
+
+
+def fail_late(tasks: Path) -> None:
+    """Fails after the run has ended."""
+    shutil.rmtree(tasks)
+    raise ValueError("a file is half deleted")
+
+
+def test_worker_goes_on_after_an_item_that_nobody_waits_for(tmp_path: Path) -> None:
+    folder = tmp_path / TASKS / "folder"
+    (folder / jobs.TODO).mkdir(parents=True)
+    (folder / jobs.DOING).mkdir()
+    jobs._write(folder / jobs.TASK, RemoteTask.create(fail_late, tmp_path))
+    jobs._write(folder / jobs.TODO / "000000000", tmp_path / TASKS)
+    assert work_on(tmp_path, 0.1) == 1
+    assert not (tmp_path / TASKS).exists()
 
 
 def test_command_line_runs_by_jobs(workers: Path, tmp_path: Path) -> None:

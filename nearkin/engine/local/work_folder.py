@@ -22,6 +22,7 @@ from nearkin.runtime.executor import RETURNED, TASKS
 from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
+    delete_shared_folder,
     disk_errors,
     reserve_blocks,
     sync_files,
@@ -41,9 +42,9 @@ CHECKED_AT_ONCE = 1 << 25
 READ_AT_ONCE = 1 << 18
 SPOOL = "spool"
 """Folder of what one stage writes and reads, for example candidate pairs and buckets."""
-UNRECORDED = frozenset(
-    {MANIFEST, LOCK, PREVIOUS, RESULT, RETURNED, TASKS, KEPT_HASHES, SPOOL, "then", "against"}
-)
+UNFINISHED = (TASKS, RETURNED, SPOOL, KEPT_HASHES)
+"""Folders of what a killed run left, which a resumed run does not read."""
+UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, *UNFINISHED, "then", "against"})
 """Entries whose checksums the manifest does not record: no later stage of another process reads
 them, or they check themselves (`then` is the work folder of the second measure, and `against` holds
 those of references)."""
@@ -136,6 +137,9 @@ class WorkFolder:
                 f"cannot resume {path}: {difference}. Run with {name_flag('overwrite')} to start "
                 "again"
             )
+        # Workers of the killed run may still do its tasks.
+        for name in UNFINISHED:
+            delete_shared_folder(path / name)
         work = cls(path, manifest)
         work._check_files()
         return work

@@ -15,7 +15,7 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
-from nearkin.engine.local.work_folder import WorkFolder, create_mapped_file
+from nearkin.engine.local.work_folder import UNFINISHED, WorkFolder, create_mapped_file
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
@@ -59,6 +59,16 @@ def test_stage_with_a_damaged_file_is_run_again(
         os.truncate(path, path.stat().st_size + (8 if fault == "longer" else -8))
     work = WorkFolder.resume(tmp_path / "work", {"command": "test"})
     assert [name for name in ("first", "second", "third") if work.done(name)] == ["first"]
+
+
+def test_resumed_run_deletes_what_the_tasks_of_the_killed_one_left(tmp_path: Path) -> None:
+    work = finished_stages(tmp_path / "work")
+    for name in UNFINISHED:
+        work.folder(name)
+        (work.path / name / "left").touch()
+    resumed = WorkFolder.resume(work.path, {"command": "test"})
+    assert set(resumed.manifest["stages"]) == {"first", "second", "third"}
+    assert not [name for name in UNFINISHED if (work.path / name).exists()]
 
 
 def test_flipped_bit_in_a_file_of_a_finished_stage_changes_no_result(tmp_path: Path) -> None:
