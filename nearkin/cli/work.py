@@ -26,6 +26,8 @@ def work(
         nearkin work out.partial
     """
     from nearkin.executors.jobs import work_on
+    from nearkin.runtime.files import disk_errors
 
-    tasks = work_on(folder.absolute(), wait)
+    with disk_errors(folder):
+        tasks = work_on(folder.absolute(), wait)
     print_line(f"did {format_count(tasks, 'task')} of {folder}")

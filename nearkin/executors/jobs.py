@@ -31,6 +31,8 @@ TODO = "todo"
 DOING = "doing"
 DONE = "done"
 """The folders of the items of a task, and of what their workers returned."""
+FAILED = "failed"
+"""The folder of the items whose workers could write nothing, for example on a full disk."""
 AHEAD = 2
 """The number of items that wait for each worker."""
 POLL_SECONDS = 0.05
@@ -78,7 +80,7 @@ class JobsExecutor:
         assert self.work is not None
         remote_task = RemoteTask.create(task, self.work)
         folder = self.work.absolute() / TASKS / remote_task.folder.name
-        for name in (TODO, DOING, DONE):
+        for name in (TODO, DOING, DONE, FAILED):
             (folder / name).mkdir(parents=True)
         _write(folder / TASK, remote_task)
         offered = _OfferedItems(folder, describe_task(task))
@@ -127,12 +129,22 @@ class _OfferedItems:
         path = self._folder / DONE / f"{self._first:09d}"
         # A shared file system may remember that a file is missing. It looks a folder up again.
         while path not in _list(path.parent):
+            self._require_written()
             self._offer_lost()
             time.sleep(POLL_SECONDS)
         self._first += 1
         returned: Returned = pickle.loads(path.read_bytes())
         path.unlink()
         return returned
+
+    def _require_written(self) -> None:
+        """Requires that no worker has failed to write."""
+        for failed in _list(self._folder / FAILED):
+            raise RunError(
+                f"a worker could not write what it did of part {int(failed.name)} of {self._name}; "
+                f"see its output, for example for a full disk, then run again with "
+                f"{name_flag('resume')}"
+            )
 
     def _offer_lost(self) -> None:
         """Offers items again whose workers are lost."""
@@ -235,8 +247,12 @@ class _HandedBack:
             f"a worker on {platform.node()} failed with {type(error).__name__}: {error}; its "
             "output has the whole trace"
         )
+        folder = taken.parent.parent
         with suppress(FileNotFoundError):
-            _write(taken.parent.parent / DONE / taken.name, failed)
+            try:
+                _write(folder / DONE / taken.name, failed)
+            except OSError:
+                taken.rename(folder / FAILED / taken.name)
         return False
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from nearkin.errors import NearkinError, UsageError
 from nearkin.runtime.executor import RETURNED
+from nearkin.runtime.files import disk_errors
 from nearkin.runtime.version import VERSION
 
 Returned: TypeAlias = Path | NearkinError
@@ -56,13 +57,14 @@ class RemoteTask:
                 f"worker {platform.node()} does not see the work folder {self.folder}; choose a "
                 "folder that all machines see under the same path"
             )
+        path = self.folder / uuid4().hex
         try:
-            result = self._task(item)
+            with disk_errors(self.folder.parent.parent):
+                result = self._task(item)
+                with path.open("wb") as file:
+                    pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
         except NearkinError as error:
             return error
-        path = self.folder / uuid4().hex
-        with path.open("wb") as file:
-            pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
         return path
 
 

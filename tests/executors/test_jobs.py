@@ -1,7 +1,9 @@
 """Tests of tasks that are done by processes which share a folder."""
 
+import errno
 import json
 import multiprocessing
+import os
 import shutil
 import threading
 import time
@@ -136,6 +138,37 @@ def test_item_that_ends_every_worker_is_named(
         is_done.set()
         thread.join()
     assert len(taken) == jobs.MOST_ATTEMPTS
+
+
+def fill_disk(number: int) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_full_disk_of_a_worker_ends_the_run_with_a_sentence(workers: Path) -> None:
+    workers.mkdir()
+    with pytest.raises(RunError, match=r"cannot write in .*: No space left on device"):
+        list(JobsExecutor(2).at(workers).map(fill_disk, [1]))
+
+
+def test_failure_that_a_worker_cannot_write_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = jobs._write
+
+    def write_items_alone(path: Path, value: object) -> None:
+        if path.parent.name == jobs.DONE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, value)
+
+    monkeypatch.setattr(jobs, "_write", write_items_alone)
+    codes: list[int] = []
+    line = ("work", tmp_path, "--wait", PATIENCE)
+    worker = threading.Thread(target=lambda: codes.append(run(*line)))
+    worker.start()
+    with pytest.raises(RunError, match="a worker could not write what it did of part 0 of double"):
+        list(JobsExecutor(1).at(tmp_path).map(double, [1]))
+    worker.join()
+    assert codes == [1]
 
 
 def test_worker_ends_with_its_run_or_without_tasks(tmp_path: Path) -> None:
