@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from nearkin.cli.imports import file_imports
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 
@@ -25,8 +26,9 @@ def work(
     Examples:
         nearkin work out.partial
     """
-    from nearkin.executors.jobs import work_on
-    from nearkin.runtime.files import disk_errors
+    with file_imports():
+        from nearkin.executors.jobs import work_on
+        from nearkin.runtime.files import disk_errors
 
     with disk_errors(folder):
         tasks = work_on(folder.absolute(), wait)

@@ -12,6 +12,7 @@ from uuid import uuid4
 from nearkin.errors import NearkinError, UsageError
 from nearkin.runtime.executor import RETURNED
 from nearkin.runtime.files import disk_errors
+from nearkin.runtime.loading import load_arrow
 from nearkin.runtime.version import VERSION
 
 Returned: TypeAlias = Path | NearkinError
@@ -42,6 +43,7 @@ class RemoteTask:
 
     @cached_property
     def _task(self) -> Callable[[Any], Any]:
+        load_arrow()
         task: Callable[[Any], Any] = pickle.loads(self.pickled)
         return task
 

@@ -53,6 +53,17 @@ class _Blocker:
         return None
 
 
+def load_arrow() -> None:
+    """Makes Arrow import pandas, if it is installed, in this thread.
+
+    If threads that read a file made the first arrays of a process, one of them could get a part of
+    pandas, and would fail.
+    """
+    import pyarrow as pa
+
+    pa.array([0])
+
+
 def load_arrow_without_pandas() -> None:
     """Imports Arrow so that it does not import pandas.
 
@@ -66,9 +77,7 @@ def load_arrow_without_pandas() -> None:
     blocker = _Blocker(PANDAS)
     sys.meta_path.insert(0, blocker)
     try:
-        import pyarrow as pa
-
-        pa.array([0])
+        load_arrow()
     finally:
         sys.meta_path.remove(blocker)
 
