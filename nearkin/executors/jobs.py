@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
-from nearkin.errors import RunError
+from nearkin.errors import RunError, UsageError
 from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.files import delete_shared_folder
@@ -193,13 +193,18 @@ def work_on(work: Path, patience: float) -> int:
     Args:
         work: Work folder of the run, which may not exist yet.
         patience: Time without tasks after which the worker ends, in seconds.
+
+    Raises:
+        UsageError: If the work folder belongs to another user, whose tasks could do anything.
     """
     done = 0
     last = time.monotonic()
     loaded: tuple[Path, RemoteTask] | None = None
     was_there = False
     while time.monotonic() - last < patience and (work.exists() or not was_there):
-        was_there = was_there or work.exists()
+        if not was_there and work.exists():
+            was_there = True
+            _require_trusted(work)
         taken = _take_item(work / TASKS)
         if taken is None:
             time.sleep(POLL_SECONDS)
@@ -214,6 +219,17 @@ def work_on(work: Path, patience: float) -> int:
         done += 1
         last = time.monotonic()
     return done
+
+
+def _require_trusted(work: Path) -> None:
+    """Requires that the tasks in a work folder are those of this user or of root."""
+    owner = work.stat().st_uid
+    user = os.geteuid()
+    if owner not in (0, user):
+        raise UsageError(
+            f"{work} belongs to user {owner}, and its tasks could do anything as user {user}; run "
+            "workers as the user of the run"
+        )
 
 
 class _HandedBack:

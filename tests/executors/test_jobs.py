@@ -171,6 +171,17 @@ def test_failure_that_a_worker_cannot_write_ends_the_run(
     assert codes == [1]
 
 
+def test_worker_does_no_task_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = os.geteuid()
+    monkeypatch.setattr(jobs.os, "geteuid", lambda: own + 1)
+    if own == 0:
+        os.chown(tmp_path, 12345, -1)
+    with pytest.raises(UsageError, match=r"belongs to user .* run workers as the user of the run"):
+        work_on(tmp_path, PATIENCE)
+
+
 def test_worker_ends_with_its_run_or_without_tasks(tmp_path: Path) -> None:
     assert work_on(tmp_path / "none", 0.1) == 0
     (tmp_path / "work").mkdir()
