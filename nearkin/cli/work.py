@@ -6,16 +6,23 @@ from typing import Annotated
 import typer
 
 from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.settings.setting import RUN, NumberRange, Setting
 
 
+@with_option_groups
 def work(
+    *,
     folder: Annotated[
         Path, typer.Argument(help="Work folder of the run: its output with .partial appended.")
     ],
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds without a task after which the worker ends.")
+        float,
+        Setting(
+            "Seconds without a task after which the worker ends.", RUN, range=NumberRange(0, 1e9)
+        ),
     ] = 600,
 ) -> None:
     """Do tasks of a run with --executor jobs, on any machine that sees its work folder.

@@ -5,6 +5,7 @@ renaming its file, and leaves a file with what the task returned. While it works
 file of the item. An item whose file is no longer touched is taken by another worker.
 """
 
+import logging
 import os
 import pickle
 import platform
@@ -22,9 +23,11 @@ from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_r
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.shell_quoting import quote_argument
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+LOG = logging.getLogger("nearkin.run")
 TASK = "task"
 """The file of a task."""
 TODO = "todo"
@@ -111,6 +114,7 @@ class _OfferedItems:
         self._name = name
         self._next = 0
         self._first = 0
+        self._worked = time.monotonic()
         self._touched: dict[str, _Touch] = {}
         self._attempts: dict[str, int] = {}
 
@@ -149,7 +153,14 @@ class _OfferedItems:
     def _offer_lost(self) -> None:
         """Offers items again whose workers are lost."""
         now = time.monotonic()
-        for path in _list(self._folder / DOING):
+        taken = _list(self._folder / DOING)
+        if taken:
+            self._worked = now
+        elif now - self._worked > LOST_SECONDS:
+            self._worked = now
+            work = quote_argument(str(self._folder.parent.parent))
+            LOG.warning("no worker takes tasks; start workers: nearkin work %s", work)
+        for path in taken:
             try:
                 modified = path.stat().st_mtime_ns
             except FileNotFoundError:

@@ -182,6 +182,23 @@ def test_worker_does_no_task_of_another_user(
         work_on(tmp_path, PATIENCE)
 
 
+def test_run_without_workers_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(jobs, "LOST_SECONDS", 0.1)
+    done: list[int] = []
+    thread = threading.Thread(
+        target=lambda: done.extend(JobsExecutor(1).at(tmp_path).map(double, [7]))
+    )
+    thread.start()
+    while not caplog.messages:
+        time.sleep(0.01)
+    assert caplog.messages[0] == f"no worker takes tasks; start workers: nearkin work {tmp_path}"
+    work_on(tmp_path, 1)
+    thread.join(PATIENCE)
+    assert done == [14]
+
+
 def test_worker_ends_with_its_run_or_without_tasks(tmp_path: Path) -> None:
     assert work_on(tmp_path / "none", 0.1) == 0
     (tmp_path / "work").mkdir()
