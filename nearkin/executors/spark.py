@@ -19,8 +19,8 @@ from nearkin.runtime.threads import ordered_map
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-JOBS_AT_ONCE = 8
-"""The number of jobs into which the items are divided that all workers do at a time."""
+JOBS_AT_ONCE = 4
+"""The number of jobs that do the items of all workers, each of which takes a few milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SparkExecutor:
             UsageError: If a worker does not see the work folder, or has another version of nearkin.
         """
         iterator = iter(items)
-        size = max(1, self.workers // JOBS_AT_ONCE)
+        size = max(2, self.workers // JOBS_AT_ONCE)
         portions = iter(lambda: list(islice(iterator, size)), [])
         first = next(portions, None)
         if first is None:
@@ -76,7 +76,8 @@ class SparkExecutor:
             return [take_result(returned) for returned in calls.collect()]
 
         try:
-            results = ordered_map(run, chain([first], portions), workers=-(-self.workers // size))
+            jobs = -(-2 * self.workers // size)
+            results = ordered_map(run, chain([first], portions), jobs, ahead=0)
             yield from chain.from_iterable(results)
         finally:
             context.cancelJobGroup(group)

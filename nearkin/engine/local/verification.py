@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from uuid import uuid4
@@ -33,6 +34,8 @@ ABSENT = np.uint32(0xFFFFFFFF)
 """The place of a document that has no stored payload."""
 PAIRS_PER_TASK = 1 << 18
 """Number of pairs that a thread scores at a time."""
+DOCUMENTS_PER_TASK = 1 << 15
+"""Number of documents from which another process builds payloads at a time."""
 PAYLOADS = "payloads"
 SCORED = "scored"
 """The folder of the scored pairs of duplicates."""
@@ -135,7 +138,7 @@ class Payloads:
                     progress.advance(batch.documents)
             else:
                 task = WritePayloads(source.task, measure, work.path / SPOOL)
-                for written in executor.map(task, source.parts(wanted)):
+                for written in executor.map(task, _group_parts(source.parts(wanted))):
                     for file, path in zip(files, written.paths, strict=True):
                         _append_file(file, path)
                     sizes.append(written.sizes)
@@ -234,18 +237,31 @@ class WritePayloads(Task):
     measure: Measure
     folder: Path
 
-    def __call__(self, part: SourcePart) -> _WrittenPayloads:
-        """Writes the payloads of one part."""
+    def __call__(self, parts: Sequence[SourcePart]) -> _WrittenPayloads:
+        """Writes the payloads of consecutive parts."""
         name = uuid4().hex
         columns = range(len(self.measure.column_types))
         paths = [self.folder / f"{PAYLOADS}-{name}-{number}" for number in columns]
         sizes = [np.empty(0, np.int64)]
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in paths]
-            for payload in self.build(part):
+            for payload in chain.from_iterable(map(self.build, parts)):
                 _write_columns(payload, self.measure, files)
                 sizes.append(payload.sizes)
-        return _WrittenPayloads(np.concatenate(sizes), paths, part.documents)
+        documents = sum(part.documents for part in parts)
+        return _WrittenPayloads(np.concatenate(sizes), paths, documents)
+
+
+def _group_parts(parts: Iterator[SourcePart]) -> Iterator[list[SourcePart]]:
+    """Yields consecutive parts in groups that are worth a task."""
+    group: list[SourcePart] = []
+    for part in parts:
+        group.append(part)
+        if sum(one.documents for one in group) >= DOCUMENTS_PER_TASK:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _write_columns(payload: Payload, measure: Measure, files: Sequence[BinaryIO]) -> None:
