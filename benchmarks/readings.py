@@ -26,7 +26,7 @@ from nearkin.quality.lab.synth import SynthSettings, synth
 ROUNDS = 3
 COMMAND = "from nearkin.cli.app import main; raise SystemExit(main())"
 WITHOUT_HASHES = (
-    "from nearkin.engine.local.kept_hashes import KeptHashes; "
+    "from nearkin.engine.kept_hashes import KeptHashes; "
     "KeptHashes.serves = classmethod(lambda cls, spec: False); "
 )
 MODES = {

@@ -272,7 +272,7 @@ class Trial:
 def main() -> None:
     """Reads cases and prints their failures as JSON."""
     import nearkin.corpus.corpus as corpora
-    from nearkin.engine.local import sketching
+    from nearkin.engine import sketching
 
     corpora.BATCH_ROWS = 256
     sketching.SEGMENT_SECONDS = 0.0

@@ -88,8 +88,8 @@ def check(
     """  # noqa: E501
     with file_imports():
         from nearkin.corpus import FileCorpus
-        from nearkin.engine.local.run import LocalRun
-        from nearkin.engine.local.work_folder import WorkFolder
+        from nearkin.engine.run import Run
+        from nearkin.engine.work_folder import WorkFolder
         from nearkin.runs.check import FilesOfInputs, check_inputs, require_checkable
         from nearkin.runs.pairs import require_pairs_output, write_pairs_file
         from nearkin.runs.spec_request import resolve_inputs
@@ -128,7 +128,7 @@ def check(
             if out is not None:
                 require_apart(out, [file.path for file in corpus.files])
             work = WorkFolder.create(folder / "work", {}, durable=False)
-            run = LocalRun(corpus, resolved.columns, options, work, progress, resolved.resources)
+            run = Run(corpus, resolved.columns, options, work, progress, resolved.resources)
             outcome = check_inputs(run, files)
         finally:
             progress.close()

@@ -98,8 +98,8 @@ def _run_facts(path: Path) -> dict[str, object]:
 
 def _unfinished_facts(path: Path) -> dict[str, object]:
     with file_imports():
-        from nearkin.engine.local.sketching import read_checkpoint
-        from nearkin.engine.local.work_folder import read_manifest
+        from nearkin.engine.sketching import read_checkpoint
+        from nearkin.engine.work_folder import read_manifest
         from nearkin.executors.jobs import count_items
 
     manifest = read_manifest(path)

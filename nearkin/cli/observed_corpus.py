@@ -68,8 +68,7 @@ def observe_inputs(
     import tempfile
 
     from nearkin.corpus import FileCorpus, detect_dimensions
-    from nearkin.engine.document_frequencies import FrequencyRequest
-    from nearkin.engine.local.document_frequencies import count_frequencies
+    from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
     from nearkin.quality.plan.observe import observe_corpus
     from nearkin.reports.run_warnings import warn_of_inputs
     from nearkin.runtime.progress import Silent

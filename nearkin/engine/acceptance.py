@@ -1,4 +1,4 @@
-"""The acceptance of scored pairs, which both engines share."""
+"""The acceptance of scored pairs."""
 
 from abc import ABC, abstractmethod
 from decimal import Decimal

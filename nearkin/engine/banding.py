@@ -1,4 +1,4 @@
-"""Band keys, and the limits of comparing signatures, which both engines share."""
+"""Band keys, and the limits of comparing signatures."""
 
 from math import ceil
 from typing import NamedTuple

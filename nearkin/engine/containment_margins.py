@@ -1,4 +1,4 @@
-"""The lookup of a document's smallest shingle hashes in others, which both engines share.
+"""The lookup of a document's smallest shingle hashes in others.
 
 If a share c of document A's shingles is in B, each of A's m smallest shingle hashes is in B with
 probability c. So the number of hits is binomial, and a margin at the quantile of the recall decides

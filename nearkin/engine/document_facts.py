@@ -1,4 +1,4 @@
-"""Facts about batches of documents that both engines record: lengths, hashes of ids and blocks."""
+"""Facts about batches of documents: lengths, hashes of ids and blocks."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,11 +1,35 @@
 """Groups of exact duplicates: from pairs of representatives to pairs of all members."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.engine.acceptance import groups_exact_duplicates
+from nearkin.engine.compared_facts import read_fact
+from nearkin.engine.constant_fingerprints import constant_fingerprints, select_notable
+from nearkin.engine.document_facts import NULL_VALUE, block_hashes
+from nearkin.engine.documents import Documents, signatures_file
+from nearkin.engine.options import RunOptions
+from nearkin.engine.pair_acceptance import divide_blocks, group_keys
+from nearkin.engine.short_documents import count_short_documents
+from nearkin.engine.stats import CollapseStats
+from nearkin.engine.value_groups import (
+    GroupJoiner,
+    order_representatives,
+    write_value_keys,
+)
+from nearkin.engine.value_keys import ValueColumn, value_columns_of
+from nearkin.engine.work_folder import WorkFolder
+from nearkin.runtime.arrow_portions import iterate_portions
+from nearkin.runtime.progress import StepCounter, ignore_count
+from nearkin.runtime.threads import ordered_map
+from nearkin.settings.choices import EmptyDocuments
+from nearkin.stages.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, pack_pairs
+from nearkin.stages.pair_scope import EVERY_BLOCK, NO_BLOCK, PairScope
 
 ALIKE = 64
 """Groups of at most this size are expanded together with the other groups of their size."""
@@ -118,3 +142,264 @@ def number_groups(fingerprints: np.ndarray) -> np.ndarray:
     out = np.empty(len(fingerprints), np.int64)
     out[order] = np.cumsum(is_new) - 1
     return out
+
+
+DOCUMENTS_AT_ONCE = 1 << 24
+"""Number of documents that are grouped in memory at a time."""
+DOCUMENTS_PER_PART = 1 << 17
+"""Number of documents from which each worker groups a part of them."""
+
+
+def hash_blocks(documents: Documents, options: RunOptions) -> np.ndarray:
+    """Returns a hash of what two documents must share to be compared, uint64 (n,)."""
+    if options.block_by is None or not len(documents):
+        blocks = np.zeros(len(documents), np.uint64)
+    else:
+        values = iterate_portions(documents.carried[options.block_by])
+        blocks = np.concatenate([block_hashes(part, options.block_of_missing) for part in values])
+    if options.acceptance is None or options.related is not None:
+        # Documents that are not accepted may be related.
+        return blocks
+    divided = divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
+    return np.where(blocks == NO_BLOCK, NO_BLOCK, divided)
+
+
+def hash_copy_keys(documents: Documents, options: RunOptions, blocks: np.ndarray) -> np.ndarray:
+    """Returns a hash of what exact duplicates share beside their content, uint64 (n,).
+
+    Args:
+        blocks: Hash of each document's block, uint64 (n,).
+    """
+    if options.acceptance is None:
+        return blocks
+    fact_reader = partial(read_fact, documents)
+    return group_keys(blocks, options.acceptance, fact_reader, documents.lengths)
+
+
+def save_exact_groups(
+    documents: Documents,
+    options: RunOptions,
+    work: WorkFolder,
+    advance: Callable[[int], None],
+    order: np.ndarray | None = None,
+    sources: np.ndarray | None = None,
+    decided: DecidedPairs | None = None,
+    removed: np.ndarray | None = None,
+) -> CollapseStats:
+    """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
+
+    With the option `across`, `sources` is saved too, and there are no exact groups: copies of one
+    source are not duplicates, and copies of different sources are found like other pairs.
+
+    An acceptance divides the blocks by the equalities that it requires, and the exact groups by
+    those that it mentions. There are no exact groups if it may not accept equal documents.
+
+    With the options `same` and `url`, documents that share a value are in one group too. A group
+    of exact duplicates and one of equal values that have a document in common are one group.
+
+    With decisions, documents decided to be the same are in one group, and those decided to be
+    different are not.
+
+    Args:
+        order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
+        sources: Source of each document, uint64 (n,). It follows from the column of `across` if it
+            is None.
+        removed: Numbers of documents that are in no group, int64 (m,). By default, there are none.
+    """
+    is_groupable = np.ones(len(documents), bool)
+    if removed is not None:
+        is_groupable[removed] = False
+    parts = 1 if len(documents) < DOCUMENTS_PER_PART else options.workers
+    has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
+    if has_groups:
+        parts *= max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+    unreadable_dates: dict[str, int] = {}
+    columns = value_columns_of(options)
+    counter = StepCounter(advance, len(documents), steps=parts * (1 + len(columns)) + 2)
+    if order is None:
+        unreadable_dates = options.keep_policy.count_unreadable_dates(documents.carried)
+        lengths = np.asarray(documents.lengths)
+        order = options.keep_policy.order(documents.carried, lengths, documents.id_ranks())
+    rank = np.empty(len(order), np.uint32)
+    rank[order] = np.arange(len(order), dtype=np.uint32)
+    counter.finish_step()
+    blocks = hash_blocks(documents, options)
+    is_groupable &= blocks != NO_BLOCK
+    counter.finish_step()
+    without_source = None
+    without_block = None
+    if options.block_by is not None:
+        without_block = int(np.count_nonzero(np.isin(blocks, [NO_BLOCK, EVERY_BLOCK])))
+    if has_groups:
+        keys = hash_copy_keys(documents, options, blocks)
+        members = ~documents.empty & is_groupable
+        fingerprints = documents.fingerprints
+        representative = _find_first_equal(
+            fingerprints, members, keys, rank, parts, counter, options.workers
+        )
+    else:
+        representative = np.arange(len(order), dtype=np.uint32)
+    if options.across is not None:
+        if sources is None:
+            sources = documents.hash_values(options.across)
+            without_source = int(np.count_nonzero(sources == NULL_VALUE))
+        work.save("sources", sources)
+    if not has_groups:
+        counter.finish_step()
+    own = np.arange(len(order), dtype=np.uint32)
+    exact = int(np.count_nonzero(representative != own))
+    relations = [representative]
+    same = None
+    without_values: list[str] = []
+    if columns:
+        is_grouped = is_groupable
+        if options.empty == EmptyDocuments.DROP:
+            is_grouped = is_groupable & ~documents.empty
+        groups = GroupJoiner(order, documents.empty)
+        groups.join(representative)
+        for number, column in enumerate(columns):
+            keys = write_value_keys(documents, column, work, number)
+            has_value = (keys != 0).any(axis=1)
+            if len(documents) and not has_value.any():
+                without_values.append(column.name)
+            members = is_grouped & has_value
+            equals = _find_first_equal(keys, members, blocks, rank, parts, counter, options.workers)
+            groups.join(equals)
+            if decided is not None:
+                relations.append(equals)
+        representative = groups.first_documents()
+        same = int(np.count_nonzero(representative != own)) - exact
+    if decided is not None:
+        group_order = order_representatives(order, documents.empty)
+        representative = join_decided_groups(relations, decided, group_order)
+        followers = np.flatnonzero(representative != own)
+        first = representative[followers]
+        is_copy = (documents.fingerprints[followers] == documents.fingerprints[first]).all(axis=1)
+        exact = int(np.count_nonzero(is_copy & ~documents.empty[followers]))
+        same = len(followers) - exact
+    work.save("order", order)
+    work.save("rank", rank)
+    work.save("blocks", blocks)
+    work.save("representative", representative)
+    empty = int(np.count_nonzero(documents.empty))
+    short = count_short_documents(documents.shingles, options.spec, options.threshold)
+    return CollapseStats(
+        exact=exact,
+        same=same,
+        empty=empty,
+        all_cut=int(np.count_nonzero(documents.matchless)) - empty,
+        single=short.single,
+        fragile=short.fragile,
+        without_source=without_source,
+        without_block=without_block,
+        unreadable_dates=unreadable_dates or None,
+        without_values=without_values or None,
+        decisions=None if decided is None else decided.count_verdicts(),
+        constant_fingerprints=_count_constant_fingerprints(documents, options),
+    )
+
+
+def _count_constant_fingerprints(
+    documents: Documents, options: RunOptions
+) -> dict[str, int] | None:
+    """Returns the number of documents of each constant fingerprint that several have."""
+    counts: Counter[bytes] = Counter()
+    for number, fingerprints in constant_fingerprints(options):
+        signatures = documents.read_array(signatures_file(number))
+        is_present = documents.have_field(number) & ~documents.matchless
+        for fingerprint in fingerprints:
+            words = np.frombuffer(fingerprint, signatures.dtype)
+            for start, end in documents.chunks():
+                is_equal = (signatures[start:end] == words).all(axis=1)
+                counts[fingerprint] += int(np.count_nonzero(is_equal & is_present[start:end]))
+    return select_notable(counts)
+
+
+def find_first_of_values(
+    documents: Documents, column: ValueColumn, work: WorkFolder, number: int
+) -> np.ndarray:
+    """Returns the first document with the same value as each document, uint32 (n,)."""
+    keys = write_value_keys(documents, column, work, number)
+    rank = np.asarray(work.load("rank"))
+    blocks = np.asarray(work.load("blocks"))
+    parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+    counter = StepCounter(ignore_count, len(documents), steps=parts)
+    return _find_first_equal(keys, (keys != 0).any(axis=1), blocks, rank, parts, counter)
+
+
+def load_pair_scope(work: WorkFolder, options: RunOptions) -> PairScope:
+    """Returns the pairs that a run compares, as `save_exact_groups` saved them."""
+    blocks = np.asarray(work.load("blocks"))
+    if options.across is None:
+        return PairScope(blocks)
+    return PairScope(blocks, np.asarray(work.load("sources")))
+
+
+def _find_first_equal(
+    keys: np.ndarray,
+    is_member: np.ndarray,
+    blocks: np.ndarray,
+    rank: np.ndarray,
+    parts: int,
+    counter: StepCounter,
+    workers: int = 1,
+) -> np.ndarray:
+    """Returns the first document with the same key and block as each document, uint32 (n,).
+
+    A document without equals is its own first document.
+
+    Args:
+        keys: Key of each document, for example its content hash, uint64 (n, 2).
+        is_member: Whether a document can have equals, bool (n,).
+        blocks: Hash of each document's block, uint64 (n,).
+        rank: Position of each document in keep order, uint32 (n,).
+    """
+    representative = np.arange(len(keys), dtype=np.uint32)
+    if parts == 1:
+        members = np.flatnonzero(is_member)
+        _set_representatives(members, keys, blocks, rank, representative)
+        counter.finish_step()
+        return representative
+    first_words = keys[:, 0]
+
+    def group_part(part: int) -> None:
+        in_part = np.asarray(first_words % np.uint64(parts) == part)
+        members = np.flatnonzero(in_part & is_member)
+        _set_representatives(members, keys, blocks, rank, representative)
+
+    for _ in ordered_map(group_part, range(parts), workers):
+        counter.finish_step()
+    return representative
+
+
+def _set_representatives(
+    members: np.ndarray,
+    fingerprints: np.ndarray,
+    blocks: np.ndarray,
+    rank: np.ndarray,
+    representative: np.ndarray,
+) -> None:
+    """Sets the representatives of the groups among some documents.
+
+    Documents are sorted by one word first. Only the few that share it are sorted by the whole key.
+    """
+    words = fingerprints[members, 0]
+    sequence = np.argsort(words)
+    ordered = words[sequence]
+    same = ordered[1:] == ordered[:-1]
+    is_shared = np.zeros(len(members), bool)
+    is_shared[1:] |= same
+    is_shared[:-1] |= same
+    members = members[sequence[is_shared]]
+    if not len(members):
+        return
+    by_key = np.lexsort(
+        (rank[members], fingerprints[members, 0], fingerprints[members, 1], blocks[members])
+    )
+    members = members[by_key]
+    starts = np.zeros(len(members), bool)
+    starts[0] = True
+    for key in (fingerprints[members, 0], fingerprints[members, 1], blocks[members]):
+        starts[1:] |= key[1:] != key[:-1]
+    first = np.maximum.accumulate(np.where(starts, np.arange(len(members)), 0))
+    representative[members] = members[first]

@@ -1,4 +1,4 @@
-"""The similarity of each document to its leader, which both engines compute in the same way."""
+"""The similarity of each document to its leader."""
 
 from collections.abc import Callable
 

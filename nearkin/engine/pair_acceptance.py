@@ -1,4 +1,4 @@
-"""The acceptance of the scored pairs of stored documents, in both engines."""
+"""The acceptance of the scored pairs of stored documents."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The columns of the result tables, and the kinds of documents, which both engines share."""
+"""The columns of the result tables, and the kinds of documents."""
 
 import pyarrow as pa
 

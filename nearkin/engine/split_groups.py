@@ -1,4 +1,4 @@
-"""The groups of a split, and its numbers, which both engines describe alike."""
+"""The groups of a split, and its numbers."""
 
 import math
 import re

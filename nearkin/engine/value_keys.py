@@ -1,4 +1,4 @@
-"""Keys of the values by which documents are duplicates at once, which both engines build."""
+"""Keys of the values by which documents are duplicates at once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The report's view of a run of the local engine."""
+"""The report's view of a run."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.text_forms import format_content
-from nearkin.engine.local.clustering import Clustering, are_removed
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine.clustering import Clustering, are_removed
 from nearkin.engine.result_schema import EXACT, FURTHER, NEAR, SAME
+from nearkin.engine.run import Run
 from nearkin.errors import NearkinError
 from nearkin.quality.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.quality.evaluate.information_lost import LostInformation, measure_lost_information
@@ -60,7 +60,7 @@ class ExcerptCollector:
     The caller passes every batch of the corpus to `observe`, in any order.
     """
 
-    def __init__(self, run: LocalRun, result: Clustering, clusters: int = QUOTED_CLUSTERS) -> None:
+    def __init__(self, run: Run, result: Clustering, clusters: int = QUOTED_CLUSTERS) -> None:
         """Decides which documents are quoted."""
         self.clusters = largest_clusters(result, clusters)
         self.sampled = sample_clusters(result, {cluster.kept for cluster in self.clusters})
@@ -83,7 +83,7 @@ class ExcerptCollector:
         )
         self.examined = draw_documents(lengths)
 
-    def _read_reference_texts(self, run: LocalRun, result: Clustering) -> dict[int, str]:
+    def _read_reference_texts(self, run: Run, result: Clustering) -> dict[int, str]:
         """Returns excerpts of documents of a reference by the numbers of those that they removed.
 
         They are those of the removed documents that lost most.
@@ -124,11 +124,11 @@ class ExcerptCollector:
 
 
 class LocalRunView(RunView):
-    """The view of a run of the local engine."""
+    """The view of a run."""
 
     def __init__(
         self,
-        run: LocalRun,
+        run: Run,
         result: Clustering,
         excerpts: ExcerptCollector,
         rejected: Mapping[str, int],

@@ -525,7 +525,7 @@ class ReportData:
         overlap: Duplicates between sources, or None without `--source`.
         leakage: Duplicates between splits, or None without `--split`.
         better_copies: Clusters in which a removed document is better than the kept one, by other
-            measures than the keep policy (local engine only).
+            measures than the keep policy.
         what_if: Results at higher thresholds. Empty if the stored pairs do not determine them.
         borderline: Pairs just above these thresholds.
         sampled_clusters: Clusters that were drawn at random from the others.

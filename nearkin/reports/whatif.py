@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine.run import Run
 from nearkin.reports.model import ThresholdStep
 from nearkin.runtime.threads import ordered_map
 from nearkin.stages.packed_pairs import unpack_pairs
@@ -37,7 +37,7 @@ class PairAboveThreshold:
     b: int
 
 
-def has_higher_thresholds(run: LocalRun) -> bool:
+def has_higher_thresholds(run: Run) -> bool:
     """Returns True if the stored pairs of a run determine its result at higher thresholds.
 
     They do not for Hamming distances, for runs with several fields, a second measure, a reference
@@ -49,7 +49,7 @@ def has_higher_thresholds(run: LocalRun) -> bool:
     return options.acceptance is None and not options.fields and options.threshold < 1
 
 
-def list_thresholds(run: LocalRun) -> list[float]:
+def list_thresholds(run: Run) -> list[float]:
     """Returns thresholds in even steps from that of the run to 1, both included."""
     affordable = ELECTED_DOCUMENTS // max(len(run.documents()), 1)
     steps = max(MIN_STEPS, min(MAX_STEPS, affordable))
@@ -57,7 +57,7 @@ def list_thresholds(run: LocalRun) -> list[float]:
     return [round(low + (1 - low) * i / steps, 6) for i in range(steps + 1)]
 
 
-def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
+def evaluate_thresholds(run: Run) -> tuple[ThresholdStep, ...]:
     """Returns the numbers of kept documents and of pairs at each threshold.
 
     There are none if buckets were hot: their documents were compared with the leaders of the run's
@@ -73,7 +73,7 @@ def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
     return tuple(ordered_map(evaluate, list_thresholds(run), run.options.workers))
 
 
-def borderline_pairs(run: LocalRun) -> tuple[PairAboveThreshold, ...]:
+def borderline_pairs(run: Run) -> tuple[PairAboveThreshold, ...]:
     """Returns the least similar pairs above each threshold. A pair is returned once."""
     if not has_higher_thresholds(run):
         return ()

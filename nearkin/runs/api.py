@@ -11,17 +11,16 @@ import pyarrow as pa
 
 from nearkin.corpus.arrow_conversion import refuse_paths
 from nearkin.engine.blocklist.blocklist import Blocklist
-from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.local.document_frequencies import count_frequencies
-from nearkin.engine.local.removal_limit import quote_removed, require_column_limit
-from nearkin.engine.local.second_measure import to_final_clusters
-from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.parameter_help import show_parameters
 from nearkin.engine.parameters import columns_of
 from nearkin.engine.removal_limit import examine_removals
+from nearkin.engine.removal_quotes import quote_removed, require_column_limit
+from nearkin.engine.second_measure import to_final_clusters
 from nearkin.engine.settings_file import Settings
 from nearkin.engine.split_groups import SplitGroups, require_splittable
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.index.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.quality.plan.distribution import Distribution
 from nearkin.quality.plan.observe import SAMPLE_SIZE, observe_corpus

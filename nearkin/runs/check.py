@@ -14,11 +14,11 @@ from nearkin.corpus.file_names import format_path
 from nearkin.corpus.ids import make_position_ids
 from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.local.documents import Documents, read_columns, take_values
-from nearkin.engine.local.missing_pairs import estimate_missing_pairs
-from nearkin.engine.local.result_tables import pairs_schema, rows_of_batch
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine.documents import Documents, read_columns, take_values
+from nearkin.engine.missing_pairs import estimate_missing_pairs
 from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
+from nearkin.engine.result_tables import pairs_schema, rows_of_batch
+from nearkin.engine.run import Run
 from nearkin.engine.stats import MissingPairsStats
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
@@ -173,7 +173,7 @@ class CheckOutcome:
         }
 
 
-def check_inputs(run: LocalRun, inputs: TwoInputs) -> CheckOutcome:
+def check_inputs(run: Run, inputs: TwoInputs) -> CheckOutcome:
     """Finds the near-duplicates between two inputs."""
     run.sources_of = lambda documents: inputs.are_second(documents).astype(np.uint64)
     run.to_pairs()
@@ -207,7 +207,7 @@ def check_inputs(run: LocalRun, inputs: TwoInputs) -> CheckOutcome:
     )
 
 
-def _iterate_pairs(run: LocalRun, inputs: TwoInputs) -> Iterator[pa.RecordBatch]:
+def _iterate_pairs(run: Run, inputs: TwoInputs) -> Iterator[pa.RecordBatch]:
     """Yields the table of pairs. The first document of each is one of the first input."""
     documents = run.documents()
     of_second = inputs.are_second(documents)

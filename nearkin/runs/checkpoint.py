@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearkin.corpus import FileCorpus, describe_inputs, find_first_change
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runs.reference import OpenedReferences

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.file_names import hide_password
-from nearkin.engine.local import result_tables
+from nearkin.engine import result_tables
 from nearkin.reports.collect import title_of
 from nearkin.reports.decontamination_page import DecontaminationReport, render_decontamination_page
 from nearkin.reports.files import REPORT_PAGE, write_page

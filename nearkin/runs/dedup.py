@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from nearkin.corpus import FileCorpus, count_reasons
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
+from nearkin.engine.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.blocklist.given_documents import GivenDocuments
-from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.removal_limit import quote_removed, require_column_limit
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.second_measure import to_final_clusters
-from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.clustering import Clustering
 from nearkin.engine.removal_limit import QuotedPair, doubt_removals
+from nearkin.engine.removal_quotes import quote_removed, require_column_limit
+from nearkin.engine.run import Run
+from nearkin.engine.second_measure import to_final_clusters
+from nearkin.engine.sketching import REJECTED
 from nearkin.engine.stats import RunStats
 from nearkin.errors import RunError
 from nearkin.reports.collect import collect_report, title_of
@@ -98,7 +98,7 @@ def run_dedup(
     ):
         if saved is not None:
             copy_saved_signatures(saved, work, with_sets=job.save_hashes)
-        run = LocalRun(
+        run = Run(
             corpus,
             job.columns,
             job.settings,
@@ -182,7 +182,7 @@ def require_undoubted(
     raise RunError(doubt.describe(pairs, advice, is_refused=True))
 
 
-def _cut_passages(job: Job, run: LocalRun, clustering: Clustering) -> "CutRun | None":
+def _cut_passages(job: Job, run: Run, clustering: Clustering) -> "CutRun | None":
     """Cuts the passages of the kept documents, or returns None if the job does not ask for it."""
     if job.passages is None:
         return None
@@ -191,7 +191,7 @@ def _cut_passages(job: Job, run: LocalRun, clustering: Clustering) -> "CutRun | 
     return cut_kept_passages(run, clustering, job.passages)
 
 
-def _cut_lines(job: Job, run: LocalRun, clustering: Clustering) -> "LineRun | None":
+def _cut_lines(job: Job, run: Run, clustering: Clustering) -> "LineRun | None":
     """Cuts the repeated lines of the kept documents, or returns None if the job cuts none."""
     if job.lines is None:
         return None
@@ -304,7 +304,7 @@ def record_decisions(job: Job, decisions: Decisions | None) -> DecisionsRecord |
 
 def _write_outputs(
     job: Job,
-    run: LocalRun,
+    run: Run,
     corpus: FileCorpus,
     clustering: Clustering,
     excerpts: ExcerptCollector,

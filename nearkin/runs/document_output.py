@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
 from nearkin.corpus.formats.parquet import CODECS, Parquet
 from nearkin.corpus.writer import Annotations, KnownDocuments
-from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
-from nearkin.engine.local import result_tables
-from nearkin.engine.local.cluster_columns import LocalClusterColumns
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine import result_tables
+from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights, LocalClusterColumns
+from nearkin.engine.clustering import Clustering
 from nearkin.engine.options import RunOptions
+from nearkin.engine.run import Run
 from nearkin.errors import UsageError
 from nearkin.reports.local_view import ExcerptCollector
 from nearkin.runtime.progress import ignore_count
@@ -169,7 +168,7 @@ def require_weightable(
         )
 
 
-def write_removed_ids(run: LocalRun, clustering: Clustering, folder: Path) -> None:
+def write_removed_ids(run: Run, clustering: Clustering, folder: Path) -> None:
     """Writes the ids of the removed documents, in the order of the inputs."""
 
     def removed() -> Iterator[pa.RecordBatch]:
@@ -197,7 +196,7 @@ def documents_to_copy(
     return copied
 
 
-def known_documents(run: LocalRun, observed: np.ndarray = NO_ORDINALS) -> KnownDocuments:
+def known_documents(run: Run, observed: np.ndarray = NO_ORDINALS) -> KnownDocuments:
     """Returns where a run has found its documents, so that copies need not parse all rows.
 
     Args:
@@ -208,7 +207,7 @@ def known_documents(run: LocalRun, observed: np.ndarray = NO_ORDINALS) -> KnownD
 
 
 def columns_to_add(
-    run: LocalRun, clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
+    run: Run, clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
 ) -> Annotations | None:
     """Returns a function that makes the columns that the copies of documents get."""
     added = output.added_columns(run.options.source)
@@ -240,7 +239,7 @@ def _join_columns(first: Annotations | None, second: Annotations) -> Annotations
 
 
 def copy_documents(
-    run: LocalRun,
+    run: Run,
     corpus: FileCorpus,
     clustering: Clustering,
     output: DocumentOutput,
@@ -280,7 +279,7 @@ def copy_documents(
 
 
 def copy_rows(
-    run: LocalRun, corpus: TableCorpus, clustering: Clustering, output: DocumentOutput
+    run: Run, corpus: TableCorpus, clustering: Clustering, output: DocumentOutput
 ) -> pa.Table:
     """Returns the rows of a table that an output copies, with the columns that they get."""
     copied = documents_to_copy(clustering, output)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nearkin.corpus import FileCorpus
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.runs.checkpoint import may_replace_output
 from nearkin.runs.job import Job
 from nearkin.runs.saved import delete_folder

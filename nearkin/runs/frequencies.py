@@ -6,8 +6,7 @@ from pathlib import Path
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.document_frequencies import FrequencyRequest
-from nearkin.engine.local.document_frequencies import count_frequencies
+from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs
 from nearkin.runs.output import require_file_output, require_suffix

@@ -14,15 +14,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from nearkin.engine.containment import find_contained
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.local.containment import find_contained
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.second_measure import to_final_clusters
-from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameters import OPTIONS_OF_SPEC, make_run_options
+from nearkin.engine.run import Run
+from nearkin.engine.second_measure import to_final_clusters
 from nearkin.engine.settings_file import VALID_KEYS, Settings
 from nearkin.engine.stats import Stage
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.pairs import Relation, with_pair_budget
 from nearkin.runs.saved import delete_folder
@@ -263,7 +263,7 @@ class _SketchedDocuments:
         folder: Folder in which the work folders of the other runs are created.
     """
 
-    run: LocalRun
+    run: Run
     folder: Path
 
     def compares_all(self, options: RunOptions) -> bool:
@@ -274,14 +274,14 @@ class _SketchedDocuments:
             return False
         return replace(self.run, options=options).brute_force
 
-    def open_run(self, options: RunOptions, name: str) -> LocalRun:
+    def open_run(self, options: RunOptions, name: str) -> Run:
         """Returns a run over the same signatures."""
         work = WorkFolder.create(self.folder / name, {}, durable=False)
         (work.path / "sketch").symlink_to(self.run.work.path / "sketch", target_is_directory=True)
         with work.stage(Stage.SKETCH) as facts:
             facts.update(self.run.stages[Stage.SKETCH])
         base = self.run
-        return LocalRun(
+        return Run(
             base.corpus,
             base.columns,
             options,
@@ -292,7 +292,7 @@ class _SketchedDocuments:
         )
 
 
-def _run_alone(run: LocalRun, cell: GridCell) -> dict[str, str]:
+def _run_alone(run: Run, cell: GridCell) -> dict[str, str]:
     """Returns the clusters of a cell that shares nothing but signatures."""
     if cell.relation == Relation.CONTAINMENT:
         run.options = with_pair_budget(run.options)
@@ -300,7 +300,7 @@ def _run_alone(run: LocalRun, cell: GridCell) -> dict[str, str]:
     return _name_clusters(run, to_final_clusters(run).leader)
 
 
-def _join_contained(run: LocalRun) -> np.ndarray:
+def _join_contained(run: Run) -> np.ndarray:
     """Returns the first document of each document's component of contained documents, uint32."""
     run.to_exact_groups()
     contained = find_contained(run)
@@ -314,7 +314,7 @@ def _join_contained(run: LocalRun) -> np.ndarray:
     return parent
 
 
-def _name_clusters(run: LocalRun, leader: np.ndarray) -> dict[str, str]:
+def _name_clusters(run: Run, leader: np.ndarray) -> dict[str, str]:
     """Returns the id of the leader of each document, by the document's id."""
     ids = run.documents().ids.to_pylist()
     return {name: ids[at] for name, at in zip(ids, np.asarray(leader).tolist(), strict=True)}

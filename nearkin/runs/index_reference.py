@@ -15,11 +15,11 @@ from nearkin.corpus import Batch, Columns, FileCorpus
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.places import places_of
-from nearkin.engine.local.reference import AGAINST, Reference
-from nearkin.engine.local.reference_matches import ComparedReference, ReferenceMatches
-from nearkin.engine.local.run import LocalRun
 from nearkin.engine.options import RunOptions
+from nearkin.engine.reference import AGAINST, Reference
+from nearkin.engine.reference_matches import ComparedReference, ReferenceMatches
 from nearkin.engine.result_schema import NEAR
+from nearkin.engine.run import Run
 from nearkin.engine.stats import ReferenceStats
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.documents import documents_of
@@ -217,7 +217,7 @@ class IndexReference:
                 f"index with {wanted}"
             )
 
-    def compare(self, run: LocalRun, number: int) -> ComparedReference:
+    def compare(self, run: Run, number: int) -> ComparedReference:
         """Searches for the first document of each exact group, as `DocumentReference` describes."""
         if run.options.acceptance is not None:
             return self._compare_texts(run, number)
@@ -239,7 +239,7 @@ class IndexReference:
         has_scope = self.scope in index.iterate_scopes()
         return index.counts()["records"] if has_scope else 0
 
-    def _compare_texts(self, run: LocalRun, number: int) -> ComparedReference:
+    def _compare_texts(self, run: Run, number: int) -> ComparedReference:
         """Compares the documents with the texts of those that the index finds, by a condition."""
         ids: set[str] = set()
         with self._open(run.options) as index:
@@ -270,9 +270,7 @@ class IndexReference:
                 ]
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, TEXTS))
 
-    def read_contents(
-        self, run: LocalRun, number: int, documents: np.ndarray
-    ) -> Iterator[pa.Array]:
+    def read_contents(self, run: Run, number: int, documents: np.ndarray) -> Iterator[pa.Array]:
         """Yields the contents of some documents, as `DocumentReference` describes.
 
         Args:
@@ -280,9 +278,7 @@ class IndexReference:
         """
         return _open_texts(run, number).read_contents(run, number, documents)
 
-    def _search(
-        self, index: Index, run: LocalRun, numbers: np.ndarray, batch: Batch
-    ) -> _FoundInIndex:
+    def _search(self, index: Index, run: Run, numbers: np.ndarray, batch: Batch) -> _FoundInIndex:
         """Returns what an index has for the documents of a batch.
 
         The threshold of the run can be above that of the index. Matches between them are related.
@@ -310,18 +306,18 @@ class IndexReference:
         return found
 
 
-def _path_of_texts(run: LocalRun, number: int) -> Path:
+def _path_of_texts(run: Run, number: int) -> Path:
     """Returns the file of the texts that were found in the index with a position."""
     return run.work.folder(AGAINST) / f"{number}-texts.parquet"
 
 
-def _open_texts(run: LocalRun, number: int) -> Reference:
+def _open_texts(run: Run, number: int) -> Reference:
     """Returns the texts that were found in the index with a position, as a reference."""
     corpus = FileCorpus.open([str(_path_of_texts(run, number))])
     return Reference(corpus, Columns(id="id", document_limit=run.columns.document_limit))
 
 
-def _read_first_documents(run: LocalRun) -> Iterator[tuple[np.ndarray, Batch]]:
+def _read_first_documents(run: Run) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yields the first documents of exact groups that have shingles, with their numbers."""
     documents = run.documents()
     wanted = np.flatnonzero(run.first_of_groups() & ~documents.matchless)

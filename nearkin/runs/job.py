@@ -9,10 +9,10 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.local.decisions import require_decidable
-from nearkin.engine.local.saved_sets import can_save_sets
-from nearkin.engine.local.second_measure import vector_columns
+from nearkin.engine.decisions import require_decidable
 from nearkin.engine.options import RunOptions
+from nearkin.engine.saved_sets import can_save_sets
+from nearkin.engine.second_measure import vector_columns
 from nearkin.errors import UsageError
 from nearkin.runs.document_output import NONE, DocumentOutput
 from nearkin.runs.purge_request import PurgeRequest

@@ -40,8 +40,8 @@ from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.nested_columns import find_root, list_paths
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine.clustering import Clustering
+from nearkin.engine.run import Run
 from nearkin.errors import RunError, UsageError
 from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.document_output import (
@@ -227,7 +227,7 @@ def _describe_repeated_key(key: str, file: InputFile) -> str:
 
 
 def write_kept_file(
-    run: LocalRun, clustering: Clustering, file: KeptFile, readers: Readers, output: DocumentOutput
+    run: Run, clustering: Clustering, file: KeptFile, readers: Readers, output: DocumentOutput
 ) -> Path:
     """Writes the kept documents of a run of the library into a new file."""
     corpus = run.corpus

@@ -17,7 +17,7 @@ from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.rejects import count_rejections
 from nearkin.engine.blocklist.blocklist import Blocklist
-from nearkin.engine.local.documents import Documents
+from nearkin.engine.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.documents import TextAndVector, documents_of

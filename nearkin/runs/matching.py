@@ -23,7 +23,6 @@ from nearkin.corpus import (
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.corpus.rejects import count_rejections
-from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import (
     BLOCKED_BY_COLUMN,
     NEW_OUTCOME,
@@ -33,6 +32,7 @@ from nearkin.engine.result_schema import (
     RELATED_OUTCOME,
     SAME_OUTCOME,
 )
+from nearkin.engine.sketching import REJECTED
 from nearkin.errors import UsageError
 from nearkin.index.documents import documents_of
 from nearkin.index.entry import Match, Outcome, require_scope

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from nearkin.corpus import FileCorpus, list_kept
 from nearkin.corpus.input_file import InputFile
 from nearkin.engine.cluster_columns import CLUSTER_SIZE, CLUSTER_SOURCES, SOURCE_COUNTS
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.second_measure import to_final_clusters
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.clustering import Clustering
+from nearkin.engine.documents import Documents
 from nearkin.engine.options import RunOptions
+from nearkin.engine.run import Run
+from nearkin.engine.second_measure import to_final_clusters
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runtime.outputs import read_marker
@@ -56,7 +56,7 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
     resources = SpecResources.read(folders[0], spec, None)
     with TemporaryFolder() as work_path:
         work = WorkFolder.create(work_path / "work", {}, durable=False)
-        run = LocalRun(corpus, columns, options, work, progress, resources)
+        run = Run(corpus, columns, options, work, progress, resources)
         clustering = to_final_clusters(run)
         counted = sum(_count_clustered(record) for record in records)
         sizes = _read_sizes(run.documents(), counted)

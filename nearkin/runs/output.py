@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, find_first_change
 from nearkin.corpus.input_manifest import InputRecord
-from nearkin.engine.local import result_tables
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.second_measure import second_pair_batches
-from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.work_folder import first_difference
+from nearkin.engine import result_tables
+from nearkin.engine.clustering import Clustering
 from nearkin.engine.result_schema import PAIRS, RELATED_FILE
+from nearkin.engine.run import Run
+from nearkin.engine.second_measure import second_pair_batches
+from nearkin.engine.sketching import REJECTED
 from nearkin.engine.stats import StageRecords
+from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
 from nearkin.reports.collect import summary_counts
 from nearkin.reports.files import write_report
@@ -201,7 +201,7 @@ def read_finished(job: Job, identity: Mapping[str, object], path: Path, corpus: 
     return read()
 
 
-def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> None:
+def write_result_tables(run: Run, clustering: Clustering, folder: Path) -> None:
     """Writes clusters.parquet, pairs.parquet, rejected.jsonl, and related.parquet if asked."""
     documents = run.documents()
     clusters = result_tables.cluster_batches(documents.ids, clustering)
@@ -222,7 +222,7 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
 
 
 def write_result(
-    run: LocalRun,
+    run: Run,
     clustering: Clustering,
     collect: Callable[[], ReportData],
     folder: Path,
@@ -296,7 +296,7 @@ def write_result(
     return folder
 
 
-def _record_result(run: LocalRun, data: ReportData) -> RunRecord:
+def _record_result(run: Run, data: ReportData) -> RunRecord:
     """Returns the record of a run of the library."""
     stages = run.work.manifest["stages"]
     return RunRecord(
@@ -310,7 +310,7 @@ def _record_result(run: LocalRun, data: ReportData) -> RunRecord:
     )
 
 
-def _parameters_of(run: LocalRun) -> dict[str, Any]:
+def _parameters_of(run: Run) -> dict[str, Any]:
     """Returns the recorded options of a run, with the name of its keep function if it has one."""
     parameters = run.options.parameters()
     if run.keep_function is not None:
@@ -331,7 +331,7 @@ def _require_cut_copies(corpus: FileCorpus, columns: Columns, output: DocumentOu
 
 
 def _write_kept_rows(
-    run: LocalRun,
+    run: Run,
     corpus: TableCorpus,
     clustering: Clustering,
     folder: Path,

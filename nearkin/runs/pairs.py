@@ -18,18 +18,18 @@ import pyarrow.parquet as pq
 from nearkin.corpus import FileCorpus, find_first_change
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
-from nearkin.engine.local import result_tables
-from nearkin.engine.local.containment import (
+from nearkin.engine import result_tables
+from nearkin.engine.containment import (
     estimate_missing_contained,
     find_contained,
     require_containable,
 )
-from nearkin.engine.local.missing_pairs import estimate_missing_pairs
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work_folder import first_difference
+from nearkin.engine.missing_pairs import estimate_missing_pairs
 from nearkin.engine.options import DEFAULT_PAIR_BUDGET, RunOptions
 from nearkin.engine.result_schema import CONTAINED, PAIRS
+from nearkin.engine.run import Run
 from nearkin.engine.stats import CollapseStats, MissingPairsStats, Stage, StageRecords
+from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -126,7 +126,7 @@ class FoundPairs(NamedTuple):
     equal value represents them."""
 
 
-def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> FoundPairs:
+def find_pairs(run: Run, relation: Relation, *, expand_exact: bool) -> FoundPairs:
     """Runs the stages that find pairs."""
     if relation == Relation.CONTAINMENT:
         run.to_exact_groups()
@@ -146,7 +146,7 @@ def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> Foun
     return FoundPairs(schema, result_tables.pair_batches(run), missing, rows, _count_copies(run))
 
 
-def _count_copies(run: LocalRun) -> int:
+def _count_copies(run: Run) -> int:
     """Returns the number of documents that others represent in the pairs of a run."""
     stats = CollapseStats.from_dict(run.recorded(Stage.COLLAPSE))
     return stats.exact + (stats.same or 0)
@@ -257,7 +257,7 @@ def run_pairs(
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
         if saved is not None:
             copy_saved_signatures(saved, work)
-        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
+        run = Run(corpus, job.columns, job.settings, work, progress, job.resources)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         inputs = _list_contents(work.manifest["inputs"])
         metadata = _footer_of(identity, inputs, found_pairs.missing, found_pairs.copies)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
-from nearkin.engine.local import result_tables
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine import result_tables
+from nearkin.engine.clustering import Clustering
+from nearkin.engine.run import Run
 from nearkin.errors import UsageError
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runtime.setting_names import name_flag, name_setting
@@ -90,7 +90,7 @@ def lines_options_of(
     return PassageOptions(Spec(n=1), source=source, memory=memory, workers=workers)
 
 
-def cut_kept_lines(run: LocalRun, clustering: Clustering, request: LinesRequest) -> LineRun:
+def cut_kept_lines(run: Run, clustering: Clustering, request: LinesRequest) -> LineRun:
     """Cuts the repeated lines of the documents that a run keeps."""
     options = lines_options_of(run.options.memory, run.options.workers, run.options.source)
     lines = LineRun(
@@ -106,12 +106,12 @@ def cut_kept_lines(run: LocalRun, clustering: Clustering, request: LinesRequest)
     return lines
 
 
-def _read_same_rows(other: DocumentRun, run: LocalRun) -> None:
+def _read_same_rows(other: DocumentRun, run: Run) -> None:
     """Makes the same rows documents as in a run, which may have begun with another bound."""
     other.columns = replace(other.columns, document_limit=run.columns.document_limit)
 
 
-def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageRequest) -> CutRun:
+def cut_kept_passages(run: Run, clustering: Clustering, request: PassageRequest) -> CutRun:
     """Cuts the passages of the documents that a run keeps."""
     options = options_of(request, run.options.memory, run.options.workers)
     passages = PassageRun(

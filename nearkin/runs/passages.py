@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nearkin.corpus import FileCorpus
 from nearkin.corpus.file_names import hide_password
-from nearkin.engine.local import result_tables
+from nearkin.engine import result_tables
 from nearkin.reports.collect import title_of
 from nearkin.reports.files import REPORT_PAGE, write_page
 from nearkin.reports.passages_page import PassagesReport, render_passages_page

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus.file_names import has_hidden_password
+from nearkin.engine.blocking import require_blockable, require_one_measure
 from nearkin.engine.blocklist.blocklist import Blocklist
-from nearkin.engine.local.blocking import require_blockable, require_one_measure
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runs.dedup import reference_request_of, run_dedup

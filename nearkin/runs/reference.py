@@ -14,8 +14,8 @@ from nearkin.corpus.inputs import Selection
 from nearkin.corpus.table_versions import TableRecord
 from nearkin.engine.acceptance import text_facts_of
 from nearkin.engine.banding import builds_keys_while_sketching
-from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.options import RunOptions
+from nearkin.engine.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.engine.run import Run
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.audit import Audit, measure_run, solve_run_bandings
 from nearkin.quality.evaluate.explain import (
@@ -204,7 +204,7 @@ def shadow_run(
             (work.path / "sketch").symlink_to(signatures, target_is_directory=True)
             with work.stage("sketch") as facts:
                 facts.update(record.stages["sketch"])
-            variant = LocalRun(run.corpus, run.columns, settings, work, progress, run.resources)
+            variant = Run(run.corpus, run.columns, settings, work, progress, run.resources)
             variant.to_clusters()
             runs.append(variant)
         return compare_runs(runs[-2], runs[-1], labels, listed)

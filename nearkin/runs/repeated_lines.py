@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from nearkin.corpus import FileCorpus
-from nearkin.engine.local import result_tables
+from nearkin.engine import result_tables
 from nearkin.reports.files import REPORT_PAGE, write_page
 from nearkin.reports.passages_page import render_lines_page
 from nearkin.reports.repeated_lines import describe_lines

@@ -17,16 +17,15 @@ from nearkin.corpus import FileCorpus, TableCorpus, count_reasons
 from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.rejects import describe_rejections
 from nearkin.corpus.row_selection import ReadRows, select_kept_rows
-from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
-from nearkin.engine.local import result_tables
-from nearkin.engine.local.cluster_columns import LocalClusterColumns
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.related_documents import with_related_documents
-from nearkin.engine.local.removal_limit import quote_removed
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine import result_tables
+from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights, LocalClusterColumns
+from nearkin.engine.clustering import Clustering
+from nearkin.engine.related_documents import with_related_documents
 from nearkin.engine.removal_limit import examine_removals
+from nearkin.engine.removal_quotes import quote_removed
 from nearkin.engine.result_schema import GROUPS
+from nearkin.engine.run import Run
+from nearkin.engine.sketching import REJECTED
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecord, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
@@ -196,7 +195,7 @@ class TemporaryRun:
         folder: The work folder, which several results may share.
     """
 
-    run: LocalRun
+    run: Run
     folder: TemporaryFolder
 
 
@@ -779,7 +778,7 @@ class SplitResult:
     read: ReadRows = field(default_factory=ReadRows)
 
     @classmethod
-    def from_run(cls, run: LocalRun, finished: FinishedSplit) -> "SplitResult":
+    def from_run(cls, run: Run, finished: FinishedSplit) -> "SplitResult":
         """Returns the result of a finished run. The work folder is not needed any more.
 
         Args:
@@ -1123,7 +1122,7 @@ class PairsResult:
 
     @classmethod
     def from_run(
-        cls, run: LocalRun, pairs: pa.Table, copies: int, warnings: tuple[str, ...]
+        cls, run: Run, pairs: pa.Table, copies: int, warnings: tuple[str, ...]
     ) -> "PairsResult":
         """Returns the result of a finished run. The work folder is not needed any more.
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.acceptance import text_facts_of
-from nearkin.engine.local.documents import arrays_of
-from nearkin.engine.local.saved_sets import SET_FILES, SavedSets
-from nearkin.engine.local.work_folder import WorkFolder, first_difference
+from nearkin.engine.documents import arrays_of
 from nearkin.engine.options import RunOptions
+from nearkin.engine.saved_sets import SET_FILES, SavedSets
+from nearkin.engine.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypedDict
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.engine.fields import FieldRule, make_spec_of_fields, with_sizes
-from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.spec_of_columns import resolve_spec
 from nearkin.errors import UsageError
 from nearkin.runs.saved import SavedRun

@@ -11,13 +11,13 @@ import numpy as np
 from nearkin.corpus import FileCorpus, write_kept
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.corpus.table_versions import TableRecord
+from nearkin.engine.document_split import DocumentSplit, split_documents
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.local.document_split import DocumentSplit, split_documents
-from nearkin.engine.local.missing_pairs import estimate_missing_pairs
-from nearkin.engine.local.result_tables import write_batches
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.missing_pairs import estimate_missing_pairs
 from nearkin.engine.result_schema import GROUPS
+from nearkin.engine.result_tables import write_batches
+from nearkin.engine.run import Run
+from nearkin.engine.sketching import REJECTED
 from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splittable
 from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
@@ -85,7 +85,7 @@ def with_recall_of_splits(parameters: RunParameters) -> RunParameters:
     return {"recall": SPLIT_RECALL, **parameters}
 
 
-def execute_split(run: LocalRun, groups: SplitGroups) -> FinishedSplit:
+def execute_split(run: Run, groups: SplitGroups) -> FinishedSplit:
     """Runs the stages that find pairs, and assigns whole clusters to groups.
 
     Equal values of the columns of `same` and `url` keep documents together, too. They do not
@@ -119,7 +119,7 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
     with open_work_folder(job, identity, corpus) as (claim, work):
         if saved is not None:
             copy_saved_signatures(saved, work)
-        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
+        run = Run(corpus, job.columns, job.settings, work, progress, job.resources)
         executed = execute_split(run, groups)
         with run.stage(Stage.WRITE):
             staging = begin_result(claim)
@@ -143,7 +143,7 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
     return record
 
 
-def _write_groups(run: LocalRun, corpus: FileCorpus, split: DocumentSplit, folder: Path) -> None:
+def _write_groups(run: Run, corpus: FileCorpus, split: DocumentSplit, folder: Path) -> None:
     """Writes the documents of each group, the table of groups and the rejected rows."""
     run.progress.stage(str(Stage.WRITE), len(split.group) * len(split.groups.names))
     for number, name in enumerate(split.groups.names):

@@ -16,7 +16,7 @@ import pyarrow.ipc
 from nearkin.corpus.formats.delimited import format_rows
 from nearkin.corpus.input_file import COMPRESSIONS
 from nearkin.corpus.text_forms import format_as_readable_text
-from nearkin.engine.local import result_tables
+from nearkin.engine import result_tables
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_text, plain_type
 

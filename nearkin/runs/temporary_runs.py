@@ -18,16 +18,12 @@ from nearkin.corpus.arrow_conversion import (
 )
 from nearkin.corpus.integers import concat_tables
 from nearkin.corpus.nested_columns import list_roots
+from nearkin.engine.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.blocklist.blocklist import Blocklist
-from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.decisions import require_decidable
+from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
+from nearkin.engine.keep_function import KeepFunction, require_choosable
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
-from nearkin.engine.local.decisions import require_decidable
-from nearkin.engine.local.document_frequencies import count_frequencies
-from nearkin.engine.local.keep_function import KeepFunction, require_choosable
-from nearkin.engine.local.reference import Reference, ReferenceMatcher
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameters import (
     columns_of,
@@ -38,6 +34,9 @@ from nearkin.engine.parameters import (
     spec_of,
     with_contents,
 )
+from nearkin.engine.reference import Reference, ReferenceMatcher
+from nearkin.engine.run import Run
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.check import FilesOfInputs, RowsOfInputs, TwoInputs
 from nearkin.runs.job import require_sendable
@@ -151,7 +150,7 @@ def prepare_corpus_run(
         blocker = BlocklistMatcher(reference.blocklist)
     matcher = _open_matcher(reference, request._replace(columns=columns), parameters)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
-    run = LocalRun(
+    run = Run(
         corpus,
         columns,
         request.options,

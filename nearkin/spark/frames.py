@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.local.result_tables import write_batches
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameter_help import show_parameters
 from nearkin.engine.parameters import columns_of
 from nearkin.engine.result_schema import GROUPS
+from nearkin.engine.result_tables import write_batches
 from nearkin.engine.settings_file import Settings
 from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nearkin.engine.local.run import LocalRun
+from nearkin.engine.run import Run
 from nearkin.runtime.progress import Silent
 from tests.cli.conftest import run
 
@@ -29,7 +29,7 @@ def test_signal_ends_a_run_that_can_be_resumed(
         threading.Event().wait(60)
 
     # The signal comes after the first stages, so that there is a run to resume.
-    monkeypatch.setattr(LocalRun, "cluster", end)
+    monkeypatch.setattr(Run, "cluster", end)
     # Background jobs ignore SIGINT, and nohup ignores SIGHUP. This test may run under either.
     default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
     previous = signal.signal(number, default)

@@ -11,9 +11,9 @@ import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.corpus import Columns, TableCorpus
 from nearkin.corpus.columns import document_limit
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.engine.run import Run
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -69,15 +69,13 @@ def test_resumed_run_keeps_its_document_limit(finished: bool, tmp_path: Path) ->
     """The limit is kept if the run was interrupted while sketching or after it."""
     table = pa.table({"text": ["a b c d", "x" * 200]})
     work = WorkFolder.create(tmp_path / "work", {})
-    first = LocalRun(TableCorpus(table), Columns(document_limit=100), RunOptions(), work, Silent())
+    first = Run(TableCorpus(table), Columns(document_limit=100), RunOptions(), work, Silent())
     if finished:
         first.sketch()
     else:
         assert first._document_limit() == 100
     again = WorkFolder.resume(tmp_path / "work", {})
-    resumed = LocalRun(
-        TableCorpus(table), Columns(document_limit=10**9), RunOptions(), again, Silent()
-    )
+    resumed = Run(TableCorpus(table), Columns(document_limit=10**9), RunOptions(), again, Silent())
     resumed.sketch()
     assert resumed.columns.document_limit == 100
     assert resumed.recorded("sketch")["rejected"] == 1

@@ -17,7 +17,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.corpus import FileCorpus
-from nearkin.engine.local import sketching
+from nearkin.engine import sketching
 from nearkin.errors import RunError, UsageError
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -298,17 +298,17 @@ def test_files_have_the_result_of_a_table(suffix: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "nearkin.engine.local.sketching.SketchWriter.checkpoint",
-        pytest.param("nearkin.engine.local.run.write_pairs", marks=pytest.mark.full),
-        "nearkin.engine.local.run.write_scored_pairs",
-        pytest.param("nearkin.engine.local.run.cluster_documents", marks=pytest.mark.full),
+        "nearkin.engine.sketching.SketchWriter.checkpoint",
+        pytest.param("nearkin.engine.run.write_pairs", marks=pytest.mark.full),
+        "nearkin.engine.run.write_scored_pairs",
+        pytest.param("nearkin.engine.run.cluster_documents", marks=pytest.mark.full),
     ],
 )
 def test_a_run_that_was_interrupted_in_any_stage_is_resumed(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
-    monkeypatch.setattr("nearkin.engine.local.sketching.SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr("nearkin.engine.sketching.SEGMENT_SECONDS", 0.0)
     monkeypatch.setattr("nearkin.corpus.formats.parquet.BATCH_ROWS", 30, raising=False)
     source = tmp_path / "docs.parquet"
     pq.write_table(table_of(clumps(6, 120)), source)
@@ -329,8 +329,8 @@ def test_a_run_that_was_interrupted_in_any_stage_is_resumed(
 def test_pairs_that_do_not_fit_into_memory_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
     documents = clumps(7, 150)
-    monkeypatch.setattr("nearkin.engine.local.run.BYTES_PER_PAIR", 1 << 20)
-    monkeypatch.setattr("nearkin.engine.local.candidates.BYTES_PER_KEY", 1 << 21)
+    monkeypatch.setattr("nearkin.engine.run.BYTES_PER_PAIR", 1 << 20)
+    monkeypatch.setattr("nearkin.engine.candidates.BYTES_PER_KEY", 1 << 21)
     result = nk.pairs(
         table_of(documents),
         id="id",
@@ -421,7 +421,7 @@ def test_documents_that_repeat_the_reference_are_those_of_brute_force(
     condition: str, small_corpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", small_corpus)
-    monkeypatch.setattr("nearkin.engine.local.reference.SMALL_CORPUS", small_corpus)
+    monkeypatch.setattr("nearkin.engine.reference.SMALL_CORPUS", small_corpus)
     has_shingles = any(name in condition for name in ("title", "body", "tags"))
     options = COMPLETE if has_shingles else {"recall": 0.9999}
     documents, new, reference = halves(8)
@@ -455,7 +455,7 @@ def test_signatures_of_fields_are_saved_as_a_reference_and_as_an_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
-    monkeypatch.setattr("nearkin.engine.local.reference.SMALL_CORPUS", 10)
+    monkeypatch.setattr("nearkin.engine.reference.SMALL_CORPUS", 10)
     documents, new, reference = halves(9)
     pq.write_table(new, tmp_path / "new.parquet")
     pq.write_table(reference, tmp_path / "old.parquet")

@@ -175,8 +175,8 @@ def test_a_run_warns_of_fingerprints_that_it_did_not_compare(
         return any("may be missed" in text for text in result.report_data.all_warnings)
 
     assert not warns_with_budget(10)
-    monkeypatch.setattr("nearkin.engine.hot_buckets.MOST_ROUNDS", 1)
-    monkeypatch.setattr("nearkin.engine.local.candidates.GROUPING_LEVELS", 1)
+    monkeypatch.setattr("nearkin.engine.hot_bucket_loop.MOST_ROUNDS", 1)
+    monkeypatch.setattr("nearkin.engine.candidates.GROUPING_LEVELS", 1)
     assert warns_with_budget(10)
     assert not warns_with_budget(None)
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.engine.hot_buckets import MissingCounts, shuffle_keys, split_left_over
-from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
+from nearkin.engine.hot_bucket_loop import HotBucketLoop, MissingCounts
+from nearkin.engine.hot_buckets import shuffle_keys, split_left_over
 from nearkin.engine.stats import RunStats, Stage
 from nearkin.errors import RunError
 from nearkin.runs.run_record import RUN, read_run_record
@@ -59,8 +59,8 @@ def test_near_copies_are_removed_from_among_many_variants_of_a_text(seed: int) -
 def test_missing_pairs_are_estimated_reported_and_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearkin.engine.hot_buckets.MOST_ROUNDS", 1)
-    monkeypatch.setattr("nearkin.engine.local.candidates.GROUPING_LEVELS", 1)
+    monkeypatch.setattr("nearkin.engine.hot_bucket_loop.MOST_ROUNDS", 1)
+    monkeypatch.setattr("nearkin.engine.candidates.GROUPING_LEVELS", 1)
     table = variants_of_a_text(variants=400, copies=60, changed_of_copies=6)
     result = nk.dedup(table, **HOT)  # type: ignore[arg-type]
     missing = RunStats.from_stages(result.stages).missing_pairs
@@ -93,7 +93,7 @@ def test_hot_buckets_without_a_loss_are_not_warned_of() -> None:
 
 
 def test_interrupted_estimate_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(loop: LocalHotBucketLoop) -> MissingCounts:
+    def fail(loop: HotBucketLoop) -> MissingCounts:
         raise RunError("interrupted")
 
     table = variants_of_a_text(variants=200, copies=20)
@@ -101,7 +101,7 @@ def test_interrupted_estimate_is_resumed(tmp_path: Path, monkeypatch: pytest.Mon
     pq.write_table(table, tmp_path / "texts.parquet")
     line = ("dedup", tmp_path / "texts.parquet", *LINE, "--out", tmp_path / "out", "-q")
     with monkeypatch.context() as patched:
-        patched.setattr(LocalHotBucketLoop, "count_missing", fail)
+        patched.setattr(HotBucketLoop, "count_missing", fail)
         assert run(*line) == 1
     assert run(*line, "--resume") == 0
     record = read_run_record(tmp_path / "out" / RUN)

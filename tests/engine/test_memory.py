@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.engine.local.run import BYTES_PER_WORKER
+from nearkin.engine.run import BYTES_PER_WORKER
 from tests.process_memory import anonymous_bytes_of, descendants
 
 BOUND = 512 << 20

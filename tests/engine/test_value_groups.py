@@ -15,8 +15,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.engine import exact_groups
 from nearkin.engine.canonical_urls import canonicalize_urls
-from nearkin.engine.local import exact_groups
 from nearkin.engine.options import RunOptions
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runs.grid import check_grid, run_grid

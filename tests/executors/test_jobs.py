@@ -25,7 +25,7 @@ from nearkin.runs.job import Job
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.progress import Silent
 from tests.cli.conftest import run
-from tests.engine.local.test_executors import documents, read_output, write_parquet
+from tests.engine.test_executors import documents, read_output, write_parquet
 
 PATIENCE = 120.0
 
@@ -246,7 +246,7 @@ def test_info_shows_the_state_of_a_run(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nearkin.engine.local.run.save_exact_groups", fail)
+    monkeypatch.setattr("nearkin.engine.run.save_exact_groups", fail)
     assert run("dedup", tmp_path / "in", "--out", tmp_path / "out", "-q") != 0
     (tmp_path / "out.partial" / TASKS / "one" / jobs.TODO).mkdir(parents=True)
     (tmp_path / "out.partial" / TASKS / "one" / jobs.TODO / "000000000").touch()

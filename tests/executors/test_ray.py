@@ -14,7 +14,7 @@ from nearkin.executors.ray import RayExecutor
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
-from tests.engine.local.test_executors import documents, read_output, write_parquet
+from tests.engine.test_executors import documents, read_output, write_parquet
 
 
 @pytest.mark.full

@@ -11,8 +11,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.local import sketching
-from nearkin.engine.local import verification as local_verification
+from nearkin.engine import sketching
+from nearkin.engine import verification as local_verification
 from nearkin.engine.settings_file import VALID_KEYS
 from nearkin.errors import UsageError
 from nearkin.runs.grid import NAMES, check_grid, parse_grid, run_grid
@@ -166,7 +166,7 @@ def test_cells_share_signatures_and_comparisons(monkeypatch: pytest.MonkeyPatch)
         compare(*arguments)
 
     monkeypatch.setattr(sketching, "sketch_corpus", count_sketches)
-    monkeypatch.setattr("nearkin.engine.local.run.compare_all_pairs", count_comparisons)
+    monkeypatch.setattr("nearkin.engine.run.compare_all_pairs", count_comparisons)
     grid = "shingle=words:1,words:2;threshold=0.3,0.5,0.7;cluster=leaders,components"
     assert len(grid_clusters(grid, edited_texts(60, 2))) == 12
     assert (len(sketched), len(compared)) == (2, 2)

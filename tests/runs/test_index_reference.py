@@ -12,7 +12,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.corpus import Columns
-from nearkin.engine.local import reference
+from nearkin.engine import reference
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, MissingIndexError, NearkinError, UsageError
 from nearkin.reports.files import read_report

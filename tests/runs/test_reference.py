@@ -11,9 +11,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.engine.local import reference as local_reference
-from nearkin.engine.local import run as local_run
-from nearkin.engine.local import sketching
+from nearkin.engine import reference as local_reference
+from nearkin.engine import run as local_run
+from nearkin.engine import sketching
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.reports.files import read_report
@@ -222,7 +222,7 @@ def test_equal_values_of_a_saved_run_are_those_of_its_kept_files(
         raise RuntimeError("interrupted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_run.LocalRun, "group_exact_duplicates", fail)
+        patched.setattr(local_run.Run, "group_exact_duplicates", fail)
         with pytest.raises(RuntimeError):
             dedup(new, tmp_path / "run", tmp_path / "saved", **options)
     record = dedup(new, tmp_path / "run", tmp_path / "saved", resume=True, **options)
@@ -279,7 +279,7 @@ def test_resumed_run_keeps_the_related_documents_of_the_reference(
         raise RuntimeError("interrupted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_run.LocalRun, "elect_documents", fail)
+        patched.setattr(local_run.Run, "elect_documents", fail)
         with pytest.raises(RuntimeError):
             dedup(new, tmp_path / "out", old, related=0.2)
     dedup(new, tmp_path / "out", old, related=0.2, resume=True)

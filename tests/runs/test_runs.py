@@ -14,9 +14,9 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns
-from nearkin.engine.local import candidates, run
-from nearkin.engine.local import exact_groups as collapse
-from nearkin.engine.local import verification as verifying
+from nearkin.engine import candidates, run
+from nearkin.engine import exact_groups as collapse
+from nearkin.engine import verification as verifying
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.quality.lab.synth import SynthSettings, synth
@@ -207,7 +207,7 @@ def test_files_and_their_order_do_not_change_the_result(
 KILLED = """
 import multiprocessing, os, signal, sys
 from pathlib import Path
-from nearkin.engine.local import sketching
+from nearkin.engine import sketching
 from nearkin.engine.options import RunOptions
 import nearkin as nk
 from nearkin.corpus import Columns

@@ -59,7 +59,7 @@ CHECKED = (
     "engine/blocklist/test_kernels.py",
     "stages/cluster",
     "texts/decontamination/test_run.py",
-    "engine/local/test_containment.py",
+    "engine/test_containment.py",
     "quality/evaluate/test_kernels.py",
     "quality/fit/test_labels.py::test_scores_at_each_threshold_are_those_of_runs[words:1 jaccard]",
     "stages/hashing",

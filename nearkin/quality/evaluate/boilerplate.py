@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.document_frequencies import count_repeated
-from nearkin.engine.local.documents import take_values
+from nearkin.engine.documents import take_values
 from nearkin.settings.spec import Spec
 from nearkin.stages.shingle import text_buffers
 from nearkin.stages.shingle.readable import shingle_texts, split_units

@@ -19,10 +19,10 @@ from nearkin.engine.document_facts import (
     hash_text_facts,
     text_lengths,
 )
-from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions, SecondMeasure
 from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.result_schema import MATCHED_IN
+from nearkin.engine.second_measure import vector_columns
 from nearkin.engine.token_runs import TokenRuns, create_token_reader
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import UsageError

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.verification import Payloads
+from nearkin.engine.clustering import Clustering
 from nearkin.engine.result_schema import EXACT, NEAR, SAME, VECTOR
+from nearkin.engine.run import Run
+from nearkin.engine.verification import Payloads
 from nearkin.quality.evaluate.labels import most_frequent_labels
 from nearkin.quality.evaluate.lost_share import LostShare
 from nearkin.stages.measures.compared_sets import compares_sets
@@ -117,7 +117,7 @@ class LostInformationCounter:
         return LostInformation(total, tuple(sources), unmeasured, tuple(self._worst))
 
 
-def measure_lost_information(run: LocalRun, result: Clustering) -> LostInformation | None:
+def measure_lost_information(run: Run, result: Clustering) -> LostInformation | None:
     """Returns the information that a run lost, from the numbers of its verification."""
     compares_texts = compares_sets(run.options.spec.measure) and not run.options.fields
     if not run.is_exact or not compares_texts:
@@ -170,7 +170,7 @@ def _groups_of(codes: np.ndarray | None, documents: np.ndarray) -> np.ndarray:
 class _LeaderComparison:
     """The shingles that removed documents share with the kept ones."""
 
-    def __init__(self, run: LocalRun) -> None:
+    def __init__(self, run: Run) -> None:
         self._scored = run.scored()
         self._representative = np.asarray(run.work.load("representative")).astype(np.int64)
         self._fingerprints = run.documents().fingerprints

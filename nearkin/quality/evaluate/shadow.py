@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.work_folder import map_file
+from nearkin.engine.run import Run
+from nearkin.engine.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.golden import GoldenSet, Scores, score_clusters
 from nearkin.runtime.metrics import QualityMetrics
@@ -139,9 +139,7 @@ def parse_shadow_settings(text: str) -> dict[str, object]:
     return settings
 
 
-def compare_runs(
-    live: LocalRun, shadow: LocalRun, golden: GoldenSet | None, limit: int
-) -> ShadowComparison:
+def compare_runs(live: Run, shadow: Run, golden: GoldenSet | None, limit: int) -> ShadowComparison:
     """Compares two finished runs over the same signatures."""
     live_pairs = live.scored()
     shadow_pairs = shadow.scored()
@@ -174,7 +172,7 @@ def _count_above(pairs: ScoredPairs, threshold: float) -> int:
     return int(pairs.meets_threshold(threshold).sum())
 
 
-def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> ShadowSide:
+def _summarize(run: Run, recall: float, golden: GoldenSet | None) -> ShadowSide:
     stages = run.work.manifest["stages"]
     compared_all = run.brute_force
     clustering = run.clustering()
@@ -201,8 +199,8 @@ def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> Shadow
 
 
 def _list_disagreements(
-    live: LocalRun,
-    shadow: LocalRun,
+    live: Run,
+    shadow: Run,
     only_live: ScoredPairs,
     only_shadow: ScoredPairs,
     limit: int,
@@ -229,7 +227,7 @@ def _list_disagreements(
     )
 
 
-def _explain_misses(run: LocalRun, pairs: ScoredPairs) -> list[str]:
+def _explain_misses(run: Run, pairs: ScoredPairs) -> list[str]:
     """Returns the reason why a run did not find each of the pairs."""
     is_low = ~pairs.meets_threshold(run.options.threshold)
     if run.brute_force:
@@ -252,7 +250,7 @@ def _explain_misses(run: LocalRun, pairs: ScoredPairs) -> list[str]:
     return reasons
 
 
-def _share_band(run: LocalRun, pairs: np.ndarray) -> np.ndarray:
+def _share_band(run: Run, pairs: np.ndarray) -> np.ndarray:
     """Returns which pairs have a band key or a probed key in common, bool (m,)."""
     banding = run.banding
     keys_per_band = 1 + banding.probes

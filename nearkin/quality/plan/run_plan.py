@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.local.kept_hashes import BYTES_PER_HASH, KeptHashes
-from nearkin.engine.local.kept_hashes import MEMORY_SHARE as KEPT_HASHES_SHARE
+from nearkin.engine.kept_hashes import BYTES_PER_HASH, KeptHashes
+from nearkin.engine.kept_hashes import MEMORY_SHARE as KEPT_HASHES_SHARE
 from nearkin.quality.plan.candidates import ExpectedCandidates
 from nearkin.quality.plan.plan_lines import PlanLines
 from nearkin.quality.plan.rates import Rates

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.local.documents import take_values
+from nearkin.engine.documents import take_values
 from nearkin.texts.decontamination.tables import ContaminationTables, FoundItems
 from nearkin.texts.passages.documents import ID
 from nearkin.texts.passages.quotes import CONTEXT_BYTES, EXCERPT_BYTES, QuotedPart, divide_excerpt

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.corpus.document_count import estimate_documents
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_flag, name_setting

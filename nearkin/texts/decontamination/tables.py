@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.engine.local.documents import take_values
+from nearkin.engine.documents import take_values
 from nearkin.runtime.number_format import format_count
 from nearkin.stages.packed_pairs import sorted_unique
 from nearkin.texts.decontamination.index import SuiteIndex

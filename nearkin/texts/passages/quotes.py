@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.local.documents import take_values
+from nearkin.engine.documents import take_values
 from nearkin.texts.passages.documents import BYTES, ID
 from nearkin.texts.passages.run import PassageRun
 from nearkin.texts.passages.tables import PassageTables

@@ -23,7 +23,7 @@ from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.nested_columns import list_roots
 from nearkin.corpus.places import files_and_rows
 from nearkin.corpus.writer import KnownDocuments, limit_copying_workers
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting

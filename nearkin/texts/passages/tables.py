@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.engine.local.documents import take_values
-from nearkin.engine.local.payload_batches import wanted_rows
+from nearkin.engine.documents import take_values
+from nearkin.engine.payload_batches import wanted_rows
 from nearkin.stages.winnowing import kernels
 from nearkin.texts.passages.documents import BYTES, ID, SOURCE
 from nearkin.texts.passages.run import PassageRun

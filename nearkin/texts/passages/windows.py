@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.local.work_folder import create_mapped_file
+from nearkin.engine.work_folder import create_mapped_file
 from nearkin.stages.winnowing import kernels
 from nearkin.stages.winnowing.fingerprints import Buffers, anchor_width
 from nearkin.stages.winnowing.matching_runs import outermost_runs, write_sources

@@ -12,7 +12,7 @@ from nearkin.quality.evaluate.information_lost import LISTED_REMOVALS
 from nearkin.reports.model import LostReport, ReportData
 from nearkin.reports.page import render_page
 from nearkin.runs.run_record import RunRecord
-from tests.engine.local.test_acceptance import make_texts
+from tests.engine.test_acceptance import make_texts
 
 TEXTS = make_texts(120, seed=9)
 SOURCES = [("a", "b", None)[number % 3] for number in range(len(TEXTS))]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
-from nearkin.engine.local.second_measure import second_run
+from nearkin.engine.second_measure import second_run
 from nearkin.errors import KeyRequiredError, UsageError
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec

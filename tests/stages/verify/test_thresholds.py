@@ -113,7 +113,7 @@ def test_contained_documents_at_threshold_are_found(
     monkeypatch: pytest.MonkeyPatch, percents: list[int]
 ) -> None:
     """Looks up every hash of the small document, so that only the threshold decides."""
-    monkeypatch.setattr("nearkin.engine.local.containment_search.SMALLEST", 128)
+    monkeypatch.setattr("nearkin.engine.containment_search.SMALLEST", 128)
     for percent in percents:
         share = Fraction(percent, 100)
         small = words("s", 0, share.denominator)

@@ -11,7 +11,7 @@ import pytest
 import nearkin
 from nearkin.corpus import Columns, TableCorpus
 from nearkin.corpus.arrow_conversion import to_table
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Silent
 from nearkin.settings.keys import HashKey

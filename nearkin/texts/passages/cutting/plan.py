@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.local.work_folder import create_mapped_file
+from nearkin.engine.work_folder import create_mapped_file
 from nearkin.stages.winnowing.kernels import EMPTY
 from nearkin.texts.passages.cutting import kernels
 from nearkin.texts.passages.cutting.request import CutRequest, CutUnit

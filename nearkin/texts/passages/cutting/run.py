@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns
-from nearkin.engine.local.documents import take_values
-from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.documents import take_values
+from nearkin.engine.work_folder import WorkFolder, map_file
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.threads import ObjectPool, ordered_map

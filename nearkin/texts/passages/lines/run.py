@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.document_count import estimate_documents
-from nearkin.engine.local.documents import take_values
-from nearkin.engine.local.work_folder import map_file
+from nearkin.engine.documents import take_values
+from nearkin.engine.work_folder import map_file
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec

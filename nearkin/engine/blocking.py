@@ -1,0 +1,87 @@
+"""The comparison of the documents of a run with a blocklist."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.blocklist.given_documents import GivenDocuments
+from nearkin.engine.blocklist.search import BlockedMatches
+from nearkin.engine.options import RunOptions
+from nearkin.engine.payload_batches import PayloadBatch, wanted_rows
+from nearkin.engine.reference_matches import ReferenceMatches, expand_groups
+from nearkin.engine.result_schema import BLOCKED
+from nearkin.engine.run import Run
+from nearkin.engine.stats import BlocklistStats
+from nearkin.errors import UsageError
+from nearkin.runtime.setting_names import name_setting
+
+
+def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
+    """Requires that the documents of a run can be compared with a blocklist."""
+    require_one_measure(options)
+    option = name_setting("blocklist")
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} cannot be combined with {option}, "
+            "whose entries are documents of one column; run twice, first with the blocklist"
+        )
+    blocklist.require_spec(
+        options.spec,
+        "the run",
+        "give the run the Spec of the list, or create a list with the options of the run",
+    )
+
+
+def require_one_measure(options: RunOptions) -> None:
+    """Requires that a run has no second measure, by which blocked documents are not compared."""
+    if options.second_measure is not None:
+        raise UsageError(
+            f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
+            f"{name_setting('blocklist')}; run twice, first with the blocklist"
+        )
+
+
+@dataclass(frozen=True)
+class BlocklistMatcher:
+    """A comparison of the documents of a run with the entries of a blocklist. It misses none.
+
+    Attributes:
+        blocklist: The blocklist, of the Spec of the run, or given documents.
+    """
+
+    blocklist: Blocklist | GivenDocuments
+
+    def match(self, run: Run) -> tuple[ReferenceMatches, BlocklistStats]:
+        """Finds the documents that are like an entry, each with the most similar one."""
+        documents = run.documents()
+        representative = np.arange(len(documents), dtype=np.uint32)
+        is_compared = ~documents.matchless
+        if not run.has_mixed_groups:
+            representative = np.asarray(run.work.load("representative"))
+            is_compared = is_compared & run.first_of_groups()
+        search = self.blocklist.search(run.measure, truncates_hashes=True)
+        wanted = np.flatnonzero(is_compared)
+        threshold = run.options.blocking_threshold
+
+        def find(batch: PayloadBatch) -> BlockedMatches:
+            found = search.find(batch.payload, threshold)
+            rows = wanted_rows(wanted, batch.first, batch.documents)
+            return found._replace(documents=rows[found.documents] + batch.first)
+
+        parts = []
+        if len(self.blocklist):
+            parts = list(run.payload_source().map_batches(find, wanted))
+        no_numbers = np.empty(0, np.int64)
+        entries = np.concatenate([no_numbers, *(part.entries for part in parts)])
+        matched = np.concatenate([no_numbers, *(part.documents for part in parts)])
+        names = pa.array(self.blocklist.ids, pa.large_string())
+        matches = ReferenceMatches.without_shingles(
+            documents=matched,
+            similarity=np.concatenate([np.empty(0), *(part.similarity for part in parts)]),
+            kind=BLOCKED,
+            ids=names.take(pa.array(entries)),
+        )
+        blocked = expand_groups(matches, representative)
+        return blocked, BlocklistStats(entries=len(self.blocklist), blocked=len(blocked))

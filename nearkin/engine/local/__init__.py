@@ -1,1 +1,0 @@
-"""The local backend of the engine."""

@@ -1,0 +1,189 @@
+"""Tests that a result does not depend on where the tasks of a run are done."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.corpus import Columns
+from nearkin.engine.options import RunOptions
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
+from nearkin.runtime.progress import Silent
+from tests.late_tasks import LateTasks
+from tests.processes import Processes
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    """Returns an executor of two processes."""
+    executor = Processes(2)
+    yield executor
+    executor.close()
+
+
+def documents() -> pa.Table:
+    """Returns 6,000 documents, of which many are copies or near-copies, and some are rejected."""
+    rng = np.random.default_rng(3)
+    words = np.array([f"word{number}" for number in range(800)])
+    texts: list[str | None] = []
+    for number in range(6_000):
+        text = " ".join(rng.choice(words, 30))
+        if number < 200:
+            text = " ".join([*words[:29], str(number)])
+        elif number % 3 == 1:
+            text = f"{texts[-1] or text} {number % 4}"
+        texts.append(None if number % 97 == 5 else text)
+    numbers = range(len(texts))
+    columns = {
+        "id": [f"d{number}" for number in numbers],
+        "text": texts,
+        "site": [f"site {number % 7}" for number in numbers],
+        "group": [f"group {number // 3 % 5}" for number in numbers],
+    }
+    return pa.table(columns)
+
+
+def write_parquet(folder: Path, table: pa.Table) -> None:
+    for number in range(3):
+        part = table.slice(2_000 * number, 2_000)
+        pq.write_table(part, folder / f"{number}.parquet", row_group_size=300)
+
+
+def write_lines(folder: Path, table: pa.Table) -> None:
+    table.to_pandas().to_json(folder / "all.jsonl", orient="records", lines=True)
+
+
+def write_compressed_lines(folder: Path, table: pa.Table) -> None:
+    for number in range(3):
+        part = table.slice(2_000 * number, 2_000).to_pandas()
+        part.to_json(folder / f"{number}.jsonl.gz", orient="records", lines=True)
+
+
+def write_csv(folder: Path, table: pa.Table) -> None:
+    pc.write_csv(table, folder / "all.csv")
+
+
+WRITERS = {
+    "parquet": write_parquet,
+    "JSON lines": write_lines,
+    "compressed JSON lines": write_compressed_lines,
+    "CSV": write_csv,
+}
+
+
+def read_output(out: Path) -> dict[str, bytes]:
+    """Returns the files of an output that do not depend on times."""
+    paths = [path for path in out.rglob("*") if path.is_file() and path.parent.name != "columns"]
+    timed = {
+        "run.json",
+        "report.html",
+        "report.json",
+        "card.md",
+        ".nearkin-output.json",
+        "checkpoint.json",
+    }
+    return {
+        str(path.relative_to(out)): path.read_bytes() for path in paths if path.name not in timed
+    }
+
+
+def compare_executors(job: Job, processes: Processes) -> set[str]:
+    """Requires equal outputs of threads and processes, and returns the names of the tasks."""
+    run_dedup(job, Silent())
+    processes.maps.clear()
+    elsewhere = replace(job, out=job.out.with_name("processes"), executor=processes)
+    run_dedup(elsewhere, Silent())
+    expected = read_output(job.out)
+    assert {"clusters.parquet", "pairs.parquet", "rejected.jsonl"} <= expected.keys()
+    assert read_output(elsewhere.out) == expected
+    return {task.__name__ for task in processes.maps}
+
+
+def make_job(folder: Path, options: RunOptions) -> Job:
+    columns = Columns(id="id", carried_columns=("site", "group"))
+    return Job((str(folder / "in"),), folder / "threads", columns, options, save_signatures=True)
+
+
+@pytest.mark.parametrize("format_name", WRITERS)
+def test_output_does_not_depend_on_the_executor(
+    format_name: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    (tmp_path / "in").mkdir()
+    WRITERS[format_name](tmp_path / "in", documents())
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2))
+    assert "CopyApart" in compare_executors(replace(job, annotate=True), processes)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "word shingles": {},
+    "partitions": {},
+    "hot buckets": {"hot_bucket_size": 20, "fanout": 5},
+    "characters": {"spec": nk.Spec(unit="chars", n=4)},
+    "truncated slots": {"spec": nk.Spec(slot_bits=8)},
+    "probes": {"probes": 1, "bands": 10, "rows": 8},
+    "estimates": {"verify": "estimate"},
+    "an acceptance": {"accept": "safe"},
+    "sources": {"across": "site"},
+    "blocks": {"block_by": "group"},
+    "related": {"related": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_result_does_not_depend_on_the_executor(
+    name: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    monkeypatch.setattr("nearkin.engine.scoring.PAIRS_PER_TASK", 200)
+    if name == "partitions":
+        monkeypatch.setattr("nearkin.engine.candidates.BYTES_PER_KEY", 1 << 16)
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+    options = RunOptions(**{"spec": nk.Spec(), "workers": 2, **SETTINGS[name]})
+    tasks = compare_executors(make_job(tmp_path, options), processes)
+    assert {"SketchTask", "WriteKeys", "FindBuckets", "ComparePortion", "ScorePortion"} <= tasks
+    assert ("WritePayloads" in tasks) == (name != "estimates")
+    if name == "hot buckets":
+        assert "ClusterBucket" in tasks
+
+
+@pytest.mark.parametrize("name", ["word shingles", "hot buckets"])
+def test_tasks_that_are_done_again_late_change_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    (tmp_path / "in").mkdir()
+    write_parquet(tmp_path / "in", documents())
+    job = make_job(tmp_path, RunOptions(**{"spec": nk.Spec(), "workers": 2, **SETTINGS[name]}))
+    run_dedup(job, Silent())
+    late = LateTasks(seed=1, share=1.0)
+    elsewhere = replace(job, out=tmp_path / "late", executor=late)
+    run_dedup(elsewhere, Silent())
+    assert late.late > 100
+    assert read_output(elsewhere.out) == read_output(job.out)
+
+
+def test_late_tasks_of_one_field_do_not_replace_buckets_of_another(tmp_path: Path) -> None:
+    table = documents()
+    titles = [f"title {number // 2} {number // 2 * 7919 % 10007}" for number in range(len(table))]
+    write_parquet(tmp_path, table.append_column("title", pa.array(titles)))
+    options: dict[str, Any] = {
+        "id": "id",
+        "fields": ["text:jaccard>=0.8", "title:jaccard>=0.8"],
+        "accept": "text or title",
+        "max_removed": 1.0,
+    }
+    expected = nk.dedup(str(tmp_path), **options)
+    late = LateTasks(seed=1, share=1.0)
+    found = nk.dedup(str(tmp_path), executor=late, **options)
+    assert late.late > 10
+    assert found.clusters.arrow == expected.clusters.arrow
