@@ -4,8 +4,10 @@ Spark gets a task once, as a broadcast, and the items in small jobs, which threa
 submit. What a task returns is a file of the work folder, so no row passes through Java.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
@@ -92,4 +94,19 @@ class _Call:
     broadcast: Broadcast[RemoteTask]
 
     def __call__(self, item: object) -> Returned:
-        return self.broadcast.value(item)
+        task = self.broadcast.value
+        returned = task(item)
+        _freeze_heap(task.folder)
+        return returned
+
+
+@lru_cache(maxsize=1)
+def _freeze_heap(folder: Path) -> None:
+    """Hides what a task has loaded from the garbage collector, once for each task of a run.
+
+    PySpark collects garbage after every item. To visit all modules takes 35 ms.
+
+    Args:
+        folder: Folder of what the task returns.
+    """
+    gc.freeze()
