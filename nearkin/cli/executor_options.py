@@ -40,10 +40,10 @@ class ExecutorOptions:
     master: Annotated[
         str | None,
         Setting(
-            "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL, or address of "
-            "Ray.  [default: this machine]",
+            "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL, or address of Ray.",
             RUN,
             metavar="URL",
+            shown_default="this machine",
             need=Need("executor", (SPARK, RAY)),
         ),
     ] = None

@@ -169,9 +169,9 @@ class _CopiedRows(NamedTuple):
     documents: int
     observed: list[_ObservedDocuments]
     path: Path
-    """Where the copy is."""
+    """The file of the copy."""
     read: ReadFiles | None = None
-    """What reading the file has shown, if it was done in another process."""
+    """The status of the file and its skipped records, if another process has read it."""
 
 
 def _divide_files(

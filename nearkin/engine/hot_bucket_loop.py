@@ -23,7 +23,7 @@ class HotBucketRound(NamedTuple):
     """The outcome of a round of the hot-bucket loop."""
 
     has_new_pairs: bool
-    """Whether it added scored pairs."""
+    """True if it added scored pairs."""
     incomplete: int
     """The number of buckets whose documents were not all compared with each other."""
 

@@ -87,7 +87,7 @@ class SketchedPart(NamedTuple):
     apart: Path | None = None
     """The folder of the facts of fixed size, if they are not in their places yet."""
     read: ReadFiles | None = None
-    """What reading the files has shown, if it was done in another process."""
+    """The statuses of the files and their skipped records, if another process has read them."""
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]

@@ -2,7 +2,7 @@
 
 The run writes a task and its items into the work folder. Each `nearkin work` takes an item by
 renaming its file, and leaves a file with what the task returned. While it works, it touches the
-file of the item. An item whose file is no longer touched is taken by another worker.
+file of the item. If a file is not touched for some time, another worker takes the item.
 """
 
 import logging

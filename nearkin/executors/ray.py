@@ -69,7 +69,7 @@ class RayExecutor:
             items: The items. They are taken a bounded number ahead.
 
         Raises:
-            RunError: If a worker failed, or several were lost with one item.
+            RunError: If a task failed, or its workers ended three times.
         """
         remote_task = RemoteTask.create(task, self.work)
         shared_task = self.ray.put(remote_task)
@@ -79,13 +79,22 @@ class RayExecutor:
             for item in items:
                 running.append(call.remote(shared_task, item))
                 if len(running) >= AHEAD * self.workers:
-                    yield take_result(self.ray.get(running.popleft()))
+                    yield self._take(running.popleft())
             while running:
-                yield take_result(self.ray.get(running.popleft()))
+                yield self._take(running.popleft())
         finally:
             for reference in running:
                 self.ray.cancel(reference)
             delete_shared_folder(remote_task.folder)
+
+    def _take(self, reference: Any) -> Any:
+        """Returns the result of a task."""
+        try:
+            returned: Returned = self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise RunError(f"a task of Ray failed: {reason}; Ray's logs have the trace") from error
+        return take_result(returned)
 
 
 def _call(task: RemoteTask, item: object) -> Returned:

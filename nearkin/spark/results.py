@@ -342,7 +342,7 @@ class SparkSplitResult(ClosableResult):
             name: The name of the group.
 
         Raises:
-            UsageError: If there is no such group.
+            UsageError: If no group has this name.
         """
         require_group(name, self.names)
         ids = self.groups.where(f.col("group") == name).select("id")

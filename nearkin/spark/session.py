@@ -111,16 +111,22 @@ def from_task(message: str) -> NearkinError:
     Examples:
         >>> from_task("x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\tat org")
         RunError("document 'x7': ValueError: odd")
+        >>> print(str(from_task("x\nModuleNotFoundError: No module named 'numpy'\n"))[:76])
+        a Spark task failed: ModuleNotFoundError: No module named 'numpy'; install n
     """
     if raised := RAISED.search(message):
         kind = getattr(errors, raised[1], RunError)
         translated: NearkinError = kind(raised[2].strip())
         return translated
     causes = [f"{name}: {text}" for name, text in FAILED.findall(message)]
-    return RunError(
-        f"a Spark task failed: {one_line(causes[-1] if causes else message)}; Spark's log has the "
-        "whole trace"
-    )
+    cause = one_line(causes[-1] if causes else message)
+    advice = "Spark's log has the whole trace"
+    if cause.startswith("ModuleNotFoundError"):
+        advice = (
+            "install nearkin on the workers, and name their Python in the environment variable "
+            "PYSPARK_PYTHON of this process"
+        )
+    return RunError(f"a Spark task failed: {cause}; {advice}")
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
-from nearkin.errors import MissingExtraError
+from nearkin.errors import MissingExtraError, RunError
 from nearkin.executors.ray import RayExecutor
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -32,6 +32,8 @@ def test_output_does_not_depend_on_ray(tmp_path: Path, monkeypatch: pytest.Monke
         assert executor.workers == 3
         run_dedup(replace(job, out=tmp_path / "ray", executor=executor), Silent())
         assert list(executor.at(tmp_path).map(abs, range(-20, 0))) == list(range(20, 0, -1))
+        with pytest.raises(RunError, match="a task of Ray failed: TypeError: bad operand"):
+            list(executor.at(tmp_path).map(abs, ["text"]))  # type: ignore[arg-type]
     finally:
         ray.shutdown()
     assert read_output(tmp_path / "ray") == read_output(job.out)
