@@ -53,11 +53,10 @@ ITERATOR_BLOCK = 8192
 def to_table(data: Any) -> pa.Table:
     """Returns an Arrow table.
 
-    Args:
-        data: A table or stream of batches of any library with the Arrow interface (DuckDB, ibis,
-            nanoarrow, pyarrow and others), a data frame (pandas, polars, also lazy), a dataset of
-            `datasets`, `pyarrow.dataset` or Lance, a table of pyiceberg, a mapping of columns, a
-            list or an iterator of texts or of dictionaries, or a matrix (n, d) of vectors.
+    It is made of a table or stream of batches of any library with the Arrow interface (DuckDB,
+    ibis, nanoarrow, pyarrow and others), a data frame (pandas, polars, also lazy), a dataset of
+    `datasets`, `pyarrow.dataset` or Lance, a table of pyiceberg, a mapping of columns, a list or an
+    iterator of texts or of dictionaries, or a matrix (n, d) of vectors.
 
     Examples:
         >>> to_table(["one", "two"]).column_names
@@ -558,11 +557,7 @@ def replace_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
-    """Returns the vectors of a column, in chunks of type fixed_size_list<float>.
-
-    Args:
-        values: A column of lists of numbers, or a matrix (n, d).
-    """
+    """Returns lists of numbers, or a matrix (n, d), in chunks of type fixed_size_list<float>."""
     return _check_chunks(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
 
 

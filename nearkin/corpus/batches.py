@@ -64,11 +64,7 @@ class Batch(NamedTuple):
         return sum(entry.rows for entry in self.rejected)
 
     def select(self, places: np.ndarray) -> "Batch":
-        """Returns the batch with the documents and the rejected rows at some places.
-
-        Args:
-            places: The places, ascending, uint64 (n,).
-        """
+        """Returns the batch with the rows at some places, ascending, uint64 (n,)."""
         is_selected = are_among(places_of(self.files, self.rows), places)
         # A rejection that concerns a part of a file has no place.
         in_rows = [entry for entry in self.rejected if entry.row != WHOLE_FILE]
@@ -109,18 +105,12 @@ class Corpus(Protocol):
     ) -> Iterator[Batch]:
         """Yields the documents at some places in batches.
 
-        Files, and parts of them where the format permits, are not read if they have no such place.
-
-        Args:
-            places: The places, as `nearkin.corpus.places.places_of` returns them, ascending, uint64
-                (n,). Only rejected rows at these places are in the batches.
+        `places` are those of `nearkin.corpus.places.places_of`, ascending, uint64 (n,). Files, and
+        parts of them where the format permits, are not read if they have no such place. Only
+        rejected rows at these places are in the batches.
         """
 
 
 def read_content(corpus: Corpus, columns: Columns, places: np.ndarray) -> Iterator[Batch]:
-    """Yields the contents of the documents at some places, without their other columns.
-
-    Args:
-        places: Places of the documents, ascending, uint64 (m,).
-    """
+    """Yields the contents of the documents at some places, ascending, and no other column."""
     yield from corpus.batches_at(replace(columns, id=None, carried_columns=()), places)

@@ -7,11 +7,7 @@ BLOCK = 1 << 20
 
 
 def read_up_to(stream: Any, most: int) -> bytes:
-    """Returns the content of a stream, or its first `most` bytes.
-
-    Args:
-        most: The maximum number of bytes.
-    """
+    """Returns the content of a stream, or its first `most` bytes."""
     parts: list[bytes] = []
     size = 0
     while size < most and (part := bytes(stream.read(min(BLOCK, most - size)))):

@@ -22,9 +22,5 @@ def null_reason(name: str) -> str:
 
 
 def reasons_of_rows(mask: pa.Array, reason: str) -> dict[int, str]:
-    """Returns one reason for each row that is rejected.
-
-    Args:
-        mask: True for each rejected row, bool (n,).
-    """
+    """Returns one reason for each row at which the mask, bool (n,), is true."""
     return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)

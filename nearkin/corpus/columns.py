@@ -36,13 +36,10 @@ such prefix, so a carried column of any name cannot collide with them."""
 
 
 def document_limit(memory: int) -> int:
-    """Returns the size of the largest document of a run, in bytes.
+    """Returns the size of the largest document of a run with a memory bound, both in bytes.
 
     It decides which rows are rejected, so it does not depend on the machine: a bound that follows
     from the machine has the limit of `DOCUMENT_MEMORY`.
-
-    Args:
-        memory: The memory bound of the run, in bytes.
 
     Examples:
         >>> document_limit(1_000_000_000), document_limit(10**12) == MAX_DOCUMENT
@@ -217,11 +214,7 @@ class Columns:
         return record
 
     def with_memory(self, memory: int) -> "Columns":
-        """Returns these columns with the document limit of a run.
-
-        Args:
-            memory: The memory bound of the run, in bytes.
-        """
+        """Returns these columns with the document limit of a run of a memory bound, in bytes."""
         return replace(self, document_limit=document_limit(memory))
 
     @property

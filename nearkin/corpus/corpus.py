@@ -162,8 +162,7 @@ class FileCorpus:
     ) -> "FileCorpus":
         """Returns the corpus of all files that the inputs name.
 
-        Args:
-            ahead: The number of bytes up to which parts of a file are decoded ahead.
+        Up to `ahead` bytes, parts of a file are decoded ahead.
         """
         found = find_inputs(inputs, selection)
         return cls(found.files, on_error, ahead, found.skipped, found.searched, found.tables)
@@ -447,9 +446,7 @@ class FileCorpus:
     ) -> Iterator[Batch]:
         """Yields the documents of some rows in batches.
 
-        Args:
-            ranges: The rows. A range that ends before its file consists of whole row groups, see
-                `row_groups`.
+        A range that ends before its file consists of whole row groups, see `row_groups`.
         """
         builder = _BatchBuilder(first)
         for number, begin, end, span in ranges:
@@ -464,11 +461,9 @@ class FileCorpus:
     def row_groups(self, rows: RowRange, columns: Columns, least: int) -> Iterable[RowGroup] | None:
         """Returns the row groups of a file that hold some of its rows, or groups of its lines.
 
-        It is None for a file that is read from the beginning: one without row groups, with large
-        ones, or whose footer is damaged, one that is compressed, and one that is not local.
-
-        Args:
-            least: The number of bytes from which lines are a group.
+        The latter have at least `least` bytes. It is None for a file that is read from the
+        beginning: one without row groups, with large ones, or whose footer is damaged, one that is
+        compressed, and one that is not local.
         """
         file = self.files[rows.file]
         form = self.format_of(file)
@@ -500,11 +495,7 @@ class FileCorpus:
     def batches_at(
         self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents at some places in batches, as described in `Corpus`.
-
-        Args:
-            places: The places, ascending, uint64 (n,).
-        """
+        """Yields the documents at some places in batches, as described in `Corpus`."""
         builder = _BatchBuilder(first)
         for number, rows in split_places(places_from(places, start)):
             for file_slice in self.read_slices(number, columns, int(rows[0]), rows=rows):
@@ -527,15 +518,11 @@ class FileCorpus:
         rows: np.ndarray | None = None,
         span: ByteSpan | None = None,
     ) -> Iterator[FileSlice]:
-        """Yields the rows of one file. A part that cannot be read is one rejection.
+        """Yields the rows of a file, or of a span. A part that cannot be read is one rejection.
 
         All formats pass through here, so what their readers raise is damage of the file, whatever
-        it is. It is a rejection of the rows from the first one on that was not read.
-
-        Args:
-            rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
-                left out.
-            span: The lines that are read, or None for all.
+        it is. It is a rejection of the rows from the first one on that was not read. If some rows
+        are needed, ascending, int64 (n,), others may be left out.
         """
         file, row = self.files[number], start
         columns = columns.with_partitions(file.partitions)
@@ -919,11 +906,7 @@ class TableCorpus:
     def batches_at(
         self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents at some places in batches, as described in `Corpus`.
-
-        Args:
-            places: The places, ascending, uint64 (n,).
-        """
+        """Yields the documents at some places in batches, as described in `Corpus`."""
         for batch in self.batches(columns, start):
             selected = batch.select(places)._replace(first=first)
             first += len(selected.rows)

@@ -104,13 +104,8 @@ def parse_delimiter(text: str | None) -> str | None:
 def parse_encoding(text: str | None) -> str | None:
     """Returns the names of the codecs that an option gives, with a comma between them.
 
-    Args:
-        text: The name of an encoding, for example `utf-8`, `utf-16` or `windows-1252`; or
-            `utf-8,NAME` for rows of UTF-8 among which some have another encoding. None leaves it to
-            detection.
-
-    Raises:
-        UsageError: If Python has no such text encoding, or a second one has no meaning.
+    The option is the name of an encoding, or `utf-8,NAME` for rows of UTF-8 among which some have
+    another encoding. None leaves it to detection.
 
     Examples:
         >>> parse_encoding("Windows-1252"), parse_encoding("utf8"), parse_encoding(None)
@@ -157,9 +152,6 @@ def row_encoding_of(encoding: str | None) -> str | None:
 def describe_invalid_byte(content: bytes, encoding: str = UTF8) -> str:
     """Returns which byte of a row is not valid, and what can be done about it.
 
-    Args:
-        content: The bytes of the row.
-
     Examples:
         >>> describe_invalid_byte("Größe".encode("cp1252"))
         "byte 3 is 0xF6; encoding='utf-8,windows-1252' reads such rows"
@@ -175,11 +167,7 @@ def describe_invalid_byte(content: bytes, encoding: str = UTF8) -> str:
 
 
 def decode_text(raw: bytes, encoding: str | None, name: str) -> str:
-    """Returns a text of a file.
-
-    Args:
-        raw: The bytes of the text.
-    """
+    """Returns a text of a file."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -196,11 +184,7 @@ def decode_text(raw: bytes, encoding: str | None, name: str) -> str:
 def detect_dialect(
     sample: bytes, default_delimiter: str, delimiter: str | None, encoding: str | None
 ) -> Dialect:
-    """Returns the dialect of a file.
-
-    Args:
-        sample: The first bytes of the file, up to SAMPLE_BYTES.
-    """
+    """Returns the dialect of a file with a sample of its first bytes, up to SAMPLE_BYTES."""
     first, _, second = (encoding or "").partition(",")
     chosen = _order_bytes(sample, first) if first else detect_encoding(sample)
     if delimiter is None:
@@ -225,12 +209,9 @@ def find_named_delimiter(text: str) -> str | None:
 
 
 def detect_encoding(sample: bytes) -> str:
-    """Returns the encoding of a text: UTF-8, UTF-16, UTF-32 or Windows-1252.
+    """Returns the encoding of a text by its first bytes: UTF-8, UTF-16, UTF-32 or Windows-1252.
 
     A text with characters of UTF-8 is UTF-8, even if other bytes of it are damaged.
-
-    Args:
-        sample: The first bytes of the text.
 
     Examples:
         >>> detect_encoding("Größe".encode()), detect_encoding("Größe".encode("cp1252"))

@@ -65,10 +65,9 @@ def without_dictionary(kind: pa.DataType) -> pa.DataType:
 
 
 def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
-    """Returns the number of bytes that each row takes once the encoding is removed.
+    """Returns the number of bytes that each row takes once the encoding is removed, int64 (n,).
 
-    Returns:
-        int64 (n,), or None if rows do not share stored values.
+    It is None if rows do not share stored values.
     """
     return _measure_rows(values) if _shares_values(values.type) else None
 
@@ -184,14 +183,10 @@ def replace_list_views(values: pa.Array) -> pa.Array:
 
 
 def remove_encoding_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:
-    """Returns a column without encoding, and the positions of its values that are too long.
+    """Returns a column without encoding, and the positions of its values above a limit in bytes.
 
-    A few bytes can stand for a text of any length in each row of an encoded column, so values
-    that are too long are not decoded and become null. Text inside lists, maps and structs stays
-    encoded.
-
-    Args:
-        limit: The maximum size of a value in bytes.
+    A few bytes can stand for a text of any length in each row of an encoded column, so values that
+    are too long are not decoded and become null. Text inside lists, maps and structs stays encoded.
     """
     sizes = measure_decoded_rows(values)
     if sizes is None or not (sizes > limit).any():

@@ -37,19 +37,14 @@ DIGIT_VALUES = _table_of_digits()
 
 
 def fingerprint_type(bits: int) -> pa.DataType:
-    """Returns the type of a column of fingerprints in a batch.
-
-    Args:
-        bits: The number of bits of a fingerprint.
-    """
+    """Returns the type of a column of fingerprints of some bits in a batch."""
     return pa.binary(bits // 8)
 
 
 def parse_ignored(given: str | Sequence[str] | None, sizes: Collection[int]) -> tuple[str, ...]:
     """Returns the fingerprints that are not compared, sorted, as lower-case hexadecimal digits.
 
-    Args:
-        sizes: The numbers of bits of the fingerprints that are compared.
+    Each has one of the sizes in bits.
 
     Examples:
         >>> parse_ignored(["0xFFFFFFFFFFFFFFFF", "0000000000000000"], [64])
@@ -76,10 +71,7 @@ def parse_ignored(given: str | Sequence[str] | None, sizes: Collection[int]) -> 
 def check_fingerprints(
     values: pa.Array, name: str, bits: int, ignored: Collection[bytes] = ()
 ) -> CheckedColumn:
-    """Checks a column of fingerprints.
-
-    Args:
-        bits: The number of bits of a fingerprint.
+    """Checks a column of fingerprints of some bits.
 
     Examples:
         >>> checked = check_fingerprints(pa.array(["00000000000000ff", "ff"]), "phash", 64)
@@ -119,11 +111,7 @@ def check_fingerprints(
 
 
 def to_fingerprint_bytes(value: object, bits: int) -> bytes | None:
-    """Returns a parsed JSON value as a fingerprint, or None if it is not one.
-
-    Args:
-        value: The value: a hexadecimal text, or an integer of 64 bits.
-        bits: The number of bits of a fingerprint.
+    """Returns a parsed JSON value as a fingerprint of some bits, or None if it is not one.
 
     Examples:
         >>> to_fingerprint_bytes(-1, 64).hex(), to_fingerprint_bytes("0xFF", 64)

@@ -27,12 +27,8 @@ def make_ids(batch: Batch, columns: Columns, names: Sequence[str]) -> pa.Array:
 def make_position_ids(files: np.ndarray, rows: np.ndarray, names: Sequence[str]) -> pa.Array:
     """Returns ids of the form `<path>:<row, 10 digits>`, or of the row alone if the path is empty.
 
-    Args:
-        files: The number of the file of each document, integers (n,).
-        rows: The row of each document in its file, integers (n,).
-
-    Returns:
-        large_string (n,)
+    `files` are the numbers of the files, integers (n,), and `rows` the rows in them. The ids are
+    large_string (n,).
     """
     digits = pc.utf8_lpad(pa.array(rows).cast(pa.large_string()), 10, "0")
     present, codes = np.unique(files, return_inverse=True)

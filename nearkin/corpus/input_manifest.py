@@ -128,9 +128,6 @@ def _hash_samples(file: InputFile, size: int) -> str:
     """Returns the hash of the size (8 bytes, little-endian) and of evenly spaced blocks.
 
     The first block is at the beginning of the file, and the last one at its end.
-
-    Args:
-        size: Its size in bytes.
     """
     digest = hashlib.sha256(size.to_bytes(8, "little"))
     with file.open() as stream:

@@ -234,8 +234,7 @@ class _Elements(NamedTuple):
 def _read_member(rows: pa.RecordBatch, path: str, limit: int) -> _Member:
     """Returns what a path stands for in each row.
 
-    Args:
-        limit: The size of encoded text from which a row is not decoded, in bytes.
+    Encoded text of `limit` bytes or more is not decoded.
     """
     root = find_root(path, rows.schema.names)
     if root is None or root == path:
@@ -287,12 +286,7 @@ def _lengths_of(lists: pa.Array) -> np.ndarray:
 
 
 def _sum_groups(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the sums of consecutive groups of counts, int64 (n,).
-
-    Args:
-        counts: The counts, int64.
-        sizes: The number of counts of each group, int64 (n,).
-    """
+    """Returns the sums of consecutive groups of counts, of which each has its size, int64 (n,)."""
     totals = np.concatenate([[0], np.cumsum(counts)])
     ends = np.cumsum(sizes)
     return np.asarray(totals[ends] - totals[ends - sizes], np.int64)

@@ -44,13 +44,10 @@ def split_corpus(
     start: tuple[int, int] = (0, 0),
     slot: int = 0,
 ) -> Iterator[Part]:
-    """Yields the parts of a corpus in order, from a place on.
+    """Yields the parts of a corpus in order, from a place on, before which there are `slot` rows.
 
     What cannot be read from the middle is read while parts are taken: each of its batches is a
     part.
-
-    Args:
-        slot: The number of rows before the place.
     """
     for part in _split(corpus, columns, workers, start):
         yield part._replace(slot=slot)
@@ -120,11 +117,7 @@ def _size_all(
 def _size_row_groups(
     divided: Iterable[tuple[RowRange, Iterable[RowGroup] | None]], seen: list[RowRange]
 ) -> Iterator[_SizedRange]:
-    """Yields the row groups of files.
-
-    Args:
-        seen: Receives the files whose row groups were taken.
-    """
+    """Yields the row groups of files, and appends the files to `seen`."""
     for file, groups in divided:
         seen.append(file)
         for group in groups or ():

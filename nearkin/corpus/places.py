@@ -53,31 +53,19 @@ class FileRows(NamedTuple):
 
 
 def places_of(files: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns a number for each place, file << 40 | row, in corpus order, uint64 (n,).
-
-    Args:
-        files: Numbers of the files, (n,).
-        rows: Rows in the files, (n,).
-    """
+    """Returns a number for each place, file << 40 | row, in corpus order, uint64 (n,)."""
     return (np.asarray(files).astype(np.uint64) << FILE_SHIFT) | np.asarray(rows).astype(np.uint64)
 
 
 def places_from(places: np.ndarray, start: tuple[int, int]) -> np.ndarray:
-    """Returns the places from one on.
-
-    Args:
-        places: Places, ascending, uint64 (n,).
-    """
+    """Returns the places from one on, of ascending ones, uint64 (n,)."""
     file, row = start
     first = places_of(np.array([file]), np.array([row]))
     return places[int(np.searchsorted(places, first)[0]) :]
 
 
 def split_places(places: np.ndarray) -> Iterator[FileRows]:
-    """Yields the rows of each file that has one of the places.
-
-    Args:
-        places: Places, ascending, uint64 (n,).
+    """Yields the rows of each file that has one of the places, ascending, uint64 (n,).
 
     Examples:
         >>> places = places_of(np.array([0, 0, 2]), np.array([1, 5, 0]))
@@ -103,12 +91,7 @@ def files_and_rows(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def are_among(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns which values are in a sorted array, bool (n,).
-
-    Args:
-        values: Rows or places, (n,).
-        wanted: Rows or places of the same type, ascending, (m,).
-    """
+    """Returns which rows or places are in an ascending array of them, bool (n,)."""
     if not len(wanted):
         return np.zeros(len(values), bool)
     candidates = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
@@ -116,11 +99,7 @@ def are_among(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def has_row_between(rows: np.ndarray | None, first: int, end: int) -> bool:
-    """Returns whether a row is needed that is in a range.
-
-    Args:
-        rows: Rows that are needed, ascending, int64 (n,), or None for all.
-    """
+    """Returns whether a range has a needed row: ascending, int64 (n,), or None for all."""
     if rows is None:
         return True
     low, high = np.searchsorted(rows, [first, end])

@@ -71,9 +71,6 @@ class ReadRows:
         The rows of the object that the run has read are those of its reading. Other data are
         matched by the column of ids, if they have it and ids are not repeated. Without ids, both
         the object and the data must be in memory, and have the same rows in the same order.
-
-        Args:
-            rows: Whether each row that was read is selected, bool (n,).
         """
         if self.table is not None and data is self.source:
             return cast(T, _like(data, select_kept_rows(self.table, rows)))
@@ -180,9 +177,6 @@ def select_kept_rows(data: T, kept: np.ndarray) -> T:
     """Returns the kept rows of a table or column in memory, as an object of the same type.
 
     A table of another library with the Arrow interface becomes an Arrow table.
-
-    Args:
-        kept: Whether each row is kept, bool (n,).
 
     Examples:
         >>> select_kept_rows(("one", "two", "three"), np.array([True, False, True]))

@@ -233,9 +233,8 @@ def _json_lists(values: pa.Array) -> list[Any]:
 def format_content(content: Any, most_items: int) -> str:
     """Returns the content of a document as a text, for people to read.
 
-    Args:
-        content: A text, tokens or a vector as a list, a fingerprint as bytes, or a dictionary of
-            these by the names of their columns. Nulls of a dictionary are left out.
+    It is a text, tokens or a vector as a list, a fingerprint as bytes, or a dictionary of these by
+    the names of their columns. Nulls of a dictionary are left out.
 
     Examples:
         >>> format_content([1.5, 2.5, 3.5], 2), format_content(bytes([255]), 2)

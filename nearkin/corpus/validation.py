@@ -196,11 +196,7 @@ def check_joined_texts(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
 
 
 def join_columns(parts: Sequence[pa.Array]) -> pa.Array:
-    """Joins columns of texts to one text for each row, large_string (n,). Nulls are left out.
-
-    Args:
-        parts: Columns of texts, large_string (n,) each, at least one.
-    """
+    """Joins columns of texts to one text for each row, large_string (n,). Nulls are left out."""
     return reduce(_join_pairwise, parts)
 
 
@@ -252,11 +248,7 @@ def _python_value(values: pa.Array, at: int) -> object:
 
 
 def too_long_reason(name: str, limit: int) -> str:
-    """Returns the reason for the rejection of a value that is too long.
-
-    Args:
-        limit: The maximum size in bytes.
-    """
+    """Returns the reason for the rejection of a value that has more bytes than the limit."""
     return (
         f"{name} is longer than {limit:,} bytes, the largest size of a document with this "
         f"{name_setting('memory')}"
@@ -264,11 +256,7 @@ def too_long_reason(name: str, limit: int) -> str:
 
 
 def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
-    """Checks a column of texts. Bytes are taken as UTF-8.
-
-    Args:
-        limit: The maximum size of a text in bytes.
-    """
+    """Checks a column of texts of at most `limit` bytes. Bytes are taken as UTF-8."""
     values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
         return CheckedColumn(
@@ -305,12 +293,9 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
-    """Checks a column of lists of tokens.
+    """Checks a column of lists of tokens, which together have at most `limit` bytes.
 
     Token ids are integers. An id is the same token as its decimal text, for example 42 and "42".
-
-    Args:
-        limit: The maximum size of all tokens of a list, in bytes.
     """
     values, large = remove_encoding_within(values, limit)
     if not _is_list_of(
@@ -373,11 +358,7 @@ def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
 
 
 def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) -> CheckedColumn:
-    """Checks a column of vectors. A vector must be finite and not zero.
-
-    Returns:
-        The vectors, fixed_size_list of float32, and the reasons for rejections.
-    """
+    """Checks a column of vectors, as lists of float32. A vector must be finite and not zero."""
     values = remove_encoding(values)
     if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal):
         raise UsageError(
@@ -429,11 +410,7 @@ def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[in
 
 
 def check_ids(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
-    """Checks a column of ids of any type, and converts them with `format_as_text`.
-
-    Args:
-        limit: The maximum size of an id in bytes.
-    """
+    """Checks a column of ids of any type, of which `format_as_text` makes at most `limit` bytes."""
     values, large = remove_encoding_within(values, limit)
     text, broken = validate_text(format_as_text(values))
     reasons = dict.fromkeys(broken, f"the id in {name} is not valid UTF-8")

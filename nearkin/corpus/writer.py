@@ -416,11 +416,7 @@ def _collect_observed(
 
 
 def spread_values(values: pa.Array, places: np.ndarray, count: int) -> pa.Array:
-    """Returns an array with values at some places and null at the others.
-
-    Args:
-        places: The place of each value, ascending, int64 (m,).
-        count: The length of the array.
+    """Returns an array of `count` values with some at places, ascending, and null at the others.
 
     Examples:
         >>> spread_values(pa.array(["a", "b"]), np.array([0, 2]), 3).to_pylist()

@@ -212,11 +212,7 @@ class RunView(ABC):
 def collect_report(
     view: RunView, title: str, peak_memory: int, provenance: Provenance
 ) -> ReportData:
-    """Collects the data that a report shows of a run.
-
-    Args:
-        peak_memory: Largest anonymous memory of the run in bytes, or 0 if it was not measured.
-    """
+    """Collects the data that a report shows of a run. A peak memory of 0 is unknown."""
     run = view.run
     clusters = view.quoted_clusters()
     hottest = hottest_buckets(run)
@@ -457,9 +453,6 @@ def shingles_of_slots(
     """Returns the shingles of a text whose hashes are the minima of some slots, as text.
 
     The documents of a bucket share these shingles.
-
-    Args:
-        slots: Numbers of the slots of the band, int64 (rows,).
     """
     candidates = list(dict.fromkeys(shingle_texts(text[: 4 * EXCERPT_CHARACTERS], spec)))
     if not candidates:

@@ -330,11 +330,7 @@ def sample_clusters(
 
 
 def _quote(result: Clustering, chosen: np.ndarray) -> list[QuotedCluster]:
-    """Returns clusters with some of their removed documents.
-
-    Args:
-        chosen: Numbers of the kept documents of the clusters, int64 (n,).
-    """
+    """Returns the clusters of chosen kept documents with some of their removed ones."""
     leader = np.asarray(result.leader)
     kind = np.asarray(result.kind)
     members = np.flatnonzero(np.isin(leader, chosen))

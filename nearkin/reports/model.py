@@ -222,11 +222,7 @@ class Histogram:
 
     @classmethod
     def from_similarities(cls, similarities: np.ndarray) -> Self:
-        """Counts similarities.
-
-        Args:
-            similarities: Similarities in [0, 1], float64 (n,).
-        """
+        """Counts similarities in [0, 1], float64 (n,)."""
         return cls(tuple(np.histogram(similarities, bins=EDGES)[0].tolist()))
 
     def __add__(self, other: "Histogram") -> "Histogram":

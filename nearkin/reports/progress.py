@@ -101,11 +101,7 @@ class TerminalProgress:
         task.finished_time = None
 
     def finish_kernel(self, compiled: int, seconds: float) -> None:
-        """Shows how many kernels are compiled.
-
-        Args:
-            seconds: Time that it has spent on them, in seconds.
-        """
+        """Shows how many kernels are compiled, and in how many seconds."""
         if self._progress is not None and self._compilation is not None:
             task = _find_task(self._progress, self._compilation)
             task.completed = task.total = compiled

@@ -17,10 +17,9 @@ Results do not depend on it.
 
 
 def pack_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Packs pairs of document numbers.
+    """Packs pairs of document numbers, uint64 (m,).
 
-    Returns:
-        uint64 (m,): the smaller number shifted left by 32 bits, or'ed with the larger number.
+    The smaller number is shifted left by 32 bits, and or'ed with the larger one.
 
     Examples:
         >>> [hex(pair) for pair in pack_pairs(np.array([7, 1]), np.array([2, 3])).tolist()]
@@ -32,13 +31,7 @@ def pack_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def unpack_pairs(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Unpacks pairs into two arrays of document numbers.
-
-    Args:
-        pairs: Packed pairs, uint64 (m,).
-
-    Returns:
-        The smaller and the larger document number of each pair, int64 (m,) each.
+    """Unpacks pairs into the smaller and the larger document number of each, int64 (m,).
 
     Examples:
         >>> [numbers.tolist() for numbers in unpack_pairs(np.array([0x2_00000007], np.uint64))]
@@ -67,11 +60,8 @@ def sorted_unique(values: np.ndarray) -> np.ndarray:
 def merge_sorted_pairs(streams: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
     """Yields the distinct pairs of several streams in ascending order.
 
-    One array of each stream is in memory at a time.
-
-    Args:
-        streams: Arrays of packed pairs, uint64 (m,) each. The pairs of a stream ascend, also from
-            one array to the next.
+    The packed pairs of a stream ascend, also from one array to the next. One array of each stream
+    is in memory at a time.
 
     Examples:
         >>> streams = [iter([np.array([1, 4]), np.array([6])]), iter([np.array([2, 4, 9])])]
@@ -98,14 +88,7 @@ def merge_sorted_pairs(streams: Sequence[Iterator[np.ndarray]]) -> Iterator[np.n
 
 
 def isin_sorted(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Returns for each value if it occurs in a sorted array.
-
-    Args:
-        values: The values to look up, (n,).
-        ordered: The values to look among, in ascending order.
-
-    Returns:
-        bool (n,).
+    """Returns for each value if it occurs in an ascending array, bool (n,).
 
     Examples:
         >>> isin_sorted(np.array([5, 2, 9]), np.array([2, 5])).tolist()

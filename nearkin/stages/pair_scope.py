@@ -30,22 +30,14 @@ class PairScope(NamedTuple):
         return cls(np.zeros(documents, np.uint64))
 
     def select(self, documents: np.ndarray) -> "PairScope":
-        """Returns the scope of some documents, by their positions among them.
-
-        Args:
-            documents: Numbers of the documents, int64 (m,).
-        """
+        """Returns the scope of some documents, int64 (m,), by their positions among them."""
         sources = self.sources[documents] if len(self.sources) else EVERY_SOURCE
         return PairScope(
             np.ascontiguousarray(self.blocks[documents]), np.ascontiguousarray(sources)
         )
 
     def allows(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Returns which pairs may be compared, bool (m,).
-
-        Args:
-            a: First document of each pair, int64 (m,).
-            b: Second document of each pair, int64 (m,).
+        """Returns which pairs of a first and a second document may be compared, bool (m,).
 
         Examples:
             >>> scope = PairScope(np.zeros(3, np.uint64), np.array([4, 4, 9], np.uint64))

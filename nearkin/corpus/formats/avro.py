@@ -167,11 +167,7 @@ class AvroWriter:
         self._writer: Any = None
 
     def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
-        """Returns records with other texts.
-
-        Args:
-            texts: The new text of each record, or null to leave it as it is, large_string (n,).
-        """
+        """Returns records with other texts. Where a new text is null, the record stays as it is."""
         return [
             record
             if text is None
@@ -182,11 +178,7 @@ class AvroWriter:
     def select(
         self, complete_rows: list[Record], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> list[dict[str, Any]]:
-        """Returns the values of kept records, with those of added columns.
-
-        Args:
-            keep: True for each record that is kept, bool (n,).
-        """
+        """Returns the values of kept records, with those of added columns."""
         kept = [complete_rows[at].values for at in np.flatnonzero(keep).tolist()]
         if added is None:
             return kept

@@ -40,11 +40,7 @@ class FileSlice(NamedTuple):
     """The numbers of records of the whole file that are not rows, by their kind."""
 
     def select(self, rows: np.ndarray) -> "FileSlice":
-        """Returns the slice with some rows, without their complete rows.
-
-        Args:
-            rows: The rows, ascending, int64 (n,).
-        """
+        """Returns the slice with some rows, ascending, int64 (n,), without their complete rows."""
         is_selected = are_among(self.rows, rows)
         rejected_rows = np.array([entry.row for entry in self.rejected], np.int64)
         return FileSlice(
@@ -110,18 +106,10 @@ class Writer(Protocol):
     """
 
     def replace_texts(self, complete_rows: Any, texts: pa.Array) -> Any:
-        """Returns the rows of a slice with other texts.
-
-        Args:
-            texts: The new text of each row, or null to leave a row as it is, large_string (n,).
-        """
+        """Returns the rows of a slice with other texts. A null leaves a row as it is."""
 
     def select(self, complete_rows: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> Any:
-        """Returns the rows of a slice that are kept, ready to be written.
-
-        Args:
-            keep: True for each row that is kept, bool (n,).
-        """
+        """Returns the rows of a slice that are kept, bool (n,), ready to be written."""
 
     def write(self, rows: Any) -> None:
         """Writes rows that `select` returned."""

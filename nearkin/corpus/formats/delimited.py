@@ -549,11 +549,7 @@ class DelimitedWriter:
     def replace_texts(
         self, complete_rows: list[Sequence[str]], texts: pa.Array
     ) -> list[Sequence[str]]:
-        """Returns rows with other texts.
-
-        Args:
-            texts: The new text of each row, or null to leave a row as it is, large_string (n,).
-        """
+        """Returns rows with other texts. A null leaves a row as it is."""
         at = self._header.names.index(self._text_column)
         return [
             row if text is None else [*row[:at], text, *row[at + 1 :]]
@@ -563,11 +559,7 @@ class DelimitedWriter:
     def select(
         self, complete_rows: list[Sequence[str]], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> list[Sequence[str]]:
-        """Returns the kept rows with added values.
-
-        Args:
-            keep: True for each row that is kept, bool (n,).
-        """
+        """Returns the kept rows with added values."""
         self._begin([] if added is None else added.schema.names)
         rows = list(compress(complete_rows, keep.tolist()))
         if added is None:

@@ -58,8 +58,7 @@ SHEET_PARTS = (b"xl/workbook", b"opendocument.spreadsheet")
 def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
     """Returns a description of content that is not the text it should be, or None.
 
-    Args:
-        whole_text: Whether the file is one text. Null bytes are not valid then.
+    Null bytes are not valid if the whole file is one text.
     """
     with file.open_decompressed() as stream:
         sample = bytes(stream.read(SAMPLE))
@@ -72,11 +71,7 @@ def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
 
 
 def describe_foreign_content(sample: bytes) -> str | None:
-    """Returns a description of the content that begins with some bytes, or None if it is text.
-
-    Args:
-        sample: The first bytes.
-    """
+    """Returns a description of the content that begins with some bytes, or None if it is text."""
     if _is_text(sample):
         # The first bytes may be text, for example a column named PAR1.
         return None
@@ -90,10 +85,7 @@ def describe_foreign_content(sample: bytes) -> str | None:
 
 
 def find_binary_content(content: bytes) -> str | None:
-    """Returns a description of content that is not a text in any encoding, or None.
-
-    Args:
-        content: The content, or its first bytes.
+    """Returns what content is by its first bytes if it is not a text in any encoding, or None.
 
     Examples:
         >>> find_binary_content(b"%PDF-1.7 ..."), find_binary_content(b"<p>text</p>")

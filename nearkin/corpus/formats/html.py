@@ -49,9 +49,6 @@ def is_page(file: InputFile, columns: Columns) -> bool:
 def decode_page(content: bytes) -> str:
     """Returns the source of a page in any encoding.
 
-    Args:
-        content: The bytes of the page.
-
     Examples:
         >>> decode_page("Köln".encode())
         'Köln'

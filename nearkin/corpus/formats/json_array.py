@@ -38,12 +38,7 @@ class JsonArray(JsonLines):
     def read_rows(
         self, stream: Any, limit: int, columns: Columns | None = None
     ) -> Iterator[JsonRow]:
-        """Yields the elements of a stream. An element of more than `limit` bytes has no bytes.
-
-        Args:
-            stream: The stream of bytes.
-            limit: The maximum number of bytes of an element.
-        """
+        """Yields the elements of a stream. An element of more than `limit` bytes has no bytes."""
         beginning = bytes(stream.read(BLOCK)).removeprefix(BOM).lstrip()
         if not beginning.startswith(b"["):
             raise ValueError("the file does not hold a JSON array")
@@ -77,13 +72,9 @@ def split_elements(
 ) -> Generator[JsonRow, None, bytes]:
     """Yields the elements of an array, or objects, and returns what follows the array.
 
-    Only brackets, quotes and commas are examined. An element that is not valid JSON does not
-    affect the others.
-
-    Args:
-        stream: A stream of the bytes after the beginning, which is the inside of an array or begins
-            with the first object.
-        limit: The maximum number of bytes of an element.
+    The stream has the bytes after the beginning, which is the inside of an array or begins with the
+    first object. Only brackets, quotes and commas are examined, so an element that is not valid
+    JSON does not affect the others. One of more than `limit` bytes has no bytes.
     """
     outside = 1 if in_array else 0
     depth = outside
@@ -182,11 +173,7 @@ class ArrayWriter(LineWriter):
     def select(
         self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> bytes:
-        """Returns the kept elements with added fields.
-
-        Args:
-            keep: True for each row that is kept, bool (n,).
-        """
+        """Returns the kept elements with added fields."""
         lines = [
             element[:-1].replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
             for element in complete_rows

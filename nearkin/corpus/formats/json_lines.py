@@ -59,11 +59,7 @@ class OpenedLines(NamedTuple):
 
 
 def divide_lines(file: InputFile, least: int) -> Iterator[RowGroup]:
-    """Yields groups of consecutive lines of a file that is not compressed.
-
-    Args:
-        least: The number of bytes from which lines are a group.
-    """
+    """Yields groups of `least` bytes or more of the lines of a file that is not compressed."""
     number = 0
     row = 0
     start = 0
@@ -103,11 +99,9 @@ def open_lines(file: InputFile, span: ByteSpan | None) -> Iterator[OpenedLines]:
 
 
 def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBlock]:
-    """Yields the lines of a stream of bytes in blocks, including blank ones.
+    """Yields the lines of a stream of bytes in blocks, including blank ones, from a first row on.
 
-    Args:
-        limit: The number of bytes from which a line that does not end in a block is dropped.
-        row: The number of the first line.
+    A line that does not end in a block is dropped if it has more than `limit` bytes.
     """
     held: list[bytes] = []
     size = 0
@@ -139,8 +133,7 @@ def read_line_blocks(stream: Any, limit: int, row: int = 0) -> Iterator[LineBloc
 def read_lines(stream: Any, limit: int) -> Iterator[JsonRow]:
     """Yields every line of a stream of bytes, including blank ones.
 
-    Args:
-        limit: The maximum number of bytes of a line. A longer line has no bytes.
+    A line of more than `limit` bytes has no bytes.
     """
     for block in read_line_blocks(stream, limit):
         if block.lines is None:
@@ -163,12 +156,7 @@ class JsonLines(Format):
     def read_rows(
         self, stream: Any, limit: int, columns: Columns | None = None
     ) -> Iterator[JsonRow]:
-        """Yields the lines of a stream. A line of more than `limit` bytes has no bytes.
-
-        Args:
-            stream: The stream of bytes.
-            limit: The maximum number of bytes of a line.
-        """
+        """Yields the lines of a stream. A line of more than `limit` bytes has no bytes."""
         return read_lines(stream, limit)
 
     def read(self, file: InputFile, reading: Reading) -> Iterator[FileSlice]:
@@ -213,11 +201,7 @@ def _read_block(
 def _copy_lines(
     blocks: Iterable[LineBlock], columns: Columns, rows: np.ndarray
 ) -> Iterator[FileSlice]:
-    """Yields lines that are known to be documents, without parsing them.
-
-    Args:
-        rows: The rows of the documents, ascending, int64 (n,).
-    """
+    """Yields lines that are known to be documents, by ascending rows, without parsing them."""
     no_values = make_empty_documents(columns)
     for block in blocks:
         if block.lines is None:
@@ -252,11 +236,7 @@ class LineWriter:
     def select(
         self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> bytes:
-        """Returns the kept lines with added fields.
-
-        Args:
-            keep: True for each row that is kept, bool (n,).
-        """
+        """Returns the kept lines with added fields."""
         lines = compress(complete_rows, keep.tolist())
         if added is None:
             return b"".join(lines)

@@ -48,12 +48,7 @@ class JsonValues(JsonArray):
     def read_rows(
         self, stream: Any, limit: int, columns: Columns | None = None
     ) -> Iterator[JsonRow]:
-        """Yields the objects of a stream. An object of more than `limit` bytes has no bytes.
-
-        Args:
-            stream: The stream of bytes.
-            limit: The maximum number of bytes of an object.
-        """
+        """Yields the objects of a stream. An object of more than `limit` bytes has no bytes."""
         beginning = read_up_to(stream, SAMPLE)
         rows = find_row_list(beginning, columns or Columns())
         if rows is None:
@@ -98,8 +93,7 @@ def _read_end(stream: Any, beginning: bytes, rows: RowList, limit: int) -> bytes
 def find_row_list(sample: bytes, columns: Columns) -> RowList | None:
     """Returns the list of rows in an object, or None if the object is a row itself.
 
-    Args:
-        sample: The beginning of a file, or all of it if it has fewer than SAMPLE bytes.
+    The sample is the beginning of a file, or all of it if it has fewer than SAMPLE bytes.
     """
     row_list = _find_first_list(sample)
     if row_list is None:

@@ -109,12 +109,9 @@ def _read_schema(dataset: Any) -> pa.Schema:
 
 
 def _encode_blobs(values: pa.Array, field: pa.Field) -> pa.Array:
-    """Returns bytes as an array of blobs.
+    """Returns bytes, large_binary (n,), as an array of blobs.
 
-    Args:
-        values: The bytes, large_binary (n,).
-        field: The field of the blobs, whose struct has the bytes and further members, which are
-            null.
+    The struct of the field of the blobs has the bytes and further members, which are null.
     """
     members = [
         values if member.name == "data" else pa.nulls(len(values), member.type)

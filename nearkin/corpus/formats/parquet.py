@@ -135,9 +135,6 @@ class Parquet(ColumnarFormat):
 
         It is None as well if the footer states more rows than the file has bytes: a footer may
         claim any number, and each row of a part takes memory and a place in the work files.
-
-        Raises:
-            ValueError: If the footer is damaged.
         """
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(list_row_groups(parquet.metadata, start))

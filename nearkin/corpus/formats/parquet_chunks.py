@@ -39,11 +39,7 @@ class ColumnChunks:
         self._metadata = metadata
 
     def of_group(self, group: int) -> list[pq.ColumnChunkMetaData]:
-        """Returns the column chunks of a row group.
-
-        Raises:
-            ValueError: If pyarrow cannot read the facts of a chunk.
-        """
+        """Returns the column chunks of a row group, or raises ValueError if one cannot be read."""
         if fault := self._faults.get(group):
             raise ValueError(fault)
         facts = self._metadata.row_group(group)
@@ -66,11 +62,7 @@ class ColumnChunks:
 
 @lru_cache(maxsize=REMEMBERED)
 def _find_faults(file: bytes) -> dict[int, str]:
-    """Returns what is wrong with row groups, by their numbers.
-
-    Args:
-        file: A file that consists of a footer.
-    """
+    """Returns what is wrong with row groups, by number, of a file that consists of a footer."""
     schema = pq.read_metadata(pa.BufferReader(file)).schema
     _, footer = read_footer(io.BytesIO(file))
     faults = {}

@@ -69,11 +69,7 @@ class RowGroupReader:
     def batches(
         self, group: RowGroup, ahead: int
     ) -> tuple[Iterable[pa.RecordBatch], ItemsBeforeDamage[pa.RecordBatch]]:
-        """Returns the batches of a row group, of which the first `ahead` bytes are already decoded.
-
-        Args:
-            ahead: The number of bytes to decode ahead.
-        """
+        """Returns the batches of a row group, whose first `ahead` bytes are decoded already."""
         until = ItemsBeforeDamage(self._decode(group))
         batches = iter(until)
         taken: list[pa.RecordBatch] = []

@@ -79,20 +79,12 @@ class FileWriter:
         self._file, self._target = file, Path(target)
 
     def replace_texts(self, complete_rows: bytes, texts: pa.Array) -> bytes:
-        """Returns the bytes of another text.
-
-        Args:
-            complete_rows: The bytes of the file.
-        """
+        """Returns the bytes of another text."""
         text = texts[0].as_py()
         return complete_rows if text is None else text.encode()
 
     def select(self, complete_rows: bytes, keep: np.ndarray, added: Any) -> bytes | None:
-        """Returns the text if it is kept, or None.
-
-        Args:
-            complete_rows: The bytes of the file.
-        """
+        """Returns the text if it is kept, or None."""
         return complete_rows if keep.any() else None
 
     def write(self, rows: bytes | None) -> None:

@@ -133,11 +133,7 @@ def _has_only_nulls(batch: pa.RecordBatch, columns: Columns) -> bool:
 
 
 def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
-    """Returns the rows at which the mask is true, of columns of any type.
-
-    Args:
-        mask: True for each row that is selected, bool (n,).
-    """
+    """Returns the rows at which the mask, bool (n,), is true, of columns of any type."""
     if mask.all():
         return batch
     return pa.record_batch(
@@ -148,11 +144,7 @@ def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
 def filter_column(
     column: "pa.Array | pa.ChunkedArray", mask: np.ndarray
 ) -> "pa.Array | pa.ChunkedArray":
-    """Returns the values at which the mask is true, as a column of the same type.
-
-    Args:
-        mask: True for each value that is selected, bool (n,).
-    """
+    """Returns the values at which the mask, bool (n,), is true, as a column of the same type."""
     try:
         return column.filter(pa.array(mask))
     except pa.ArrowNotImplementedError:
@@ -254,11 +246,7 @@ class TableWriter:
             self._schema = self._schema.set(at, stored.with_type(without_dictionary(stored.type)))
 
     def replace_texts(self, complete_rows: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
-        """Returns rows with other texts, in the type of the input.
-
-        Args:
-            texts: The new text of each row, or null to leave a row as it is, large_string (n,).
-        """
+        """Returns rows with other texts, in the type of the input. A null leaves a row as it is."""
         at = complete_rows.schema.get_field_index(self._text_column)
         stored = complete_rows.schema.field(at)
         before = remove_encoding(complete_rows[at]).cast(pa.large_string())
@@ -272,11 +260,7 @@ class TableWriter:
     def select(
         self, complete_rows: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        """Returns the kept rows in the types of the input, with added columns.
-
-        Args:
-            keep: True for each row that is kept, bool (n,).
-        """
+        """Returns the kept rows in the types of the input, with added columns."""
         batch = _cast_to_schema(self._schema, select_rows(complete_rows, keep))
         if added is not None:
             taken = set(batch.schema.names)

@@ -260,11 +260,7 @@ class RecordCopier(ABC):
     def select(
         self, complete_rows: list[Record], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> list[Record]:
-        """Returns the kept records.
-
-        Args:
-            keep: True for each record that is kept, bool (n,).
-        """
+        """Returns the kept records."""
         return [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
 
     @abstractmethod

@@ -143,11 +143,7 @@ class TarReader:
         return TarMember(info, stored, headers)
 
     def _read_header(self, size: int, before: bytes) -> bytes:
-        """Returns the next bytes, which are headers.
-
-        Args:
-            size: The number of bytes.
-        """
+        """Returns the next bytes, which are headers, after others of the same member."""
         total = len(before) + size
         if total > MAX_HEADER:
             raise ValueError(f"the headers of a member have {total:,} bytes, more than 1 MiB")

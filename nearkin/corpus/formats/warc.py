@@ -229,11 +229,7 @@ def _has_length(record: Any) -> bool:
 
 
 def _read_content(record: Any, most: int) -> bytes:
-    """Returns the content of a record without the encoding of HTTP, or its first bytes.
-
-    Args:
-        most: The maximum number of bytes.
-    """
+    """Returns the content of a record without the encoding of HTTP, or its first `most` bytes."""
     headers = record.http_headers
     encoding = None if headers is None else headers.get_header("Content-Encoding")
     if encoding is None or encoding.strip().lower() != BROTLI:
@@ -278,11 +274,7 @@ def _find_charset(content: bytes) -> str | None:
 
 
 def _decode(content: bytes, charsets: Iterable[str | None]) -> str | None:
-    """Returns the text of bytes in UTF-8 or in a named encoding, or None if they are in none.
-
-    Args:
-        content: The bytes.
-    """
+    """Returns the text of bytes in UTF-8 or in a named encoding, or None if they are in none."""
     for name in ("utf-8", *charsets):
         try:
             # Python also has codecs that are not encodings of text, such as zip.

@@ -180,11 +180,7 @@ def _compare_parts(
     deadline: Deadline,
     part_size: int,
 ) -> int:
-    """Compares sampled documents with the corpus, part by part, as long as there is time.
-
-    Args:
-        drawn: Numbers of the sampled documents in the order in which they were drawn, int64 (m,).
-    """
+    """Compares drawn documents with the corpus, part by part, as long as there is time."""
     compared = 0
     for start in range(0, len(drawn), part_size):
         began = deadline.elapsed

@@ -81,10 +81,7 @@ class Boilerplate:
 
 
 def sample_size(mean_bytes: float) -> int:
-    """Returns the largest number of documents of a sample.
-
-    Args:
-        mean_bytes: Mean size of a document in bytes.
+    """Returns the largest number of documents of a sample, by their mean size in bytes.
 
     Examples:
         >>> sample_size(500), sample_size(10_000)
@@ -97,12 +94,7 @@ class TextSample:
     """A random sample of documents, collected while a corpus is read for another purpose."""
 
     def __init__(self, ordinals: np.ndarray, mean_bytes: float = 0.0, seed: int = 1) -> None:
-        """Draws the documents of the sample.
-
-        Args:
-            ordinals: Numbers of the documents to draw from in ascending order, int64 (n,).
-            mean_bytes: Mean size of a document in bytes.
-        """
+        """Draws the sample from documents, int64 (n,) ascending, whose mean size is in bytes."""
         size = sample_size(mean_bytes)
         if len(ordinals) > size:
             ranks = splitmix64(seed, int(ordinals[-1]) + 1)[ordinals]
@@ -136,8 +128,7 @@ def find_boilerplate(
 ) -> Boilerplate:
     """Finds the phrases that many documents of a sample contain.
 
-    Args:
-        sources: Source of each document of the corpus, large_string (n,).
+    `sources` are those of all documents of the corpus, large_string (n,).
     """
     documents = sample.documents
     cut_hashes = None if resources.cut is None else resources.cut.hashes

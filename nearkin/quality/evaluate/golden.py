@@ -382,11 +382,7 @@ def score_clusters(
 
 
 def _score_pairs(golden: GoldenSet, predicted: np.ndarray, outside: int) -> Scores:
-    """Scores labelled pairs.
-
-    Args:
-        predicted: Number of the predicted cluster of each document, int64 (n,).
-    """
+    """Scores labelled pairs by the predicted cluster of each document, int64 (n,)."""
     assert golden.duplicates is not None
     assert golden.distinct is not None
     groups = close_transitively(golden.duplicates, len(golden.ids))

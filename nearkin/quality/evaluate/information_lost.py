@@ -68,11 +68,7 @@ class LostInformationCounter:
         groups: np.ndarray,
         reference_ids: pa.Array | None = None,
     ) -> None:
-        """Counts removed documents.
-
-        Args:
-            sizes: Number of shingles of each removed document, at least 1, int64 (m,).
-        """
+        """Counts removed documents by the number of their shingles, at least 1, int64 (m,)."""
         missing = sizes - shared.astype(np.int64)
         lost = missing / sizes
         count = len(self._removed)
@@ -180,10 +176,6 @@ class _LeaderComparison:
         """Returns for which removed documents the run has what a comparison needs, bool (m,).
 
         A document that a second measure or an equal value removed was not compared by its shingles.
-
-        Args:
-            removed: Numbers of the removed documents, int64 (m,).
-            kept: Number of the document that is kept for each, int64 (m,).
         """
         first = self._representative[removed]
         second = self._representative[kept]
@@ -192,16 +184,9 @@ class _LeaderComparison:
         return np.asarray(self._are_copies(removed, kept) | is_comparable)
 
     def count_shared(self, removed: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of shared shingles and of all shingles of removed documents.
+        """Returns the numbers of shared and of all shingles of removed documents, int64 (m,) each.
 
         One shingle is counted of an exact duplicate.
-
-        Args:
-            removed: Numbers of the removed documents, int64 (m,).
-            kept: Number of the document that is kept for each, int64 (m,).
-
-        Returns:
-            int64 (m,) each.
         """
         shared = np.ones(len(removed), np.int64)
         sizes = np.ones(len(removed), np.int64)

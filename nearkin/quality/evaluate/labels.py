@@ -34,10 +34,7 @@ class Labels(NamedTuple):
 def most_frequent_labels(values: pa.ChunkedArray, limit: int) -> Labels:
     """Returns the labels of documents: their values, or OTHERS_LABEL for less frequent ones.
 
-    Values with the same 64-bit hash count as equal.
-
-    Args:
-        values: Value of each document, large_string (n,). Null counts as NONE_LABEL.
+    Values with the same 64-bit hash count as equal, and null counts as NONE_LABEL.
 
     Examples:
         >>> labels = most_frequent_labels(pa.chunked_array([["b", "a", None, "b"]]), 2)
@@ -64,11 +61,8 @@ def _rank_values(
 ) -> list[tuple[int, str]]:
     """Returns the numbers and names of the most frequent values, ties by name.
 
-    Only values that may be among them are read.
-
-    Args:
-        firsts: First document of each distinct value, int64 (m,).
-        counts: Number of documents of each distinct value, int64 (m,).
+    Each distinct value has its first document and its number of documents, int64 (m,). Only values
+    that may be among the most frequent ones are read.
     """
     if not limit:
         return []

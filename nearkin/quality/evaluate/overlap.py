@@ -64,10 +64,8 @@ def compute_overlap(
 ) -> Overlap:
     """Counts documents by their label and the labels of their duplicates.
 
-    Args:
-        values: Label of each document, large_string (n,).
-        representative: Representative of the exact group of each document, uint32 (n,).
-        pairs: Verified packed pairs of representatives, uint64 (m,).
+    Exact duplicates have one representative, uint32 (n,). The pairs are verified packed pairs of
+    representatives, uint64 (m,).
 
     Examples:
         >>> labels = pa.chunked_array([["train", "test", "test", "train"]])

@@ -104,12 +104,10 @@ class PairCounter:
         kept: np.ndarray,
         has_equal_value: np.ndarray,
     ) -> None:
-        """Creates a counter.
+        """Creates a counter for a run that keeps some documents, bool (n,).
 
-        Args:
-            kept: Which documents are kept, bool (n,).
-            has_equal_value: Which documents the run joined with another one because of an equal
-                value, and did not compare, bool (n,). Their pairs do not count.
+        Documents that the run joined because of an equal value, bool (n,), were not compared, so
+        their pairs do not count.
         """
         self._scan = scan
         self._kept = kept
@@ -132,12 +130,9 @@ class PairCounter:
         return len(self._scan.groups)
 
     def add(self, part: np.ndarray, read: ReadDocuments, deadline: Deadline) -> bool:
-        """Compares sampled documents with the whole corpus.
+        """Compares a part of the drawn documents, int64 (m,), with the whole corpus.
 
         If the first scan ends early, the pairs of the documents that it reached are counted.
-
-        Args:
-            part: Numbers of the documents in the order in which they were drawn, int64 (m,).
         """
         scan = self._scan
         part = part[part < read.end]
@@ -176,14 +171,9 @@ class PairCounter:
     def _count_by_document(
         self, sample: np.ndarray, pairs: SimilarPairs, bins: np.ndarray, is_found: np.ndarray
     ) -> np.ndarray:
-        """Counts the true pairs of sampled documents, by bins of similarity.
+        """Counts the pairs of sampled documents, which ascend, by the bin of each pair.
 
-        Args:
-            sample: Numbers of the documents, int64 (m,), ascending.
-            bins: Bin of each pair, int64 (p,).
-
-        Returns:
-            The numbers of true, found and predicted pairs, float64 (3, m, n).
+        The result are the numbers of true, found and predicted pairs, float64 (3, m, n).
         """
         weights = np.stack([np.ones(len(bins)), is_found, self._predict(pairs.similarity)])
         counts = np.zeros((3, len(sample), self._bins))
@@ -198,11 +188,8 @@ class PairCounter:
     def residual(self, inclusion: np.ndarray) -> Proportion:
         """Estimates the proportion of kept documents with a near-duplicate among the kept ones.
 
-        A pair that was not found does no harm if one of its documents was removed for another
-        reason.
-
-        Args:
-            inclusion: Probability with which each document was drawn, float64 (m,).
+        Each document was drawn with a probability, float64 (m,). A pair that was not found does no
+        harm if one of its documents was removed for another reason.
         """
         is_kept = np.concatenate(self._is_kept_parts)
         is_residual = np.concatenate(self._is_residual_parts)
@@ -221,11 +208,7 @@ class PairCounter:
         return np.array([self._predictions[step] for step in steps.tolist()])[places]
 
     def counts(self, inclusion: np.ndarray) -> PairCounts:
-        """Returns the counts of all documents that were compared.
-
-        Args:
-            inclusion: Probability with which each of them was drawn, float64 (m,).
-        """
+        """Returns the counts of all compared documents, by the probability of each to be drawn."""
         counts = np.concatenate(self._counts_of_parts)
         return PairCounts(
             edges=self._edges,

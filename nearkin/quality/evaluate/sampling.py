@@ -55,21 +55,13 @@ class SamplingFrame:
         return cls(ordinals.astype(np.int64), chances, len(clusters))
 
     def draw(self, size: int, seed: int) -> np.ndarray:
-        """Draws documents.
-
-        Returns:
-            Positions of the documents in the frame, in the order in which they were drawn, int64
-            (m,).
-        """
+        """Returns the positions of drawn documents in the frame, in random order, int64 (m,)."""
         # (x + 1) / 2^64 is uniform in (0, 1]
         uniform = (splitmix64(seed, self.documents)[self.ordinals] + 1.0) / 2.0**64
         return np.argsort(uniform / self.chances, kind="stable")[:size]
 
     def inclusion(self, drawn: np.ndarray) -> np.ndarray:
-        """Returns the probabilities with which the documents of a sample were drawn.
-
-        Returns:
-            The probability of each document, float64 (m,), in (0, 1].
+        """Returns the probabilities with which the documents of a sample were drawn, float64 (m,).
 
         Examples:
             >>> frame = SamplingFrame(np.arange(4), np.array([0.7, 0.1, 0.1, 0.1]), 4)

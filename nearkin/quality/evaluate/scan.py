@@ -151,11 +151,7 @@ class ReadDocuments(NamedTuple):
     """The number of documents up to which the corpus was read."""
 
     def select(self, ordinals: np.ndarray) -> Payload:
-        """Returns the payload of some of the documents, in the given order.
-
-        Args:
-            ordinals: Numbers of documents that were read, int64 (n,).
-        """
+        """Returns the payload of some documents that were read, int64 (n,), in the given order."""
         return select_documents(self.payload, np.searchsorted(self.ordinals, ordinals))
 
 
@@ -229,11 +225,7 @@ class CorpusScan(ABC):
         return self._builders.use(lambda builder: builder.build(documents))
 
     def read_documents(self, ordinals: np.ndarray, deadline: Deadline) -> ReadDocuments:
-        """Reads what the exact comparison of some documents of the corpus needs.
-
-        Args:
-            ordinals: Numbers of the documents in ascending order, int64 (m,).
-        """
+        """Reads what the exact comparison of some documents, int64 (m,) ascending, needs."""
         no_rows = tuple(
             np.empty((0,) if width is None else (0, width), kind)
             for kind, width in self.measure.column_types
@@ -268,11 +260,7 @@ class CorpusScan(ABC):
         return PrecisionCounts(int(scored.meets_threshold(threshold).sum()), len(removed))
 
     def find_similar(self, sample: np.ndarray, payload: Payload, deadline: Deadline) -> FoundPairs:
-        """Finds all pairs of a sampled document and any other that reach the threshold.
-
-        Args:
-            sample: Numbers of the sampled documents in ascending order, int64 (m,).
-        """
+        """Finds all pairs of a sampled document, int64 (m,) ascending, that reach the threshold."""
         compare = self.create_comparison(sample, payload)
         is_first_scan = not len(self.groups)
         self.progress.stage("compare", self.documents)
@@ -315,11 +303,7 @@ class CorpusScan(ABC):
 
     @abstractmethod
     def create_comparison(self, sample: np.ndarray, payload: Payload) -> BatchComparison:
-        """Returns a function that compares a batch with the sampled documents.
-
-        Args:
-            sample: Numbers of the sampled documents in ascending order, int64 (m,).
-        """
+        """Returns a function that compares a batch with the sampled documents, which ascend."""
 
     @abstractmethod
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
@@ -369,11 +353,7 @@ class PrefixScan(CorpusScan):
     sample_per_scan = 200
 
     def create_comparison(self, sample: np.ndarray, payload: Payload) -> BatchComparison:
-        """Returns a function that compares a batch with the sampled documents.
-
-        Args:
-            sample: Numbers of the sampled documents in ascending order, int64 (m,).
-        """
+        """Returns a function that compares a batch with the sampled documents."""
         threshold = self.run.settings.threshold
         content = self.run.columns.content
         sets = payload.columns[0]
@@ -427,11 +407,7 @@ class AllPairsScan(CorpusScan):
     sample_per_scan = 50
 
     def create_comparison(self, sample: np.ndarray, payload: Payload) -> BatchComparison:
-        """Returns a function that compares a batch with the sampled documents.
-
-        Args:
-            sample: Numbers of the sampled documents in ascending order, int64 (m,).
-        """
+        """Returns a function that compares a batch with the sampled documents."""
         threshold = self.run.settings.threshold
         content = self.run.columns.content
         sampled = len(payload.sizes)

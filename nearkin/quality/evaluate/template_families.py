@@ -61,25 +61,18 @@ class TemplateFamilies:
 
 
 def draw_documents(lengths: np.ndarray) -> TextSample:
-    """Returns an empty sample of the documents that are examined.
-
-    Args:
-        lengths: Bytes of each document of the corpus, integers (n,).
-    """
+    """Returns an empty sample of the documents that are examined, by the bytes of all, (n,)."""
     ordinals = np.flatnonzero(lengths <= MAX_BYTES)
     mean_bytes = float(lengths[ordinals].mean()) if len(ordinals) else 0.0
     return TextSample(ordinals, mean_bytes, SAMPLE_SEED)
 
 
 def find_template_families(documents: pa.Array, clusters: np.ndarray) -> TemplateFamilies | None:
-    """Finds the families among examined documents.
+    """Finds the families among examined documents, of which each has its cluster, integers (n,).
 
     A family is a set of examined documents with at least five different texts whose masked texts
     are equal. Values are masked as by the normalization steps of the same names: `email`, `uuid`,
     `ip`, `date`, `path`, `hex` and `number`. The skeleton has a letter beside the values.
-
-    Args:
-        clusters: Number of the cluster of each document, integers (n,).
     """
     if not pa.types.is_string(documents.type) and not pa.types.is_large_string(documents.type):
         return None

@@ -142,15 +142,7 @@ class LabelledTotals:
 
 
 def divide_or_one(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Returns part / whole, and 1 where the whole is 0.
-
-    Args:
-        part: Numbers, (n,).
-        whole: Numbers, (n,).
-
-    Returns:
-        float64 (n,).
-    """
+    """Returns part / whole, and 1 where the whole is 0, float64 (n,)."""
     part = np.asarray(part, np.float64)
     whole = np.asarray(whole, np.float64)
     return np.divide(part, whole, out=np.ones_like(whole), where=whole != 0)

@@ -142,10 +142,9 @@ class AskSession:
         return np.asarray(np.sqrt(votes * (1 - votes)) + UNCERTAINTY_WEIGHT * mean * (1 - mean))
 
     def _draw_probabilities(self) -> np.ndarray:
-        """Returns probabilities of all pairs: at the mode of the model, and from draws of it.
+        """Returns probabilities of all pairs: at the mode of the model, then from draws of it.
 
-        Returns:
-            float64 (1 + draws, m). The first row is that of the mode.
+        They are float64 (1 + draws, m).
         """
         numbers = list(self.answers)
         answers = np.array(list(self.answers.values()), np.float64)

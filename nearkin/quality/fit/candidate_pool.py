@@ -171,9 +171,8 @@ class _SampledPairs(NamedTuple):
     ) -> "_SampledPairs":
         """Returns the pairs with weights by which they stand for all unlisted pairs of a corpus.
 
-        Args:
-            used: Position of each document in the corpus, int64 (d,), ascending.
-            listed: Packed pairs of the corpus for which other pairs stand, uint64 (l,).
+        `used` are the ascending positions of the documents in the corpus, int64 (d,), and `listed`
+        the packed pairs for which other pairs stand, uint64 (l,).
         """
         first, second = unpack_pairs(self.pairs)
         pairs = pack_pairs(used[first], used[second])
@@ -191,11 +190,7 @@ def _count_pairs(documents: int) -> int:
 def _sample_pairs(
     scorer: DocumentScorer, rng: np.random.Generator, rows: np.ndarray, progress: Progress
 ) -> _SampledPairs:
-    """Compares sampled documents, and returns the most similar pairs and some of the others.
-
-    Args:
-        rows: Positions of the sampled documents in random order, int64 (n,).
-    """
+    """Compares documents in random order. Returns the most similar pairs and some others."""
     of_definitions = _list_pairs(scorer, rows, progress)
     listed = np.unique(np.concatenate([scored.pairs for scored in of_definitions]))
     others = _draw_other_pairs(rng, rows, listed)
@@ -211,13 +206,10 @@ def _sample_pairs(
 
 
 def _chances_of_listed(listed: np.ndarray, of_definitions: Sequence[ScoredPairs]) -> np.ndarray:
-    """Returns the probability with which each listed pair is drawn, float64 (m,).
+    """Returns the probability with which each listed pair, uint64 (m,) ascending, is drawn.
 
     Each definition draws about equally many pairs of each doubling of the rank, and all pairs of
     the first ranks.
-
-    Args:
-        listed: Packed pairs that definitions list, uint64 (m,), ascending.
     """
     missed = np.ones(len(listed))
     for scored in of_definitions:

@@ -141,11 +141,7 @@ def _with_acceptance(
     """Returns a fit with the best acceptance, if it agrees notably better than the threshold.
 
     Of equally good ones, it is the one with the highest limit of the similarity, and then of the
-    containment: it accepts the fewest other pairs.
-
-    Args:
-        similarity: Jaccard similarity of each pair, float64 (m,).
-        containment: Containment of the removed document in the kept one, float64 (m,).
+    containment of the removed document: it accepts the fewest other pairs.
     """
     steps = round(1 / STEP)
     limits = np.arange(1, steps + 1) / steps

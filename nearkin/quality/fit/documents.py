@@ -106,9 +106,7 @@ class FitDocuments:
     def select(self, rows: np.ndarray) -> "FitDocuments":
         """Returns some of the documents, with the same background.
 
-        Args:
-            rows: Positions of the documents, int64 (m,). They are in ascending order, unless the
-                texts were replaced.
+        Their positions, int64 (m,), ascend unless the texts were replaced.
         """
         sources = None if self.sources is None else self.sources.select(rows)
         texts = self.texts
@@ -165,11 +163,7 @@ class SizeLimit(NamedTuple):
     """The largest product of the total size and the number of documents. None without a limit."""
 
     def count_within(self, sizes: np.ndarray) -> int:
-        """Returns how many documents are within the limit, in their order. It is at least 1.
-
-        Args:
-            sizes: Size of each document in bytes, int64 (n,).
-        """
+        """Returns how many documents are within the limit, by their bytes. It is at least 1."""
         total = np.cumsum(sizes)
         is_within = total <= self.most_bytes
         if self.most_work is not None:
@@ -212,13 +206,7 @@ class _Reservoir:
     def offer(
         self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array, carried: pa.StructArray
     ) -> None:
-        """Takes the documents of lowest rank into the sample, and drops all others.
-
-        Args:
-            ranks: Distinct ranks of the documents, uint64 (n,).
-            ids: Ids of the documents, large_string (n,).
-            carried: Values of carried columns, (n,).
-        """
+        """Takes the documents of lowest rank, uint64 (n,), into the sample. Drops all others."""
         if not self.count or not len(ranks):
             return
         if self._end is not None:
@@ -359,9 +347,6 @@ def rank_by_id(ids: pa.Array, seed: int) -> np.ndarray:
     """Returns the ranks by which documents are drawn, uint64 (n,).
 
     They follow from the ids alone, so that the order of rows and files does not matter.
-
-    Args:
-        ids: Ids of the documents, large_string (n,).
     """
     shift, factor = splitmix64(seed, 2)
     # the product of an odd factor is a permutation

@@ -202,11 +202,7 @@ def _extend_space(
     objective: Objective,
     space: SearchSpace,
 ) -> tuple[SearchSpace, HeldOut | None]:
-    """Lets the search choose columns and acceptances if that is better by more than noise.
-
-    Args:
-        folds: Fold of each document, int64 (n,).
-    """
+    """Lets the search choose columns and acceptances if that is better by more than noise."""
     held_out = cross_validate(table, folds, objective, space)
     extensions: list[dict[str, Any]] = []
     texts = table.scorer.documents.texts

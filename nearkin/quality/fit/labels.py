@@ -131,32 +131,16 @@ class LabelScores(Protocol):
         """Returns the thresholds that can be judged, in ascending order, float64 (t,)."""
 
     def curve(self, members: np.ndarray, step: float) -> Curve:
-        """Returns precision and recall at each threshold.
-
-        Args:
-            members: Whether a document takes part, bool (n,).
-        """
+        """Returns precision and recall of the members, bool (n,), at each threshold."""
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
-        """Returns what is counted at a threshold, with its parts for intervals.
-
-        Args:
-            members: Whether a document takes part, bool (n,).
-        """
+        """Returns what is counted of the members, bool (n,), with its parts for intervals."""
 
     def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
-        """Returns what is counted of the groups of one fold at a threshold.
-
-        Args:
-            judged: Whether a document is in the fold, bool (n,).
-        """
+        """Returns what is counted of the documents of one fold, bool (n,), at a threshold."""
 
     def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
-        """Returns what is kept of the clusters of one fold, or None if pairs are labelled.
-
-        Args:
-            judged: Whether a document is in the fold, bool (n,).
-        """
+        """Returns what is kept of the clusters of one fold, or None if pairs are labelled."""
 
     def mistakes(self, threshold: float) -> Mistakes:
         """Returns the pairs that are judged wrongly at a threshold."""
@@ -274,22 +258,14 @@ class ClusterLabels:
         return np.append(starts, len(ordered)).astype(np.int64)
 
     def count_members(self, members: np.ndarray) -> "LabelledSizes":
-        """Returns the numbers of true clusters and of redundant documents among the members.
-
-        Args:
-            members: Whether a document takes part, bool (n,).
-        """
+        """Returns the numbers of true clusters and of redundant documents among members."""
         sizes = np.bincount(self.clusters[members & (self.clusters >= 0)])
         return LabelledSizes(
             int(np.count_nonzero(sizes)), int(np.maximum(sizes.astype(np.int64) - 1, 0).sum())
         )
 
     def counted(self, members: np.ndarray) -> np.ndarray:
-        """Returns which members are judged with the others of their predicted cluster, bool (n,).
-
-        Args:
-            members: Whether a document takes part, bool (n,).
-        """
+        """Returns which members are judged with the others of their predicted cluster."""
         return members if self.others_are_distinct else members & (self.clusters >= 0)
 
     def factor(self, members: np.ndarray) -> float:
@@ -297,9 +273,6 @@ class ClusterLabels:
 
         A labelled document meets all documents of its own cluster among the members, but only a
         share of the other documents.
-
-        Args:
-            members: Whether a document takes part, bool (n,).
         """
         counted = self.counted(members)
         compared = int(np.count_nonzero(counted))
@@ -506,9 +479,6 @@ class _ClusterScores:
 
         Half of each distinct pair with a document of another fold is counted, so that the sum over
         the folds counts each pair once.
-
-        Args:
-            judged: Whether a document is in the fold, bool (n,).
         """
         everyone = np.ones(len(judged), bool)
         totals = self._count_totals(everyone, judged, threshold)
@@ -519,11 +489,7 @@ class _ClusterScores:
         return replace(totals, removed=removed)
 
     def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
-        """Returns what is kept of the clusters of one fold, if all documents are compared.
-
-        Args:
-            judged: Whether a document is in the fold, bool (n,).
-        """
+        """Returns what is kept of the clusters of one fold, if all documents are compared."""
         labels = self.labels
         everyone = np.ones(len(judged), bool)
         predicted = self.predict(everyone, threshold)
@@ -681,9 +647,6 @@ class PairLabels:
 
         Distinct pairs can connect members and other documents. Half of each of them is counted, as
         if it were a pair of members, because pairs of duplicates are never divided.
-
-        Args:
-            members: Whether a document takes part, bool (n,).
         """
         sides = members[self.distinct_pairs]
         inside = int(np.count_nonzero(sides.all(axis=1)))
@@ -752,9 +715,6 @@ class _PairScores:
 
         Half of each distinct pair with a document of another fold is counted, so that the sum over
         the folds counts each pair once. Pairs of duplicates are never divided.
-
-        Args:
-            judged: Whether a document is in the fold, bool (n,).
         """
         labels = self.labels
         everyone = self.totals(np.ones(labels.documents, bool), threshold)

@@ -212,11 +212,7 @@ def _parse_share(text: str) -> float:
 
 
 def _stable_positions(curve: Curve, positions: np.ndarray) -> np.ndarray:
-    """Returns those of some positions around which F1 is highest.
-
-    Args:
-        positions: Positions in the thresholds, int64 (p,).
-    """
+    """Returns those of some positions in the thresholds around which F1 is highest."""
     f1 = curve.f1[positions]
     good = positions[f1 >= f1.max() - MOST_LOSS]
     nearby = curve.nearby_f1[good]

@@ -54,13 +54,9 @@ class PairFeatures:
 
 
 def log_ranks(similarity: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns the logarithm (base 2) of the rank of each pair by each definition.
+    """Returns the logarithm (base 2) of the rank of each pair by each definition, float64 (m, d).
 
-    Equally similar pairs share their mean rank.
-
-    Args:
-        similarity: Similarity of each pair by each definition, float64 (m, d).
-        weights: Number of pairs for which each pair stands, float64 (m,).
+    A pair has the weight of those for which it stands. Equally similar pairs share their mean rank.
 
     Examples:
         >>> log_ranks(np.array([[0.9], [0.5], [0.5], [0.1]]), np.ones(4)).round(2).tolist()
@@ -93,9 +89,8 @@ class PairModel:
     def learn(cls, features: np.ndarray, answers: np.ndarray) -> "PairModel":
         """Computes the posterior distribution from answers, with Newton's method.
 
-        Args:
-            features: Features of the answered pairs, float64 (n, f).
-            answers: 1 for duplicates and 0 for distinct documents, float64 (n,).
+        Answered pairs have features, float64 (n, f), and answers: 1 for duplicates and 0 for
+        distinct documents.
         """
         size = features.shape[1]
         mean = np.zeros(size)
@@ -120,15 +115,9 @@ class PairModel:
     def draw_probabilities(
         self, features: np.ndarray, draws: int, rng: np.random.Generator
     ) -> np.ndarray:
-        """Returns the probabilities of pairs by coefficients drawn from the posterior distribution.
+        """Returns probabilities, float64 (draws, m), by coefficients drawn from the posterior.
 
         A slope below `LEAST_SLOPE` is mirrored there.
-
-        Args:
-            features: Features of pairs, float64 (m, f).
-
-        Returns:
-            float64 (draws, m).
         """
         root = np.linalg.cholesky(self.covariance + 1e-9 * np.eye(len(self.mode)))
         coefficients = self.mode + rng.standard_normal((draws, len(self.mode))) @ root.T

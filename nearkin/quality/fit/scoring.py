@@ -120,14 +120,7 @@ class DocumentScorer:
         return concatenate_payloads(list(parts))
 
     def score_pairs(self, definition: Definition, pairs: np.ndarray) -> np.ndarray:
-        """Returns the similarity of packed pairs of documents. It is 0 if they are of one source.
-
-        Args:
-            pairs: Packed pairs of positions of documents, uint64 (m,).
-
-        Returns:
-            float64 (m,).
-        """
+        """Returns the similarity of packed pairs, float64 (m,). It is 0 within a source."""
         if definition.columns:
             chosen = self.choose_columns(definition)
             return chosen.scorer.score_pairs(chosen.definition, chosen.renumber_pairs(pairs))
@@ -264,11 +257,7 @@ class ChosenColumns(NamedTuple):
     """int64 (n,): The position of each document among those of the fit."""
 
     def renumber_pairs(self, pairs: np.ndarray) -> np.ndarray:
-        """Returns packed pairs of the fit with the positions in the keep order of the columns.
-
-        Args:
-            pairs: Packed pairs of positions among the documents of the fit, uint64 (m,).
-        """
+        """Returns packed pairs of the fit with the positions in the keep order of the columns."""
         place = np.empty(len(self.order), np.int64)
         place[self.order] = np.arange(len(self.order))
         first, second = unpack_pairs(pairs)
@@ -292,11 +281,7 @@ class _PairJudge(NamedTuple):
         return self._to_judged(scored.select(self._meet_conditions(scored)))
 
     def score(self, scored: ScoredPairs) -> np.ndarray:
-        """Returns what the threshold applies to, and 0 for pairs that miss a condition.
-
-        Returns:
-            float64 (m,).
-        """
+        """Returns what the threshold applies to, float64 (m,). It is 0 if a condition fails."""
         return np.where(self._meet_conditions(scored), self._to_judged(scored).similarity, 0.0)
 
     def preference(self, judged: ScoredPairs) -> np.ndarray:

@@ -71,12 +71,9 @@ def find_similar_pairs(
 
 
 def _chances_of_strata(estimates: np.ndarray) -> np.ndarray:
-    """Returns the probability with which each pair is drawn by one definition, float64 (m,).
+    """Returns the probability with which one definition draws each pair, float64 (m,).
 
     It is 0 for a pair that only other definitions list.
-
-    Args:
-        estimates: Estimated similarity of each listed pair, float64 (m,).
     """
     strata = np.minimum(estimates * STRATA, STRATA - 1).astype(np.int64)
     sizes = np.bincount(strata, minlength=STRATA)

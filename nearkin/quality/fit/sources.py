@@ -21,27 +21,15 @@ class DocumentSources(NamedTuple):
     """The number of documents of the corpus without a value in the column."""
 
     def select(self, rows: np.ndarray) -> "DocumentSources":
-        """Returns the sources of some documents.
-
-        Args:
-            rows: Positions of the documents, int64 (m,).
-        """
+        """Returns the sources of some documents."""
         return self._replace(hashes=self.hashes[rows], sizes=self.sizes[rows])
 
     def are_equal(self, pairs: np.ndarray) -> np.ndarray:
-        """Returns which pairs are of one source, bool (m,).
-
-        Args:
-            pairs: Positions of the documents of each pair, int64 (m, 2).
-        """
+        """Returns which pairs of positions, int64 (m, 2), are of one source, bool (m,)."""
         return np.asarray(self.hashes[pairs[:, 0]] == self.hashes[pairs[:, 1]])
 
     def count_equal(self, members: np.ndarray) -> np.ndarray:
-        """Returns how many members have the source of each document, int64 (n,).
-
-        Args:
-            members: Whether a document is a member, bool (n,).
-        """
+        """Returns how many members, bool (n,), have the source of each document, int64 (n,)."""
         _, codes = np.unique(self.hashes, return_inverse=True)
         return np.bincount(codes[members], minlength=int(codes.max(initial=-1)) + 1)[codes]
 

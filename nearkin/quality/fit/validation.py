@@ -111,14 +111,10 @@ class HeldOut:
 
 
 def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.ndarray:
-    """Returns the fold of each document, int64 (n,).
+    """Returns the fold of each document, int64 (n,), by its group and the duplicates of each group.
 
     Groups are dealt to folds in turn, those with most pairs of duplicates first. There are FOLDS
     folds, or as many as there are groups with duplicates.
-
-    Args:
-        groups: Group of each document, from 0, int64 (n,).
-        duplicates: Number of pairs of duplicates of each group, int64 (g,).
     """
     folds = max(1, min(FOLDS, int(np.count_nonzero(duplicates))))
     shuffled = np.random.default_rng(seed).permutation(len(duplicates))
@@ -134,11 +130,7 @@ def cross_validate(
     objective: Objective,
     space: SearchSpace,
 ) -> HeldOut | None:
-    """Returns the held-out scores, or None if there is only one group with duplicates.
-
-    Args:
-        folds: Fold of each document, int64 (n,).
-    """
+    """Returns the held-out scores, or None if there is only one group with duplicates."""
     count = int(folds.max(initial=0)) + 1
     if count < 2:
         return None

@@ -131,9 +131,7 @@ def fit_stage_rates(measured: list[CorpusTimes]) -> dict[str, StageRate]:
 def solve_nonnegative(system: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     """Returns the two nonnegative unknowns that fit two equations best.
 
-    Args:
-        system: Coefficients of the equations, float64 (2, 2).
-        values: Right sides of the equations, float64 (2,).
+    `system` has their coefficients, float64 (2, 2), and `values` their right sides.
 
     Examples:
         >>> system = np.array([[1.0, 1.0], [1.0, 3.0]])

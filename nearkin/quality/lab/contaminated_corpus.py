@@ -132,10 +132,8 @@ def write_contaminated_corpus(
 
     `documents.parquet` has the columns id and text, `suite.parquet` id and question, and
     `truth.parquet` id, item and form of each document with a planted item. The item of a document
-    of the template is null.
-
-    Returns:
-        The numbers of documents, items, planted items, documents of the template, and bytes.
+    of the template is null. Returns the numbers of documents, items, planted items, documents of
+    the template, and bytes.
     """
     if os.path.lexists(out):
         raise UsageError(f"{out} exists; choose another folder")

@@ -284,9 +284,7 @@ def _require_comparable(documents: int) -> None:
 def number_pairs(a: np.ndarray, b: np.ndarray, documents: int) -> np.ndarray:
     """Returns the numbers of pairs in the order (0, 1), (0, 2) … (n - 2, n - 1), int64 (m,).
 
-    Args:
-        a: Smaller document of each pair, int64 (m,).
-        b: Larger document of each pair, int64 (m,).
+    `a` is the smaller document of each pair, and `b` the larger one.
 
     Examples:
         >>> number_pairs(np.array([0, 0, 1]), np.array([1, 2, 2]), 3).tolist()
@@ -321,11 +319,7 @@ def label_pairs(golden: GoldenSet, ids: list[str]) -> LabelledPairs:
 
 
 def find_candidates(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
-    """Returns which pairs of documents share a band key.
-
-    Args:
-        slots: Signatures, uint32 (documents, k).
-    """
+    """Returns which pairs of documents share a band key, by signatures, uint32 (documents, k)."""
     documents = len(slots)
     is_candidate = np.zeros(documents * (documents - 1) // 2, bool)
     for keys in slot_band_keys(slots, bands, rows).T:
@@ -345,14 +339,7 @@ def find_candidates(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
 
 def find_similar_pairs(contents: pa.Array, spec: Spec, threshold: float) -> np.ndarray:
-    """Returns the pairs that reach a threshold, by comparing every pair.
-
-    Args:
-        contents: Documents, (n,).
-
-    Returns:
-        Numbers of the pairs, int64 (m,).
-    """
+    """Returns the numbers of the pairs that reach a threshold, of all pairs, int64 (m,)."""
     measure = measure_of(spec)
     payload = measure.payload_builder().build(contents)
     scope = PairScope.of_all_pairs(len(contents))
@@ -364,11 +351,7 @@ def find_similar_pairs(contents: pa.Array, spec: Spec, threshold: float) -> np.n
 def compare_bandings(
     contents: pa.Array, settings: BandSettings, labels: LabelledPairs | None = None
 ) -> Experiment:
-    """Compares bandings with brute force.
-
-    Args:
-        contents: Documents, (n,), at least two.
-    """
+    """Compares bandings with brute force, over at least two documents."""
     spec = settings.spec
     slots = measure_of(spec).sketcher().sketch(contents).signatures
     near = find_similar_pairs(contents, spec, settings.threshold)
@@ -398,8 +381,7 @@ def _score_banding(
 ) -> BandingResult:
     """Returns the result of a banding, or of brute force if there are no bands.
 
-    Args:
-        near: Pairs that reach the threshold, int64.
+    `near` are the pairs that reach the threshold, int64.
     """
     candidates = int(is_candidate.sum())
     is_reported = np.zeros(len(is_candidate), bool)
@@ -432,13 +414,10 @@ def measure_growth(
     banding: tuple[int, int],
     sizes: tuple[int, ...] = SIZES,
 ) -> tuple[GrowthResult, ...]:
-    """Returns candidates and time for growing corpora with the same share of similar pairs.
+    """Returns candidates and time for ascending sizes with the same share of similar pairs.
 
     The candidates of more than MAX_MEASURED documents are projected from the largest measured
     corpus: unrelated texts are candidates with the same probability in a corpus of any size.
-
-    Args:
-        sizes: Numbers of documents in ascending order. The first is at most MAX_MEASURED.
     """
     measured = [
         _measure_size(texts.resize(size), settings, banding)

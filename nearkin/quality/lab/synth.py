@@ -318,11 +318,7 @@ class CorpusPlan:
         return self.rows_of(numbers)
 
     def rows_of(self, numbers: np.ndarray) -> PlannedRows:
-        """Returns the documents with some numbers.
-
-        Args:
-            numbers: Numbers of the documents, int64 (n,).
-        """
+        """Returns the documents with some numbers, int64 (n,)."""
         cluster = np.searchsorted(self.starts, numbers, side="right") - 1
         clusters = len(self.starts) - 1
         inside = (cluster >= 0) & (cluster < clusters)
@@ -349,11 +345,7 @@ class CorpusPlan:
 
 
 def draw_uniforms(seed: int, use: int, keys: np.ndarray) -> np.ndarray:
-    """Returns a uniform random number in [0, 1) for each key, float64 (n,).
-
-    Args:
-        keys: Keys, int64 (n,).
-    """
+    """Returns a uniform random number in [0, 1) for each key, float64 (n,)."""
     out = np.empty(len(keys))
     kernels.draw_uniform(np.uint64((seed * 64 + use) % 2**64), keys.astype(np.int64), out)
     return out

@@ -59,14 +59,10 @@ def read_background() -> dict[str, Any]:
 
 
 def share_above(similarities: np.ndarray, quantiles: list[list[float]]) -> np.ndarray:
-    """Returns the share of pairs that are more similar, from quantiles.
+    """Returns the share of pairs that are more similar than each similarity, float64 (m,).
 
+    A quantile is a similarity with the share of the pairs above it; they ascend from similarity 0.
     Between two quantiles, the share falls exponentially. It is 0 from the last one on.
-
-    Args:
-        similarities: Similarities, float64 (m,).
-        quantiles: Similarities in ascending order, beginning with 0, each with the share of the
-            pairs that are more similar.
 
     Examples:
         >>> quantiles = [[0.0, 0.5], [0.1, 0.005], [0.2, 0.0005]]

@@ -126,15 +126,7 @@ def _pass_probabilities(
     candidates: np.ndarray,
     agreements: int,
 ) -> np.ndarray:
-    """Returns the probability that an estimate passes, at each similarity that has candidates.
-
-    Args:
-        similarities: Similarities, float64 (m,).
-        candidates: Number of candidates at each similarity, float64 (m,).
-
-    Returns:
-        float64 (m,)
-    """
+    """Returns the probability that an estimate passes, at each similarity with candidates."""
     collisions = np.asarray(measure.estimator.slot_collision_probability(similarities))
     return np.array(
         [

@@ -288,11 +288,7 @@ class DataRecord(TypedDict):
 
 
 def profile_texts(texts: pa.Array, shingles: np.ndarray, exact_copies: float = 0.0) -> DataProfile:
-    """Describes texts by a few numbers.
-
-    Args:
-        texts: Sampled texts, large_string (n,), at least one.
-        shingles: Number of distinct shingles of each text, integers (n,).
+    """Describes sampled texts, large_string (n,), of some distinct shingles each, by a few numbers.
 
     Examples:
         >>> texts = pa.array(["call 17 done", "call 18 done", "end"], pa.large_string())

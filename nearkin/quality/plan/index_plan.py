@@ -147,13 +147,9 @@ def _add_counts(lines: PlanLines, run: RunRequest) -> _IndexBuckets:
 def _add_vectors(
     lines: PlanLines, run: RunRequest, shape: IndexShape, content: float, dimensions: int
 ) -> IndexShape:
-    """Returns the shape of an index whose texts have vectors besides.
+    """Returns the shape of an index of texts of some bytes that have vectors besides.
 
     All documents of such an index keep their text or its shingles, and their vector.
-
-    Args:
-        shape: Shape with the texts alone.
-        content: Size of the text or its shingles, in bytes.
     """
     work = run.workload
     spec = Spec(measure="cosine", unit="vector", n=dimensions)
@@ -176,11 +172,7 @@ def _add_vectors(
 
 
 def _add_passages(lines: PlanLines, run: RunRequest, shape: IndexShape, least: int) -> IndexShape:
-    """Returns the shape of an index that has the fingerprints of all of its texts.
-
-    Args:
-        shape: Shape without them.
-    """
+    """Returns the shape of an index that has the fingerprints of all of its texts."""
     if run.spec.unit == "vector":
         raise UsageError(
             f"{name_setting('passages', least)} is for texts, and these documents are vectors; "
@@ -208,11 +200,7 @@ def _payload_bytes(run: RunRequest) -> float:
 
 
 def _index_memory(size: IndexSize, cache: float) -> tuple[float, str]:
-    """Returns the memory of an index: of the process, and of a server that keeps it in memory.
-
-    Returns:
-        The memory in bytes, and its formula.
-    """
+    """Returns the memory of an index in bytes, of the process and of a server, and its formula."""
     if not size.on_disk:
         return size.total + cache, "records + postings + resolved cache"
     if not size.bucket_memory:

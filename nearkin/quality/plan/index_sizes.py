@@ -101,11 +101,7 @@ def bucket_table_bytes(postings: float, buckets: float) -> float:
 
 
 def memory_size(shape: IndexShape) -> IndexSize:
-    """Returns the size of an index in `memory://`.
-
-    Args:
-        shape: Shape of the index.
-    """
+    """Returns the size of an index in `memory://`."""
     # the object of the packed bytes; its place; numbers in the lists of all, and of a scope
     objects = 33 + 8 + 9 + 9 + 9
     leader = objects + PACKED_BYTES + OWN_NAME_BYTES + shape.content
@@ -120,11 +116,7 @@ def memory_size(shape: IndexShape) -> IndexSize:
 
 
 def sqlite_size(shape: IndexShape) -> IndexSize:
-    """Returns the size of an index in an SQLite file, in whole pages.
-
-    Args:
-        shape: Shape of the index.
-    """
+    """Returns the size of an index in an SQLite file, in whole pages."""
     row = 53 + NAME_BYTES
     indexes = 116
     # an index over leaders has members alone
@@ -141,11 +133,7 @@ def sqlite_size(shape: IndexShape) -> IndexSize:
 
 
 def postgres_size(shape: IndexShape) -> IndexSize:
-    """Returns the size of an index in PostgreSQL, in whole pages, with its indexes.
-
-    Args:
-        shape: Shape of the index.
-    """
+    """Returns the size of an index in PostgreSQL, in whole pages, with its indexes."""
     row = 105 + NAME_BYTES
     leader = _postgres_row(row, shape.content) + 200
     member = _postgres_row(row, shape.member_content) + 230
@@ -162,10 +150,8 @@ def postgres_size(shape: IndexShape) -> IndexSize:
 def redis_size(shape: IndexShape) -> IndexSize:
     """Returns the memory of an index in a Redis server.
 
-    Buckets and ids are fields of hashes, of which there are 65,536 or up to 256 times as many.
-
-    Args:
-        shape: Shape of the index, whose documents are those of the setting `documents`.
+    Buckets and ids are fields of hashes, of which there are 65,536 or up to 256 times as many, by
+    the documents of the setting `documents`.
     """
     sorted_set_item = 129
     objects = 85
@@ -194,9 +180,6 @@ def aerospike_size(shape: IndexShape) -> IndexSize:
 
     A document has a record and a record that leads from its number to it. Postings are in groups,
     of which there are 65,536 or more, so that 16 of the expected postings share a group.
-
-    Args:
-        shape: Shape of the index, whose documents are those of the setting `documents`.
     """
     index_entry = 64
     number = 96 + index_entry
@@ -231,12 +214,7 @@ def _expect_occupied(items: float, places: int) -> float:
 
 
 def _row_in_pages(row: float, page: int) -> float:
-    """Returns the share of pages that a row takes. A row larger than a page has pages of its own.
-
-    Args:
-        row: Size of the row, in bytes.
-        page: Size of a page, in bytes.
-    """
+    """Returns the share of pages that a row takes. A row beyond a page has pages of its own."""
     usable = page - 24
     if row <= usable:
         return page / (usable // row)

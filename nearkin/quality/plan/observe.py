@@ -106,11 +106,8 @@ def observe_sample(
 
     Exact duplicates are folded, as runs fold them before they compare documents. A group of m
     documents is drawn m times as often as a single one, so a pair counts for 1 / (m · m') (Horvitz,
-    Thompson, JASA 1952).
-
-    Args:
-        sources: Source of each sampled document, uint64 (s,), of which only different ones are
-            compared. It is empty if all documents are compared.
+    Thompson, JASA 1952). Only documents of different sources, uint64 (s,), are compared, or all if
+    there are none.
     """
     sampled = len(payload.sizes)
     exact_groups = exact_groups or SampledExactGroups.of_distinct_documents(sampled, documents)
@@ -150,11 +147,7 @@ def observe_sample(
 
 
 def _comparable_share(sources: np.ndarray) -> float:
-    """Returns the share of the pairs of documents that are of different sources.
-
-    Args:
-        sources: Source of each sampled document, uint64 (s,), or an empty array.
-    """
+    """Returns the share of the pairs of documents that are of different sources, if any."""
     if not len(sources):
         return 1.0
     _, counts = np.unique(sources, return_counts=True)

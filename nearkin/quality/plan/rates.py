@@ -32,11 +32,7 @@ class StageRate:
     byte: float
 
     def seconds(self, documents: float, size: float) -> float:
-        """Returns the duration of the stage in seconds.
-
-        Args:
-            size: Size of their texts in bytes.
-        """
+        """Returns the duration of the stage in seconds, by documents and their bytes."""
         return self.fixed + self.document * documents + self.byte * size
 
 
@@ -74,11 +70,7 @@ class Rates:
         keys: float = 1.0,
         verified: float = 1.0,
     ) -> dict[str, float]:
-        """Returns the duration of each stage in seconds.
-
-        Args:
-            size: Size of their texts in bytes.
-        """
+        """Returns the duration of each stage in seconds, by documents and their bytes."""
         durations = {}
         factors = {"candidates": keys, "verify": verified}
         for name, rate in self.stages.items():

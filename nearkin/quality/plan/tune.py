@@ -297,14 +297,7 @@ class Tuning:
 def candidate_probabilities(
     measure: Measure, banding: Banding, similarities: np.ndarray
 ) -> np.ndarray:
-    """Returns the candidate probabilities at some similarities.
-
-    Args:
-        similarities: Similarities in [0, 1], float64 (n,).
-
-    Returns:
-        Candidate probabilities, float64 (n,).
-    """
+    """Returns the candidate probabilities at some similarities in [0, 1], float64 (n,)."""
     values = np.asarray(similarities, np.float64)
     slot_probabilities = np.asarray(measure.estimator.slot_collision_probability(values)).reshape(
         -1
@@ -378,10 +371,7 @@ def evaluate_point(
 
 
 def fit_spec(spec: Spec, budget: int) -> Spec:
-    """Returns the Spec with as many slots (or signs) as fit into a budget.
-
-    Args:
-        budget: Size of a document's signature in bytes.
+    """Returns the Spec with as many slots (or signs) as fit into the bytes of a signature.
 
     Examples:
         >>> fit_spec(Spec(), 300).k, fit_spec(Spec(measure="simhash"), 16).k

@@ -41,9 +41,6 @@ class DecidedPairs(NamedTuple):
     def without(self, documents: np.ndarray) -> "DecidedPairs":
         """Returns the pairs of other documents, as if some had not been there.
 
-        Args:
-            documents: Numbers of the documents whose pairs are left out, int64.
-
         Examples:
             >>> decided = DecidedPairs(np.array([[0, 1], [2, 3]]), np.array([[1, 2]]))
             >>> rest = decided.without(np.array([1]))
@@ -56,13 +53,9 @@ class DecidedPairs(NamedTuple):
         return DecidedPairs(same, different, self.absent + before - len(same) - len(different))
 
     def different_representatives(self, representative: np.ndarray) -> np.ndarray:
-        """Returns the pairs of groups that are never in one cluster, as packed pairs, sorted.
+        """Returns the pairs of groups that are never in one cluster, packed and sorted.
 
-        Args:
-            representative: Document that represents the group of each document, integers (n,).
-
-        Returns:
-            Packed pairs of the representatives, uint64 (m,).
+        A group has the number of the document that represents it.
         """
         ends = representative[self.different]
         return sorted_unique(pack_pairs(ends[:, 0], ends[:, 1]))
@@ -115,15 +108,10 @@ def join_decided_groups(
     decided: DecidedPairs,
     order: np.ndarray,
 ) -> np.ndarray:
-    """Returns the groups of equal documents and of pairs decided to be the same.
+    """Returns the groups of equal documents and of pairs decided to be the same, uint32 (n,).
 
-    Args:
-        relations: Groups by one equality each: the document that represents the group of each
-            document, uint32 (n,).
-        order: Document numbers in the order in which documents represent groups, uint32 (n,).
-
-    Returns:
-        The document that represents the group of each document, uint32 (n,).
+    A relation is the groups by one equality. In each of them, and in the result, a document has the
+    number of the one that represents its group, which is the first in `order`.
 
     Examples:
         Documents 0, 1 and 2 have the same content, and 0 and 1 are decided to be different.
@@ -161,8 +149,7 @@ def join_decided_groups(
 def _join_members(groups: ConstrainedGroups, members: np.ndarray, equals: np.ndarray) -> None:
     """Joins equal documents: each joins the first group of its equals that it may.
 
-    Args:
-        members: Ranks of the documents, ascending, int64 (m,).
+    `members` are their ranks, ascending, int64 (m,).
     """
     first_of_groups: dict[int, list[int]] = {}
     for member, equal in zip(members.tolist(), equals.tolist(), strict=True):
@@ -172,11 +159,7 @@ def _join_members(groups: ConstrainedGroups, members: np.ndarray, equals: np.nda
 
 
 def _first_members(groups: ConstrainedGroups, members: np.ndarray) -> np.ndarray:
-    """Returns the first member of the group of each member, uint32 (m,).
-
-    Args:
-        members: Ranks of the documents, ascending, int64 (m,).
-    """
+    """Returns the first member of the group of each member, uint32 (m,)."""
     firsts: dict[int, int] = {}
     numbers = [firsts.setdefault(groups.group_of(rank), rank) for rank in members.tolist()]
     return np.array(numbers, np.uint32)
@@ -185,9 +168,7 @@ def _first_members(groups: ConstrainedGroups, members: np.ndarray) -> np.ndarray
 def drop_forbidden_links(scored: ScoredPairs, rank: np.ndarray, apart: np.ndarray) -> ScoredPairs:
     """Returns pairs whose connected components have no two documents that are kept apart.
 
-    Args:
-        rank: Rank of each document in keep order, uint32 (n,).
-        apart: Packed pairs of documents that are never in one cluster, uint64 (d,).
+    `rank` is that in keep order, uint32 (n,), and `apart` has packed pairs, uint64 (d,).
     """
     first, second = (rank[ends] for ends in unpack_pairs(np.asarray(scored.pairs)))
     parent = np.arange(len(rank), dtype=np.uint32)

@@ -15,15 +15,7 @@ PAIRS_PER_ELECTION = 1 << 24
 
 
 def rank_pairs(pairs: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ranks of the two documents of each pair in keep order.
-
-    Args:
-        pairs: Packed pairs of document numbers, uint64 (m,).
-        rank: Rank of each document in keep order, uint32 (n,).
-
-    Returns:
-        The rank of the later document and that of the earlier one, uint32 (m,) each.
-    """
+    """Returns the ranks of the later and the earlier document of packed pairs, uint32 (m,) each."""
     first, second = unpack_pairs(pairs)
     a = rank[first]
     b = rank[second]
@@ -105,15 +97,7 @@ def _elect_range(
 
 
 def as_documents(leader: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Converts leaders in ranks to leaders in document numbers.
-
-    Args:
-        leader: Rank of the leader of the document of each rank, uint32 (n,).
-        order: Document numbers in keep order, uint32 (n,).
-
-    Returns:
-        The document number of the leader of each document, uint32 (n,).
-    """
+    """Converts leaders in ranks to leaders in document numbers, uint32 (n,)."""
     out = np.empty(len(order), np.uint32)
     out[order] = order[leader]
     return out

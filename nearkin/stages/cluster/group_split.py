@@ -29,17 +29,11 @@ def apportion(total: int, shares: Sequence[float]) -> np.ndarray:
 
 
 def hash_clusters(cluster: np.ndarray, content: np.ndarray, seed: int) -> np.ndarray:
-    """Returns a hash of each cluster, which depends on the content of one of its documents alone.
+    """Returns two words of hash of each cluster, uint64 (clusters, 2).
 
-    This document is the one with the smallest hash. So a further document changes the hash of a
-    cluster of n documents with a probability of 1 / (n + 1).
-
-    Args:
-        cluster: Number of each document's cluster, from 0, int64 (n,).
-        content: Content hash of each document, uint64 (n, 2).
-
-    Returns:
-        uint64 (clusters, 2), two independent words.
+    The hash depends on the content hash, uint64 (n, 2), of the one of its documents with the
+    smallest hash alone. So a further document changes the hash of a cluster of n documents with a
+    probability of 1 / (n + 1).
     """
     smallest = np.full(int(cluster.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(smallest, cluster, hash_documents(content, seed))
@@ -47,21 +41,13 @@ def hash_clusters(cluster: np.ndarray, content: np.ndarray, seed: int) -> np.nda
 
 
 def hash_documents(content: np.ndarray, seed: int) -> np.ndarray:
-    """Returns the hash of each document, of which the smallest represents a cluster, uint64 (n,).
-
-    Args:
-        content: Content hash of each document, uint64 (n, 2).
-    """
+    """Returns the hash of each document, of which the smallest represents a cluster."""
     salt = splitmix64(seed, 1)[0]
     return _mix(_mix(content[:, 0] ^ salt) ^ content[:, 1])
 
 
 def expand_smallest_hashes(smallest: np.ndarray) -> np.ndarray:
-    """Returns the hashes of clusters, uint64 (clusters, 2), two independent words.
-
-    Args:
-        smallest: Smallest hash of a document of each cluster, uint64 (clusters,).
-    """
+    """Returns the hashes of clusters, uint64 (clusters, 2), from the smallest of documents."""
     return np.stack([_mix(smallest + GOLDEN), _mix(smallest + GOLDEN + GOLDEN)], axis=1)
 
 

@@ -61,9 +61,6 @@ def are_numbers(ids: pa.Array) -> np.ndarray:
 def sort_ids(ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """Returns the positions of ids in ascending order, int64 (n,). Equal ids keep their order.
 
-    Args:
-        ids: The ids, large_string (n,).
-
     Examples:
         >>> ids = pa.array(["100", "b", "20", "3", "-5", "a", "3#x"], pa.large_string())
         >>> ids.take(pa.array(sort_ids(ids))).to_pylist()
@@ -88,11 +85,7 @@ def sort_ids(ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def rank_ids(ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Returns the rank of each id, uint32 (n,).
-
-    Args:
-        ids: The ids, large_string (n,).
-    """
+    """Returns the rank of each id, uint32 (n,)."""
     ranks = np.empty(len(ids), np.uint32)
     ranks[sort_ids(ids)] = np.arange(len(ids), dtype=np.uint32)
     return ranks

@@ -105,9 +105,7 @@ class KeepPolicy:
     def order(self, columns: pa.Table, lengths: np.ndarray, ties: np.ndarray) -> np.ndarray:
         """Returns the document numbers in keep order, uint32 (n,).
 
-        Args:
-            lengths: Number of bytes of each text, int64 (n,).
-            ties: Rank of the id of each document, integers (n,).
+        `lengths` are bytes of texts, and `ties` the ranks of ids.
         """
         keys = {f"{i}": key for i, key in enumerate(self.keys(columns, lengths))}
         directions = [

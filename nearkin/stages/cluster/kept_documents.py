@@ -30,14 +30,7 @@ class ClusterCriterion(StrEnum):
 
 
 def count_verified(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
-    """Returns the number of documents of its own cluster that each was verified against.
-
-    Args:
-        leader: Leader of each document, uint32 (n,).
-
-    Returns:
-        int64 (n,).
-    """
+    """Returns how many documents of its own cluster each was verified against, int64 (n,)."""
     verified = np.zeros(len(leader), np.int64)
     for start in range(0, len(scored.pairs), PAIRS_AT_ONCE):
         first, second = unpack_pairs(np.asarray(scored.pairs[start : start + PAIRS_AT_ONCE]))
@@ -48,11 +41,7 @@ def count_verified(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
 
 
 def may_be_kept(scored: ScoredPairs, leader: np.ndarray) -> np.ndarray:
-    """Returns which documents were verified against every other one of their cluster, bool (n,).
-
-    Args:
-        leader: Leader of each document, uint32 (n,).
-    """
+    """Returns which documents were verified against every other one of their cluster, bool (n,)."""
     others = np.bincount(leader, minlength=len(leader))[leader] - 1
     return np.asarray(count_verified(scored, leader) == others)
 

@@ -26,14 +26,7 @@ Key: TypeAlias = Xxh3Key | Murmur3Key | Fnv1aKey | SipKey
 def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
     """Returns the key by which kernels select a family, a seed and a secret.
 
-    Args:
-        family: Name of the family, for example `xxh3`.
-        seed: Seed of the hash. `siphash` does not use it.
-        secret: Hash key, for `siphash`.
-
-    Raises:
-        KeyRequiredError: If a keyed family is used without a key.
-        UsageError: If the family is unknown.
+    A keyed family, `siphash`, has a secret in place of a seed.
     """
     if family == KEYED:
         if secret is None:
@@ -58,10 +51,7 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
 
 
 def require_hashes(hashes: np.ndarray) -> np.ndarray:
-    """Returns shingle hashes that a caller computed, uint64 (m,).
-
-    Args:
-        hashes: Whole numbers of 64 bits without sign, (m,), of any type of integers.
+    """Returns shingle hashes that a caller computed, of any type of integers, as uint64 (m,).
 
     Examples:
         >>> require_hashes(np.array([3, 1])).dtype
@@ -79,10 +69,6 @@ def require_hashes(hashes: np.ndarray) -> np.ndarray:
 def hash_values(values: list[bytes], key: Key) -> np.ndarray:
     """Returns the base hash of each value, uint64 (n,).
 
-    Args:
-        values: Values to hash.
-        key: Key of the family.
-
     Examples:
         >>> [hex(h) for h in hash_values([b"", b"near", b"duplicate"], key_of("xxh3", 0)).tolist()]
         ['0x2d06800538d394c2', '0xdc94c9f9b7e0fa92', '0xa21e6fe1ede61838']
@@ -94,11 +80,7 @@ def hash_values(values: list[bytes], key: Key) -> np.ndarray:
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """Returns 128-bit hashes of rows of bytes, uint64 (n, 2). Equal rows have equal hashes.
-
-    Args:
-        rows: The rows, uint8 (n, width).
-    """
+    """Returns 128-bit hashes of rows of bytes, uint64 (n, 2). Equal rows have equal hashes."""
     offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
     content = np.ascontiguousarray(rows).reshape(-1)
     out = np.empty((len(ROW_SEEDS), len(rows)), np.uint64)

@@ -28,20 +28,14 @@ def slot_layout(rows: int) -> BandLayout:
 
 
 def sign_layout(masks: np.ndarray) -> BandLayout:
-    """Returns the layout of signs, with the bits of each band as masks, uint64 (b, words).
-
-    Args:
-        masks: Bits of each band, uint64 (b, words).
-    """
+    """Returns the layout of signs, with the bits of each band as masks, uint64 (b, words)."""
     return BandLayout(SignLayout(np.int64(masks.shape[1])), masks)
 
 
 def truncated_layout(slots: int, bits: int, keys: np.ndarray) -> BandLayout:
-    """Returns the layout of truncated MinHash slots.
+    """Returns the layout of MinHash slots of which some bits are kept.
 
-    Args:
-        bits: Number of bits that are kept of a slot.
-        keys: Band keys of the whole slots, without a block, uint64 (n, b).
+    `keys` are the band keys of the whole slots, without a block, uint64 (n, b).
     """
     lowest_bits = (2**64 - 1) // ((1 << bits) - 1)
     layout = TruncatedLayout(np.uint64(bits), np.uint64(lowest_bits), np.int64(slots))
@@ -51,12 +45,9 @@ def truncated_layout(slots: int, bits: int, keys: np.ndarray) -> BandLayout:
 def write_band_keys(
     band_layout: BandLayout, signatures: np.ndarray, salts: np.ndarray, out: np.ndarray
 ) -> None:
-    """Computes the band keys of whole slots or signs.
+    """Writes the band keys of whole slots or signs, (n, w), into an array, uint64 (b, n).
 
-    Args:
-        signatures: Signatures, (n, w).
-        salts: Salt of the block of each document, uint64 (n,).
-        out: Receives the keys, uint64 (b, n).
+    `salts` are those of the blocks of documents, uint64 (n,).
     """
     if isinstance(band_layout.layout, SlotLayout):
         kernels.slot_keys(signatures, salts, band_layout.layout, out)
@@ -65,16 +56,7 @@ def write_band_keys(
 
 
 def slot_band_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
-    """Returns the band keys of whole slots, without a block.
-
-    Args:
-        slots: MinHash slots, uint32 (n, k).
-        bands: Number of bands b.
-        rows: Number of slots in a band.
-
-    Returns:
-        uint64 (n, b).
-    """
+    """Returns the band keys of whole slots, uint32 (n, k), without a block, uint64 (n, b)."""
     out = np.empty((bands, len(slots)), np.uint64)
     write_band_keys(slot_layout(rows), slots, np.zeros(len(slots), np.uint64), out)
     return np.ascontiguousarray(out.T)
@@ -83,16 +65,10 @@ def slot_band_keys(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
 def probing_band_keys(
     slots: np.ndarray, runner_ups: np.ndarray, bands: int, rows: int, probes: int
 ) -> np.ndarray:
-    """Returns the band keys of whole slots together with their probe keys, without a block.
+    """Returns the band keys of whole slots, each with its P probe keys, uint64 (n, b·(1 + P)).
 
-    Each probe key replaces one of the first P slots of a band by its runner-up.
-
-    Args:
-        slots: MinHash slots, uint32 (n, k).
-        runner_ups: The second smallest element of each slot, uint32 (n, k).
-
-    Returns:
-        uint64 (n, b·(1 + P)): for each band, its key and then its P probe keys.
+    Each probe key replaces one of the first P slots of a band by its runner-up, the second smallest
+    element. Both are uint32 (n, k), and there are no blocks.
     """
     out = np.empty((len(slots), bands * (1 + probes)), np.uint64)
     kernels.probe_keys(slots, runner_ups, rows, probes, out)
@@ -100,11 +76,7 @@ def probing_band_keys(
 
 
 def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | None:
-    """Returns the builder of band keys that cannot be computed from signatures afterwards.
-
-    Args:
-        truncated: True if signatures keep only the lowest bits of slots.
-    """
+    """Returns the builder of band keys that cannot be computed from signatures afterwards."""
     if not banding.probes and not truncated:
         return None
     key_count = banding.bands * (1 + banding.probes)
@@ -143,23 +115,16 @@ class BucketRows(NamedTuple):
     def with_later(cls, starts: np.ndarray, stops: np.ndarray, ends: np.ndarray) -> "BucketRows":
         """Returns rows of documents that are compared with all later documents of their bucket.
 
-        Args:
-            starts: Position of each bucket's first document that is compared, int64 (m,).
-            stops: Position after the last such document, int64 (m,).
-            ends: Position after the last document of each bucket, int64 (m,).
+        Of each bucket, the documents from a start to a stop are compared. It ends at its end.
         """
         pairs = int(((stops - starts) * (2 * ends - starts - stops - 1) // 2).sum())
         return cls(starts, stops, ends, pairs)
 
 
 def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[BucketRows]:
-    """Yields consecutive buckets in portions of about equal numbers of pairs.
+    """Yields consecutive buckets, from starts to ends, in portions of about equal numbers of pairs.
 
     A bucket with more pairs than a portion is divided by its first documents.
-
-    Args:
-        starts: Position of the first document of each bucket, int64 (m,).
-        ends: Position after the last document of each bucket, int64 (m,).
 
     Examples:
         >>> for rows in split_buckets(np.array([0, 2, 4]), np.array([2, 4, 8]), 3):
@@ -205,11 +170,8 @@ class SourceBuckets(NamedTuple):
     ) -> "SourceBuckets":
         """Sorts the documents of each bucket by source, in place.
 
-        Args:
-            ordinals: Numbers of the documents, one bucket after the other, uint64.
-            starts: Position of the first document of each bucket, int64 (m,).
-            ends: Position after the last document of each bucket, int64 (m,).
-            sources: Source of each document, uint64 (n,).
+        `ordinals` are the documents, one bucket after the other, uint64, and `sources` those of all
+        documents, uint64 (n,).
 
         Examples:
             >>> ordinals = np.array([0, 1, 2, 3], np.uint64)

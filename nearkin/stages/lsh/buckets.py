@@ -28,17 +28,11 @@ class Buckets(NamedTuple):
 def find_buckets(
     keys: np.ndarray, active: np.ndarray, part: int = 0, part_bits: int = 0
 ) -> Buckets:
-    """Returns the buckets of active documents.
+    """Returns the buckets of active documents, bool (n,), by their band keys, uint64 (n,).
 
-    Most keys occur once. Two bitmaps find most of these in two passes, so that only the keys that
-    may occur again are sorted. Different keys can share a mark, which costs time only: buckets are
-    made of equal whole keys.
-
-    Args:
-        keys: Band key of each document, uint64 (n,).
-        active: Which documents are compared, bool (n,).
-        part: First bits of the keys of this part.
-        part_bits: Number of bits of `part`; 0 for all keys.
+    Only the keys that begin with the `part_bits` of a part count. Most keys occur once. Two bitmaps
+    find most of these in two passes, so that only the keys that may occur again are sorted.
+    Different keys can share a mark, which costs time only: buckets are made of equal whole keys.
 
     Examples:
         >>> keys = np.array([7, 9, 7, 5, 9], np.uint64) << np.uint64(60)

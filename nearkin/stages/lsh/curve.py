@@ -29,11 +29,8 @@ def candidate_probability(
 def truncated_collision(collision: float, slot_bits: int) -> float:
     """Returns J + (1 − J)/2^b, the probability that the kept b bits of a slot agree.
 
-    The kept bits of two different slots agree by chance with probability 2^−b (Li, König,
-    *b-Bit Minwise Hashing*, WWW 2010, theorem 1 for sets that are small parts of the universe).
-
-    Args:
-        slot_bits: Number of kept bits b of a slot, at least 1.
+    The kept bits of two different slots agree by chance with probability 2^−b (Li, König, *b-Bit
+    Minwise Hashing*, WWW 2010, theorem 1 for sets that are small parts of the universe).
 
     Examples:
         >>> [truncated_collision(0.5, slot_bits) for slot_bits in (1, 2, 4)]
@@ -138,11 +135,7 @@ def log_factorials(largest: int) -> np.ndarray:
 
 @cache
 def agreement_distribution(bits: int, collision: float) -> np.ndarray:
-    """Returns the binomial probability that a of f bits agree, for a = 0 … f, float64 (f + 1,).
-
-    Args:
-        bits: Number of bits f.
-    """
+    """Returns the binomial probability that a of f bits agree, for a = 0 … f, float64 (f + 1,)."""
     if collision >= 1:
         return np.eye(bits + 1)[bits]
     a = np.arange(bits + 1)
@@ -154,17 +147,9 @@ def agreement_distribution(bits: int, collision: float) -> np.ndarray:
 
 
 def sampled_probability(agreeing: np.ndarray, bits: int, bands: int, rows: int) -> np.ndarray:
-    """Returns the candidate probability of pairs if each band takes r of f bits at random.
+    """Returns the candidate probability of pairs if each of b bands takes r of f bits at random.
 
     The probability of a pair that agrees in a bits is 1 − (1 − C(a, r)/C(f, r))^b.
-
-    Args:
-        agreeing: Number of agreeing bits a of each pair, integers (n,).
-        bits: Number of bits f.
-        rows: Number of bits r in a band.
-
-    Returns:
-        float64 (n,).
     """
     logarithms = log_factorials(bits)
     a = np.asarray(agreeing)
@@ -176,11 +161,6 @@ def sampled_probability(agreeing: np.ndarray, bits: int, bands: int, rows: int) 
 
 
 def sampled_recall(bits: int, collision: float, bands: int, rows: int) -> float:
-    """Returns the candidate probability of bands that each take r of f bits at random.
-
-    Args:
-        bits: Number of bits f.
-        rows: Number of bits r in a band.
-    """
+    """Returns the candidate probability of bands that each take r of f bits at random."""
     probabilities = sampled_probability(np.arange(bits + 1), bits, bands, rows)
     return float((agreement_distribution(bits, collision) * probabilities).sum())

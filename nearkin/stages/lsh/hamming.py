@@ -31,14 +31,7 @@ class HammingPairs(NamedTuple):
 
 
 def as_words(signatures: np.ndarray) -> np.ndarray:
-    """Returns signatures as a two-dimensional array.
-
-    Args:
-        signatures: uint64 (n,) or (n, w).
-
-    Returns:
-        uint64 (n, w).
-    """
+    """Returns signatures as a two-dimensional array, uint64 (n, w)."""
     words = np.ascontiguousarray(signatures)
     if words.dtype != np.uint64 or words.ndim not in (1, 2):
         raise UsageError(
@@ -108,9 +101,5 @@ def _new_pairs_of_band(
 
 
 def as_integer(words: np.ndarray) -> int:
-    """Returns one signature, uint64 (w,), as the integer that `HammingIndex` takes.
-
-    Args:
-        words: Words of a signature, uint64.
-    """
+    """Returns one signature, uint64 (w,), as the integer that `HammingIndex` takes."""
     return int.from_bytes(np.asarray(words, "<u8").tobytes(), "little")

@@ -79,13 +79,9 @@ class KeySet:
         return cls(distinct, prefixes, KeyFilter.of(distinct), np.zeros(len(distinct), bool))
 
     def mark(self, keys: np.ndarray, is_matched: np.ndarray) -> None:
-        """Marks the documents that have a key of the set, and the keys that they have.
+        """Marks the documents, bool (n,), that have a key of the set, and the keys that they have.
 
         Several threads may mark documents of their own at the same time.
-
-        Args:
-            keys: Keys of each document, uint64 (n, keys).
-            is_matched: Marks of the documents, which are added to, bool (n,).
         """
         first, shift = self.prefixes
         kernels.mark_common_keys(

@@ -13,17 +13,11 @@ from nearkin.errors import UsageError
 
 
 def perturbations(margins: np.ndarray, count: int) -> list[tuple[int, ...]]:
-    """Returns sets of bits to flip, ordered by the sum of their squared margins.
+    """Returns up to `count` sets of bits to flip, ordered by the sum of their squared margins.
 
-    The empty set, which stands for the query's own bucket, is not among them.
-
-    Args:
-        margins: Distances from the hyperplanes of the bits of a band, |projection| divided by the
-            length of the plane's vector, float (r,).
-        count: Number of sets. The result has fewer if there are no more.
-
-    Raises:
-        UsageError: If the number is negative.
+    The margin of a bit is its distance from the hyperplane, |projection| divided by the length of
+    the plane's vector. The empty set, which stands for the query's own bucket, is not among the
+    sets.
 
     Examples:
         >>> perturbations(np.array([0.5, 0.1, 0.2]), 4)

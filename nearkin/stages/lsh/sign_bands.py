@@ -88,12 +88,7 @@ class SignBanding(Banding):
 
 
 def masks_of(bands: list[np.ndarray], bits: int) -> np.ndarray:
-    """Returns one mask for each band, uint64 (b, f / 64).
-
-    Args:
-        bands: The positions of the bits of each band.
-        bits: Number of bits f of a signature, a multiple of 64.
-    """
+    """Returns one mask for each band of positions of f bits, uint64 (b, f / 64)."""
     masks = np.zeros((len(bands), bits // 64), np.uint64)
     for band, positions in enumerate(bands):
         for position in np.asarray(positions).tolist():
@@ -102,10 +97,7 @@ def masks_of(bands: list[np.ndarray], bits: int) -> np.ndarray:
 
 
 def solve_sign_banding(threshold: float, recall: float, bits: int, documents: int) -> SignBanding:
-    """Returns the cheapest banding of signs that reaches a recall.
-
-    Args:
-        bits: Number of bits f of a signature.
+    """Returns the cheapest banding of signs of f bits that reaches a recall.
 
     Examples:
         >>> small, large = (solve_sign_banding(0.9, 0.95, 512, n) for n in (10_000, 10_000_000))
@@ -170,12 +162,7 @@ def comparison_cost(banding: SignBanding) -> float:
 def fixed_sign_banding(
     threshold: float, recall: float, bits: int, documents: int, bands: int, rows: int
 ) -> SignBanding:
-    """Returns a banding of signs with given bands and rows.
-
-    Args:
-        bits: Number of bits f of a signature.
-        rows: Number of bits r in a band, at most f.
-    """
+    """Returns a banding of signs of f bits with given bands and rows."""
     if not (1 <= rows <= bits and 1 <= bands <= 1 << 12):
         raise UsageError(
             f"{name_setting('bands', bands)} and {name_setting('rows', rows)} do not fit "
@@ -220,13 +207,10 @@ def block_bits(bits: int, distance: int, blocks: int) -> list[np.ndarray]:
 def block_banding(
     bits: int, distance: int, documents: int, blocks: int | None = None
 ) -> SignBanding:
-    """Returns the cheapest block scheme for a Hamming distance.
+    """Returns the cheapest block scheme for a Hamming distance of signatures of f bits.
 
-    A number of blocks whose buckets are expected to become hot is chosen only if there is no
-    other, because a hot bucket does not yield all its pairs.
-
-    Args:
-        bits: Number of bits f of a signature.
+    A number of blocks whose buckets are expected to become hot is chosen only if there is no other,
+    because a hot bucket does not yield all its pairs.
 
     Examples:
         >>> [(n, block_banding(64, 3, n).bands) for n in (1000, 10_000_000)]

@@ -97,8 +97,7 @@ def fixed_banding(
 ) -> Banding:
     """Returns a banding with given bands and rows.
 
-    Args:
-        slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
+    The prefilter compares `slot_bits` of a slot, or all.
     """
     probes = min(probes, rows)
     if bands < 1 or rows < 1:
@@ -131,10 +130,7 @@ def solve_banding(
 ) -> Banding:
     """Returns the banding with the fewest expected candidates that reaches a recall.
 
-    All bandings with b·r ≤ k are compared.
-
-    Args:
-        slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
+    All bandings with b·r ≤ k are compared. The prefilter compares `slot_bits` of a slot, or all.
 
     Examples:
         >>> banding = solve_banding(0.8, 0.95, 128)

@@ -37,11 +37,7 @@ class StoredPayloads(NamedTuple):
     """The columns, as in `Payload`."""
 
     def count_rows(self, documents: np.ndarray) -> np.ndarray:
-        """Returns the numbers of rows of stored documents, int64 (m,).
-
-        Args:
-            documents: Numbers of the documents, integers (m,).
-        """
+        """Returns the numbers of rows of stored documents, int64 (m,)."""
         places = self.place[documents].astype(np.int64)
         return np.asarray(self.starts[places + 1] - self.starts[places])
 
@@ -59,11 +55,7 @@ def row_starts(payload: Payload) -> np.ndarray:
 
 
 def select_documents(payload: Payload, documents: np.ndarray) -> Payload:
-    """Returns the payloads of some documents, in the given order.
-
-    Args:
-        payload: Payloads.
-        documents: Positions of the documents, int64 (m,).
+    """Returns the payloads of some documents, by their positions, in the given order.
 
     Examples:
         >>> payload = Payload(np.array([1, 2]), (np.array([7, 8, 9]),))

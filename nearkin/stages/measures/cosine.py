@@ -141,11 +141,7 @@ class Cosine(_SignMeasure):
         return _VectorPayloads()
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Computes the cosine of the vectors of pairs, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-        """
+        """Computes the cosine of the vectors of pairs, as described in `Measure`."""
         return vectors.compare_vectors(pairs, stored.place, stored.columns[0])
 
     def compare_all(

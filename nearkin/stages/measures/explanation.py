@@ -383,12 +383,9 @@ def _example_shingles(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Finds shingles of a text that the other text contains too, and some that it does not contain.
 
-    Only the beginning of the text is searched, and shingles are classified by their hashes. Time
-    and memory therefore do not grow with the text beyond what its hashes take.
-
-    Args:
-        own: Sorted distinct shingle hashes of the text, uint64 (n,).
-        others: Sorted distinct shingle hashes of the other text, uint64 (m,).
+    Both texts have sorted distinct shingle hashes, uint64. Only the beginning of the text is
+    searched, and shingles are classified by their hashes. Time and memory therefore do not grow
+    with the text beyond what its hashes take.
     """
     candidates = list(dict.fromkeys(shingle_texts(text[:EXAMPLE_CHARACTERS], spec)))
     sets = builder.build(pa.array(candidates, pa.large_string()))
@@ -405,12 +402,7 @@ def _example_shingles(
 
 
 def _contained_in(values: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Returns which hashes are among the values, bool (m,).
-
-    Args:
-        values: Sorted hashes, uint64 (n,).
-        hashes: Hashes to look up in any order, uint64 (m,).
-    """
+    """Returns which hashes, in any order, are among sorted values, bool (m,)."""
     if not len(values):
         return np.zeros(len(hashes), np.bool_)
     positions = np.minimum(np.searchsorted(values, hashes), len(values) - 1)

@@ -66,22 +66,14 @@ class ComparedField(NamedTuple):
         return np.dtype(dtype).itemsize * (width or 1)
 
     def pack_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Returns rows of the field's payload as words, uint64 (n, words).
-
-        Args:
-            rows: The rows, (n,) or (n, width). The last word is filled with zeros.
-        """
+        """Returns rows of the field's payload as words, uint64 (n, words), filled with zeros."""
         packed = np.zeros((len(rows), self.row_words * WORD.itemsize), np.uint8)
         content = np.ascontiguousarray(rows).view(np.uint8)
         packed[:, : self._row_bytes] = content.reshape(len(rows), self._row_bytes)
         return packed.view(WORD)
 
     def unpack_rows(self, words: np.ndarray) -> np.ndarray:
-        """Returns the rows of the field's payload that `pack_rows` packed.
-
-        Args:
-            words: The words of the rows, one row after the other, uint64 (m,).
-        """
+        """Returns the rows of the field's payload that `pack_rows` packed, one after the other."""
         dtype, width = self.measure.column_types[0]
         if width is None:
             return words.view(dtype)
@@ -145,11 +137,7 @@ class FieldsMeasure:
         return self._signed.banding(request)
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Compares pairs in all fields, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-        """
+        """Compares pairs in all fields, as described in `Measure`."""
         scored = [
             self.compare_field(position, pairs, stored) for position in range(len(self.fields))
         ]
@@ -179,11 +167,7 @@ class FieldsMeasure:
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            memory: Maximum number of bytes of intermediate results.
-        """
+        """Yields every pair that reaches the threshold, as described in `Measure`."""
         stored = as_stored(payload)
         found = [
             self._similar_pairs(position, stored, scope, workers, memory)
@@ -211,11 +195,7 @@ class FieldsMeasure:
     def compare_field(
         self, position: int, pairs: np.ndarray, stored: StoredPayloads
     ) -> ScoredPairs:
-        """Compares pairs in one field.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-        """
+        """Compares packed pairs in one field."""
         first, second = unpack_pairs(pairs)
         has_field = self._find_parts(position, first, stored).sizes > 0
         has_field &= self._find_parts(position, second, stored).sizes > 0
@@ -374,11 +354,7 @@ def _build_without_nulls(builder: PayloadBuilder, field: pa.Array) -> Payload:
 
 
 def holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray) -> np.ndarray:
-    """Returns for which rows all fields of an alternative hold, bool (n,).
-
-    Args:
-        holds: For which rows each field holds, bool (n, fields).
-    """
+    """Returns for which rows all fields of an alternative hold, by bool (n, fields)."""
     accepted = np.zeros(len(holds), bool)
     for fields in alternatives:
         accepted |= holds[:, list(fields)].all(axis=1)

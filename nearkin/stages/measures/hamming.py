@@ -130,14 +130,7 @@ class Hamming:
         return _SignaturePayloads(self.signs.sketcher())
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Computes the share of agreeing bits of pairs, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-
-        Returns:
-            The pairs with the number of agreeing bits and the number of bits.
-        """
+        """Computes the share of agreeing bits of pairs, as described in `Measure`."""
         a, b = unpack_pairs(pairs)
         signatures = stored.columns[0]
         differing = signatures[stored.place[a]] ^ signatures[stored.place[b]]
@@ -152,11 +145,7 @@ class Hamming:
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            threshold: Minimum share of agreeing bits of a pair.
-        """
+        """Yields every pair that reaches the threshold, as described in `Measure`."""
         words = payload.columns[0]
         n = len(words)
         # All documents are one bucket of one band without bits.

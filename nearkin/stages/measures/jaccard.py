@@ -149,11 +149,7 @@ class Jaccard(_MinHashMeasure):
         return _SetPayloads(self.resources.shingler(self.spec))
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Computes |A ∩ B| and |A ∪ B| of pairs, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-        """
+        """Computes |A ∩ B| and |A ∪ B| of pairs, as described in `Measure`."""
         return compare_sets(pairs, stored.place, stored.starts, stored.columns[0])
 
     def compare_all(
@@ -164,11 +160,7 @@ class Jaccard(_MinHashMeasure):
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            memory: Maximum number of bytes of the postings of all threads.
-        """
+        """Yields every pair that reaches the threshold, as described in `Measure`."""
         sets = WeightedSets(payload.columns[0], np.empty(0), payload.sizes)
         return all_pairs.compare_all(
             sets, scope, threshold, product=False, workers=workers, memory=memory

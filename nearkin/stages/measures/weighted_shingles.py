@@ -47,11 +47,7 @@ class WeightedShingleComparison:
         return ((np.uint64, None), (np.float64, None))
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Computes the numerator and the denominator of pairs, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-        """
+        """Computes the numerator and the denominator of pairs, as described in `Measure`."""
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare_weighted(
             pairs, stored.place, stored.starts, sets, product=self.by_product
@@ -65,11 +61,7 @@ class WeightedShingleComparison:
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            memory: Maximum number of bytes of the postings of all threads.
-        """
+        """Yields every pair that reaches the threshold, as described in `Measure`."""
         sets = WeightedSets.of(payload.columns, payload.sizes)
         return all_pairs.compare_all(
             sets, scope, threshold, product=self.by_product, workers=workers, memory=memory

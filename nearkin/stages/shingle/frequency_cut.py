@@ -32,12 +32,7 @@ class Cut:
         return PrefixIndex.of(self.hashes)
 
     def apply(self, hashes: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Removes the listed shingles from documents.
-
-        Args:
-            hashes: Shingle hashes of the documents, uint64 (total,).
-            offsets: First hash of each document, and the end, int64 (n + 1,).
-        """
+        """Removes the listed shingles from documents, and returns their hashes and offsets."""
         kept = np.empty_like(hashes)
         ends = np.empty_like(offsets)
         index = self._index

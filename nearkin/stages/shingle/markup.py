@@ -217,12 +217,7 @@ def _decode_entities(text: str) -> str:
 
 
 def strip_markup(data: np.ndarray, offsets: np.ndarray, version: int) -> pa.Array:
-    """Returns texts without markup, large_string (n,).
-
-    Args:
-        data: UTF-8 bytes of the texts, uint8.
-        offsets: First byte of each text, and the end, int64 (n + 1,).
-    """
+    """Returns texts of UTF-8 bytes and offsets without markup, large_string (n,)."""
     bounds = zip(offsets.tolist(), offsets[1:].tolist(), strict=False)
     texts = (without_markup(data[start:end].tobytes().decode(), version) for start, end in bounds)
     # html.unescape can produce surrogates (&#xD800;), which are not valid in UTF-8.

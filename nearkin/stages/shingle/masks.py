@@ -78,9 +78,6 @@ MASKS = {
 def mask_texts(texts: pa.Array, steps: Sequence[str]) -> pa.Array:
     """Returns texts in which values are replaced by the name of their kind, and numbers by 0.
 
-    Args:
-        texts: Texts without nulls, large_string (n,).
-
     Examples:
         >>> texts = pa.array(["2026-01-31 10:00:00 10.0.0.7 read /var/log/a in 35 ms"])
         >>> mask_texts(texts, ("ip", "date", "path", "number"))[0].as_py()

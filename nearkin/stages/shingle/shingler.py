@@ -83,13 +83,9 @@ class LocatedTokens(NamedTuple):
 
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the buffers of a large_string array, without a copy.
+    """Returns the UTF-8 bytes and the offsets, int64 (n + 1,), of texts without nulls.
 
-    Args:
-        texts: Texts without nulls, large_string (n,).
-
-    Returns:
-        The UTF-8 bytes, uint8, and the offsets into them, int64 (n + 1,). Both are read-only.
+    Both are read-only buffers of the array, large_string (n,), and not copies.
     """
     if len(texts) == 0:
         return _read_only(np.zeros(0, np.uint8)), _read_only(np.zeros(1, np.int64))
@@ -102,23 +98,14 @@ def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode_texts(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the UTF-8 form of texts, as `text_buffers` returns that of an array.
-
-    Returns:
-        The bytes, uint8, and the offsets into them, int64 (n + 1,). Both are read-only.
-    """
+    """Returns the UTF-8 form of texts, as `text_buffers` returns that of an array."""
     encoded = [text.encode() for text in texts]
     offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int64, len(encoded) + 1)
     return np.frombuffer(b"".join(encoded), np.uint8), _read_only(offsets)
 
 
 def to_texts(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    """Returns the large_string array of buffers, without a copy.
-
-    Args:
-        data: Valid UTF-8 bytes of the texts, uint8.
-        offsets: First byte of each text, and the end, int64 (n + 1,).
-    """
+    """Returns the large_string array of buffers of valid UTF-8, without a copy."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
@@ -168,11 +155,7 @@ class Shingler:
         """The buffers of segments of usual size, by the largest growth of a byte."""
 
     def without_cut(self, shingles: Shingles) -> Shingles:
-        """Returns the shingles that remain after the frequency cut.
-
-        Args:
-            shingles: Shingles of documents.
-        """
+        """Returns the shingles that remain after the frequency cut."""
         if self._cut is None:
             return shingles
         hashes, offsets = self._cut.apply(shingles.hashes, shingles.offsets)
@@ -385,11 +368,7 @@ class Shingler:
         return self._usual_scratches[growth], growth
 
     def _create_scratch(self, longest: int, growth: int) -> Scratch:
-        """Returns buffers for a segment.
-
-        Args:
-            longest: Size of the segment, in bytes.
-        """
+        """Returns buffers for a segment of `longest` bytes."""
         size = longest + PADDING
         points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
         return Scratch(

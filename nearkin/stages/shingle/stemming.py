@@ -40,12 +40,7 @@ class Stems:
         self._known: dict[int, int] = {}
 
     def hashes(self, text: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Returns the hashes of the stems of tokens, uint64 (tokens,).
-
-        Args:
-            text: UTF-8 bytes of the tokens, uint8.
-            offsets: First byte of each token, and the end, int64 (tokens + 1,).
-        """
+        """Returns the hashes of the stems of tokens, by bytes and offsets, uint64 (tokens,)."""
         own = np.empty(len(offsets) - 1, np.uint64)
         hashing.hash_each(text, offsets, self._key, own)
         distinct, first, where = np.unique(own, return_index=True, return_inverse=True)

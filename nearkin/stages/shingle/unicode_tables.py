@@ -192,10 +192,7 @@ def _fold_fully(tables: CodePointTables, folded: np.ndarray) -> None:
     """Adds the case folds that are more than a change of single code points.
 
     A fold to several code points is a decomposition, unless the decomposition leads to it. Every
-    place with such a fold belongs to one code point.
-
-    Args:
-        folded: Place of the folds to several code points in each block, like `decomposed`, uint32.
+    place with such a fold belongs to one code point. `folded` has their places, like `decomposed`.
     """
     is_folded = folded != 0
     tables.properties[is_folded] |= kernels.UNSTABLE

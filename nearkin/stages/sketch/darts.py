@@ -32,11 +32,7 @@ class Darts:
         self.weights = weights
 
     def rates(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the weight of each element divided by the largest one, float64 (m,).
-
-        Args:
-            hashes: Shingle hashes, uint64 (m,).
-        """
+        """Returns the weight of each element divided by the largest one, float64 (m,)."""
         rates = self.weights.look_up(hashes).astype(np.float64)
         rates /= np.float64(self.weights.rare)
         return rates
@@ -51,11 +47,9 @@ class Darts:
         kernels.dart_minhash(shingles.hashes, rates, shingles.offsets, self.salt, out)
 
     def two_smallest(self, shingles: Shingles, first: np.ndarray, second: np.ndarray) -> None:
-        """Computes the minimum and the runner-up of each slot of a batch.
+        """Writes the minimum and the runner-up of each slot of a batch, uint32 (n, k) each.
 
-        Args:
-            first: Array for the minima, uint32 (n, k).
-            second: Array for the runner-ups, uint32 (n, k). A slot with one element is all ones.
+        The runner-up of a slot with one element is all ones.
         """
         rates = self.rates(shingles.hashes)
         kernels.two_first_darts(shingles.hashes, rates, shingles.offsets, self.salt, first, second)

@@ -46,9 +46,6 @@ def hyperplanes(dimensions: int, bits: int, seed: int, secret: HashKey | None = 
 
     Component i of plane j is computed from the words 2(j·d + i) and 2(j·d + i) + 1 of a stream:
     SplitMix64 from the seed, or SipHash-2-4 with the key (see `keyed_words`).
-
-    Args:
-        bits: Number of planes.
     """
     planes = np.empty((dimensions, bits), np.float32)
     for j in range(bits):

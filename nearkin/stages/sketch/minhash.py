@@ -53,12 +53,7 @@ class MinHashScheme(SlotScheme, Protocol):
     """A scheme of elements without weights."""
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Adds elements to one signature.
-
-        Args:
-            hashes: Shingle hashes, uint64 (m,).
-            slots: Signature that is changed, uint32 (k,).
-        """
+        """Adds shingle hashes, uint64 (m,), to one signature, uint32 (k,)."""
 
 
 class Binned:
@@ -70,12 +65,7 @@ class Binned:
         self.completion = (stream[ROUNDS:] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Adds elements to one signature, as described in `MinHashScheme`.
-
-        Args:
-            hashes: Shingle hashes, uint64 (m,).
-            slots: Signature that is changed, uint32 (k,).
-        """
+        """Adds elements to one signature, as described in `MinHashScheme`."""
         kernels.binned_update(hashes, self.rounds, self.completion, slots)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
@@ -96,12 +86,7 @@ class Classic:
         self.b = stream[k:].copy()
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Adds elements to one signature, as described in `MinHashScheme`.
-
-        Args:
-            hashes: Shingle hashes, uint64 (m,).
-            slots: Signature that is changed, uint32 (k,).
-        """
+        """Adds elements to one signature, as described in `MinHashScheme`."""
         kernels.classic_update(hashes, self.a, self.b, slots)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
@@ -164,10 +149,9 @@ class FillShares(NamedTuple):
 
 
 def fill_shares(signatures: np.ndarray) -> FillShares:
-    """Returns the shares of slots that later rounds filled. Large shares mean short documents.
+    """Returns the shares of slots of binned signatures that later rounds filled.
 
-    Args:
-        signatures: Binned signatures, uint32 (n, k). Documents without shingles do not count.
+    Large shares mean short documents. Documents without shingles do not count.
     """
     filled = signatures[signatures[:, 0] != EMPTY_SLOT] if len(signatures) else signatures
     if not filled.size:
@@ -178,14 +162,7 @@ def fill_shares(signatures: np.ndarray) -> FillShares:
 
 
 def slot_sources(hashes: np.ndarray, which: np.ndarray, scheme: SlotScheme, k: int) -> np.ndarray:
-    """Returns the element that determined each of some slots.
-
-    Args:
-        hashes: Shingle hashes of a document, uint64 (m,).
-
-    Returns:
-        The position in `hashes` of the element of each slot, int64.
-    """
+    """Returns the position of the hash that determined each of some slots, int64."""
     alone = np.empty((len(hashes), k), np.uint32)
     scheme.sketch(Shingles(hashes, np.arange(len(hashes) + 1)), alone)
     return np.argmin(alone[:, which], axis=0)

@@ -82,13 +82,7 @@ class SignatureWriter:
         return self
 
     def add(self, ids: pa.Array, signatures: np.ndarray, shingles: np.ndarray) -> None:
-        """Appends a batch of documents.
-
-        Args:
-            ids: Ids, large_string (n,).
-            signatures: Signatures, (n, w) of the Spec's signature type.
-            shingles: Number of shingles of each document, uint32 (n,).
-        """
+        """Appends the ids, signatures, (n, w), and shingle counts of a batch of documents."""
         values = pa.FixedSizeListArray.from_arrays(
             pa.array(signatures.reshape(-1)), signatures.shape[1]
         )

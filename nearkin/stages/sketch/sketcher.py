@@ -282,9 +282,6 @@ def slices(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yields ranges of rows of at most SLICE_DOCUMENTS documents and SLICE_BYTES bytes.
 
     A document with more bytes is a range of its own.
-
-    Args:
-        offsets: First byte of each document, and the end, int64 (n + 1,).
     """
     n, start = len(offsets) - 1, 0
     if 0 < n <= SLICE_DOCUMENTS and offsets[n] - offsets[0] <= SLICE_BYTES:

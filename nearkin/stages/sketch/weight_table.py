@@ -35,11 +35,7 @@ class WeightTable:
         return cls(keys, values, rare)
 
     def look_up(self, hashes: np.ndarray) -> np.ndarray:
-        """Returns the weight of each shingle, int64 (n,).
-
-        Args:
-            hashes: Shingle hashes, uint64 (n,).
-        """
+        """Returns the weight of each shingle hash, int64 (n,)."""
         out = np.empty(len(hashes), np.int64)
         kernels.look_up(hashes, self.keys, self.values, self.rare, out)
         return out

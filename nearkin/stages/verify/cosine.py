@@ -16,11 +16,9 @@ SLACK = 1e-9
 
 
 def compare_vectors(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) -> ScoredPairs:
-    """Computes the dot product and the product of the lengths of the vectors of each pair.
+    """Computes the dot product and the product of the lengths of the vectors of packed pairs.
 
-    Args:
-        pairs: Packed pairs of document numbers, uint64 (m,).
-        values: The vectors, float32 (stored, dimensions).
+    `values` are the stored vectors, float32 (stored, dimensions), and `place` their rows.
     """
     scored = ScoredPairs(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
     for start in range(0, len(pairs), VECTOR_PAIRS_PER_BATCH):
@@ -37,11 +35,7 @@ def compare_vectors(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) ->
 def compare_all(
     values: np.ndarray, scope: PairScope, threshold: float, workers: int
 ) -> Iterator[ScoredPairs]:
-    """Yields every pair of a scope that reaches the threshold, in order (brute force).
-
-    Args:
-        values: The vectors, float32 (n, dimensions).
-    """
+    """Yields every pair of a scope that reaches the threshold, in order (brute force)."""
     unit = values.astype(np.float64)
     unit /= np.sqrt(np.vecdot(unit, unit))[:, None]
     place = np.arange(len(values), dtype=np.uint32)

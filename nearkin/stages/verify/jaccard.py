@@ -27,10 +27,6 @@ class ShingleSets(NamedTuple):
 def distinct_sets(hashes: np.ndarray, offsets: np.ndarray) -> ShingleSets:
     """Returns the sorted distinct hashes of each document.
 
-    Args:
-        hashes: Shingle hashes, uint64 (total,).
-        offsets: First hash of each document, and the end, int64 (n + 1,).
-
     Examples:
         >>> sets = distinct_sets(np.array([7, 5, 7, 9], np.uint64), np.array([0, 3, 3, 4]))
         >>> [column.tolist() for column in sets]
@@ -82,13 +78,10 @@ def compare_sets(
 
 
 def document_ranges(starts: np.ndarray, rows: int) -> Iterator[tuple[int, int]]:
-    """Yields ranges of documents for brute force.
+    """Yields ranges of documents for brute force, by the first row of each payload and the end.
 
-    The pairs of a range with all later documents are at most PAIRS_PER_BATCH, and its payloads
-    have at most `rows` rows. A range contains at least one document, however large it is.
-
-    Args:
-        starts: First row of the payload of each document, and the end, int64 (n + 1,).
+    The pairs of a range with all later documents are at most PAIRS_PER_BATCH, and its payloads have
+    at most `rows` rows. A range contains at least one document, however large it is.
 
     Examples:
         >>> list(document_ranges(np.array([0, 3, 4, 9, 10]), 5))

@@ -56,11 +56,9 @@ class PrefixFilterIndex:
         self._firsts = _starts_of(self._terms, len(keys))
 
     def __call__(self, document: int) -> np.ndarray:
-        """Returns the documents that can reach the floor with a document.
+        """Returns the documents that can reach the floor with a document, sorted, int64.
 
-        Returns:
-            Sorted document numbers, int64. They include the document itself, and some may not
-            reach the floor.
+        They include the document itself, and some may not reach the floor.
         """
         terms = self._terms[self._starts[document] : self._starts[document + 1]]
         spans = zip(self._firsts[terms].tolist(), self._firsts[terms + 1].tolist(), strict=True)

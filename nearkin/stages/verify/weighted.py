@@ -99,12 +99,7 @@ class WeightedSetBuilder:
 
 
 def total_weights(starts: np.ndarray, weights: np.ndarray, *, product: bool) -> np.ndarray:
-    """Returns the squared length or the sum of the weights of each document, float64 (n,).
-
-    Args:
-        starts: First hash of each document, and the end, int64 (n + 1,).
-        weights: Weights of the hashes, float64 (starts[-1],).
-    """
+    """Returns the squared length or the sum of the weights of each document, float64 (n,)."""
     out = np.empty(len(starts) - 1, np.float64)
     kernels.total_weights_of(np.arange(len(out)), starts, weights, product, out)
     return out

@@ -20,11 +20,7 @@ class Buffers:
         self._arrays: dict[str, np.ndarray] = {}
 
     def array(self, name: str, dtype: type, size: int) -> np.ndarray:
-        """Returns a reused array of at least `size` elements, with undefined content.
-
-        Args:
-            dtype: Type of its elements.
-        """
+        """Returns a reused array of at least `size` elements, with undefined content."""
         array = self._arrays.get(name)
         if array is None or len(array) < size:
             array = np.empty(size, dtype)
@@ -74,20 +70,11 @@ class AnchorFilter:
 
     @classmethod
     def for_corpus(cls, text_bytes: int, memory: int) -> "AnchorFilter":
-        """Returns an empty filter.
-
-        Args:
-            text_bytes: Number of bytes of the texts, approximately.
-            memory: Memory bound of the run, in bytes.
-        """
+        """Returns an empty filter for about some bytes of texts and the memory of a run."""
         wanted = max(LEAST_WORDS, text_bytes * BITS_PER_BYTE // 64)
         most = memory // MEMORY_SHARE // 16
         return cls(1 << (min(wanted, most).bit_length() - 1))
 
     def add(self, hashes: np.ndarray) -> None:
-        """Adds the anchors of documents, each once for each place.
-
-        Args:
-            hashes: Hashes of the anchors, uint64 (m,).
-        """
+        """Adds the hashes of the anchors of documents, each once for each place, uint64 (m,)."""
         kernels.count_anchors(hashes, self._once, self.twice)

@@ -42,11 +42,7 @@ class TokenReader:
         self._overlap = least - 1
 
     def read_pieces(self, texts: pa.Array, first: int) -> Iterator[TokenPiece]:
-        """Yields the tokens of texts. The next piece overwrites the previous one.
-
-        Args:
-            texts: Texts, large_string (n,).
-        """
+        """Yields the tokens of texts. The next piece overwrites the previous one."""
         data, offsets = text_buffers(texts)
         for start, end in _divide(offsets):
             if int(offsets[end] - offsets[start]) > PIECE_BYTES:
@@ -58,9 +54,6 @@ class TokenReader:
         """Yields the tokens of texts, with all tokens of a long document in one piece.
 
         The next piece overwrites the previous one.
-
-        Args:
-            texts: Texts, large_string (n,).
         """
         data, offsets = text_buffers(texts)
         for start, end in _divide(offsets):

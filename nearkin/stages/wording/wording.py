@@ -49,10 +49,9 @@ def hash_wordings(documents: pa.Array) -> WordingHashes:
 
 
 def read_wordings(documents: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tokens of the wordings of documents, which `find_said` compares.
+    """Returns the tokens of the wordings of documents, which `find_said` compares, uint64.
 
-    Returns:
-        All tokens, uint64, and the number of tokens of each document, int64 (n,).
+    Each document has its number of tokens, int64 (n,).
 
     Examples:
         >>> tokens, counts = read_wordings(pa.array(["At -5 °C.", "?!"], pa.large_string()))

@@ -36,12 +36,7 @@ class CandidateTextWriter:
         self._sink.close()
 
     def add(self, texts: pa.Array, first: int, numbers: np.ndarray) -> None:
-        """Appends the candidates of a batch.
-
-        Args:
-            texts: Texts of all documents of the batch, large_string (n,).
-            numbers: Numbers of the candidates in the batch, ascending, int64 (m,).
-        """
+        """Appends the candidates, int64 (m,) ascending, among the texts of a batch."""
         if not self._room or not len(numbers):
             return
         chosen = texts.take(pa.array(numbers - first))
@@ -54,11 +49,7 @@ class CandidateTextWriter:
 
 
 def read_candidate_texts(path: Path, numbers: np.ndarray) -> Iterator[pa.Array]:
-    """Yields the texts of those documents that are in a file, large_string (n,), in batches.
-
-    Args:
-        numbers: Numbers of the documents, ascending, int64 (m,).
-    """
+    """Yields the texts of those documents, int64 (m,) ascending, that are in a file, in batches."""
     with pa.memory_map(str(path)) as source:
         table = pa.ipc.open_file(source).read_all()
     for batch in table.to_batches():

@@ -233,11 +233,7 @@ class SuiteIndex:
 
 
 def hash_text(tokens: np.ndarray) -> np.uint64:
-    """Returns the shingle hash of all words of a short text.
-
-    Args:
-        tokens: Token hashes, uint64 (n,).
-    """
+    """Returns the shingle hash of all words of a short text, by their hashes, uint64 (n,)."""
     out = np.empty(1, np.uint64)
     hash_parts(tokens, np.array([0, len(tokens)], np.int64), len(tokens), out)
     return out[0]

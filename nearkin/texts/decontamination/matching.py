@@ -116,11 +116,7 @@ class Matcher:
     def _describe_chains(
         self, piece: TokenPiece, passages: np.ndarray, chains: np.ndarray
     ) -> Iterator[Hit]:
-        """Yields the hits of the chains of one document and one text.
-
-        Args:
-            chains: Result of `find_chains` for the document and the text, int64 (m, 4).
-        """
+        """Yields the hits of the chains that `find_chains` returns of one document and text."""
         first = passages[chains[:, 0]]
         position, text = int(first[0, 0]), int(first[0, 1])
         has_second = chains[:, 1] >= 0
@@ -217,11 +213,8 @@ class Matcher:
     ) -> Hit | None:
         """Returns the hit of a short item at places of its longest part, or None.
 
-        Before or after a place, another part must be near, if there is one, and the words together
-        must be rare.
-
-        Args:
-            starts: First token of each place in the document, int64 (k,), ascending.
+        The places are first tokens in the document, int64 (k,), ascending. Before or after one,
+        another part must be near, if there is one, and the words together must be rare.
         """
         index = self._index
         first, end = int(piece.offsets[position]), int(piece.offsets[position + 1])
@@ -262,11 +255,7 @@ class Matcher:
 
 
 def least_weights(totals: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Returns the smallest weights whose shares of all weights reach thresholds, int64 (n,).
-
-    Args:
-        totals: Weights of texts, int64 (n,), above 0.
-        thresholds: Threshold of each text, in (0, 1], float64 (n,).
+    """Returns the smallest weights whose shares of the totals reach thresholds, int64 (n,).
 
     Examples:
         >>> least_weights(np.array([20, 20]), np.array([0.55, 0.56])).tolist()
@@ -286,11 +275,7 @@ def _join_hits(hits: list[Hit]) -> Hit:
 
 
 def _join_words(piece: TokenPiece, words: np.ndarray) -> list[tuple[int, int]]:
-    """Returns the bytes of runs of tokens of a document, those that overlap or touch as one span.
-
-    Args:
-        words: Position of the first token of each run, and after its last one, int64 (n, 2).
-    """
+    """Returns the bytes of runs of tokens, int64 (n, 2). Those that touch are one span."""
     rows = np.unique(words, axis=0)
     starts = piece.starts[rows[:, 0]].astype(np.int64)
     ends = np.maximum.accumulate(piece.ends[rows[:, 1] - 1].astype(np.int64))
@@ -302,11 +287,7 @@ def _join_words(piece: TokenPiece, words: np.ndarray) -> list[tuple[int, int]]:
 
 
 def find_places(window: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Returns all positions of some tokens in others, ascending, int64 (k,).
-
-    Args:
-        window: Token hashes, uint64 (n,).
-        tokens: Token hashes that are looked for, uint64 (m,), at least one.
+    """Returns all positions of some tokens in a window of others, ascending, int64 (k,).
 
     Examples:
         >>> find_places(np.array([5, 7, 5, 8, 5, 8], np.uint64), np.array([5, 8], np.uint64))

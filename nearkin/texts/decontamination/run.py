@@ -80,11 +80,7 @@ class WordCounter:
         return frequencies[1:]
 
     def scan(self, piece: TokenPiece) -> np.ndarray:
-        """Counts the words of documents.
-
-        Returns:
-            The numbers of the documents that may hold an item, int64 (m,).
-        """
+        """Counts the words of documents, and returns the numbers of those that may hold an item."""
         numbers = (piece.places >> np.uint64(32)).astype(np.int64)
         is_candidate = np.empty(len(numbers), bool)
         kernels.scan_documents(
@@ -196,10 +192,9 @@ class DecontaminationRun(DocumentRun):
         return self.work.path / TEXTS_FILE
 
     def read_candidates(self, numbers: np.ndarray) -> Iterator[TextBatch]:
-        """Yields the texts of some candidates. Those that were not kept are read from the inputs.
+        """Yields the texts of some candidates, int64 (m,) ascending.
 
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
+        Those that were not kept are read from the inputs.
         """
         first = 0
         for texts in read_candidate_texts(self._texts_path, numbers):
@@ -333,11 +328,7 @@ def _to_batch(hits: list[Hit], candidates: np.ndarray) -> pa.RecordBatch:
 
 
 def require_memory(words: int, memory: int) -> None:
-    """Requires that the index of suites leaves memory for the documents.
-
-    Args:
-        memory: Memory bound of the run, in bytes.
-    """
+    """Requires that the index of suites leaves memory, in bytes, for the documents."""
     needed = words * BYTES_PER_WORD * MEMORY_SHARE
     if needed > memory:
         raise UsageError(

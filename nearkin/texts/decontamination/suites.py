@@ -140,11 +140,7 @@ class Suites:
 
 
 def run_counts(offsets: np.ndarray, width: int) -> np.ndarray:
-    """Returns the number of runs of words of each part, int64 (p,).
-
-    Args:
-        offsets: First word of each part, and the end, int64 (p + 1,).
-    """
+    """Returns the number of runs of words of each part, int64 (p,), by the offsets of all words."""
     return np.maximum(np.diff(offsets) - width + 1, 0)
 
 
@@ -284,14 +280,10 @@ def build_suite(
 
 
 def _rarity_of(words: np.ndarray, items: np.ndarray, count: int) -> np.ndarray:
-    """Returns how rare each word is among the items, float32 (n,).
+    """Returns how rare each word, uint64 (n,), is among the items, which ascend, float32 (n,).
 
     It is ln((M + 1) / m) / ln(M + 1) for a word that m of M items contain: 1 if no other item
     contains it, and almost 0 if all do.
-
-    Args:
-        words: Hashes of words, uint64 (n,).
-        items: Number of the item of each word, int64 (n,), ascending.
     """
     if not len(words):
         return np.empty(0, np.float32)

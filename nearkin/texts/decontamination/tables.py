@@ -109,11 +109,7 @@ class FoundItems(Protocol):
         """The size of all texts, in bytes."""
 
     def read_candidates(self, numbers: np.ndarray) -> Iterator[TextBatch]:
-        """Yields the texts of contaminated documents.
-
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
-        """
+        """Yields the texts of contaminated documents."""
 
 
 class ContaminationTables:

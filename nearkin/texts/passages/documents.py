@@ -49,11 +49,7 @@ class DocumentWriter:
         self._sink.close()
 
     def add(self, batch: Batch, texts: pa.Array) -> None:
-        """Appends the documents of a batch.
-
-        Args:
-            texts: Their texts, large_string (n,).
-        """
+        """Appends the documents of a batch with their texts, large_string (n,)."""
         sizes = pc.binary_length(texts)
         values = [make_ids(batch, self._columns, self._names), sizes.cast(pa.int64())]
         values.append(pa.array(places_of(batch.files, batch.rows)))

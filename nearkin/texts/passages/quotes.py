@@ -83,11 +83,7 @@ def _find_spans(run: PassageRun, wanted: np.ndarray) -> dict[int, list[tuple[int
 def divide_excerpt(
     content: memoryview, first: int, end: int, spans: list[tuple[int, int]]
 ) -> list[QuotedPart]:
-    """Returns the parts of an excerpt.
-
-    Args:
-        content: UTF-8 bytes of the text.
-    """
+    """Returns the parts of an excerpt from the UTF-8 bytes of a text."""
     parts = []
     reached = first
     for start, stop in spans:

@@ -165,8 +165,7 @@ class DocumentRun:
     ) -> dict[str, object]:
         """Writes the facts of all documents while another stage uses what was made of their texts.
 
-        Returns:
-            The counts of documents, rejected rows and bytes, for the record of the stage.
+        Returns the counts of documents, rejected rows and bytes, for the record of the stage.
         """
         rejected = 0
         with ExitStack() as stack:
@@ -230,20 +229,15 @@ class DocumentRun:
         return limit_copying_workers(self.options.workers, self.options.memory)
 
     def batches_of(self, numbers: np.ndarray) -> Iterator[Batch]:
-        """Yields the texts of some documents in batches, whose ordinals count these alone.
+        """Yields the texts of some documents, int64 (m,) ascending, in batches.
 
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
+        The ordinals of the batches count these documents alone.
         """
         places = self._facts[PLACE].to_numpy()[numbers]
         return read_content(self.corpus, self.columns, places)
 
     def read_texts(self, numbers: np.ndarray) -> Iterator[pa.Scalar]:
-        """Yields the texts of some documents, large_binary. Only parts of files with them are read.
-
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
-        """
+        """Yields the texts of some documents, int64 (m,) ascending, as large_binary."""
         for batch in self.batches_of(numbers):
             yield from batch.documents[self.columns.content].cast(pa.large_binary())
 

@@ -66,10 +66,7 @@ SOURCES = pa.schema(
 
 
 def divide_rows(sizes: np.ndarray) -> Iterator[slice]:
-    """Yields ranges of rows of about `BYTES_AT_ONCE` bytes, each of at least one row.
-
-    Args:
-        sizes: Number of bytes of each row, int64 (n,).
+    """Yields ranges of rows of about `BYTES_AT_ONCE` bytes, of at least one row, by their sizes.
 
     Examples:
         >>> list(divide_rows(np.array([1, 40 << 20, 1, 1])))

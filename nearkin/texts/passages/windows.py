@@ -133,12 +133,7 @@ def _partition_path(folder: Path, number: int) -> Path:
 
 
 def map_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """Maps a file of numbers as a read-only array.
-
-    Args:
-        dtype: Type of the numbers.
-        shape: Shape of the array.
-    """
+    """Maps a file of numbers as a read-only array."""
     if 0 in shape:
         return np.empty(shape, dtype)
     return np.asarray(np.memmap(path, dtype, mode="r", shape=shape))

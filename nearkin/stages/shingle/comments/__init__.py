@@ -22,11 +22,7 @@ class StrippedTexts(NamedTuple):
 
 
 def strip_comments(data: np.ndarray, offsets: np.ndarray) -> StrippedTexts:
-    r"""Returns texts without comments.
-
-    Args:
-        data: UTF-8 bytes of the texts, uint8.
-        offsets: First byte of each text, and the end, int64 (n + 1,).
+    r"""Returns texts of UTF-8 bytes and offsets without comments.
 
     Examples:
         >>> code = b'total = 1  # the sum\nurl = "http://a.b/#c"'

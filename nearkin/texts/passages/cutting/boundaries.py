@@ -141,11 +141,7 @@ class TokenizedText:
 
 
 def find_grapheme(text: bytes, position: int) -> tuple[int, int]:
-    r"""Returns the grapheme cluster that a position divides, or the position twice.
-
-    Args:
-        text: UTF-8 bytes of a text.
-        position: Number of a byte, from 0 to the number of bytes.
+    r"""Returns the grapheme cluster that a byte position divides, or the position twice.
 
     Examples:
         >>> find_grapheme("ae\u0308x".encode(), 2)

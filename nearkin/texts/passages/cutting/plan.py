@@ -45,11 +45,7 @@ class CutPlan(NamedTuple):
         return np.union1d(self.runs[:, 0], np.flatnonzero(self.removed)).astype(np.int64)
 
     def of_documents(self, numbers: np.ndarray) -> list[PlannedCuts]:
-        """Returns what the plan says about some documents.
-
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
-        """
+        """Returns what the plan says about some documents, int64 (m,) ascending."""
         planned_documents = np.ascontiguousarray(self.runs[:, 0])
         firsts = np.searchsorted(planned_documents, numbers)
         ends = np.searchsorted(planned_documents, numbers, side="right")
@@ -75,10 +71,8 @@ def plan_cuts(
 ) -> CutPlan:
     """Decides which windows stay complete, and which are cut.
 
-    Args:
-        order: Documents in keep order, uint32 (n,).
-        sizes: Number of bytes of each document, int64 (n,).
-        folder: Folder for a temporary file of 4 bytes for each window.
+    `order` are the documents in keep order, uint32 (n,), and `sizes` their bytes. The folder holds
+    a temporary file of 4 bytes for each window.
     """
     documents = len(order)
     places = np.arange(documents + 1, dtype=np.uint64) << np.uint64(32)

@@ -114,11 +114,7 @@ class CutBounds(NamedTuple):
     after the last one, of each part, int64 (n, 4), ascending."""
 
     def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
-        """Returns the texts of documents without what is cut.
-
-        Args:
-            texts: Original texts of consecutive documents, large_string (n,).
-        """
+        """Returns the original texts of consecutive documents without what is cut."""
         bounds = self._between(first, first + len(texts))
         if not len(bounds):
             return None
@@ -172,11 +168,7 @@ class CutTexts:
         return ~np.asarray(self.run.work.load(REMOVED_AFTER))
 
     def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
-        """Returns the texts of documents without what is cut, as `CutBounds.rewrite` does.
-
-        Args:
-            texts: Original texts of consecutive documents, large_string (n,).
-        """
+        """Returns the texts of documents without what is cut, as `CutBounds.rewrite` does."""
         return self.bounds.rewrite(first, texts)
 
     def span_column(self, first: int, end: int) -> pa.RecordBatch:
@@ -210,8 +202,7 @@ class CutTexts:
     ) -> pa.Table:
         """Returns the documents that are kept: their ids, rewritten texts and cut bytes.
 
-        Args:
-            wanted: True for each document whose passages were found, bool (n,), or None for all.
+        Passages were found of the wanted documents, bool (n,), or of all.
         """
         kept = self.kept if wanted is None else self.kept & wanted
         tables = [KEPT_DOCUMENTS.empty_table()]
@@ -338,8 +329,7 @@ def cut_planned_document(
 def write_document_cuts(work: WorkFolder, parts: Iterable[list[DocumentCuts]]) -> None:
     """Writes what is cut, and its texts, in the form in which `CutTexts` reads them.
 
-    Args:
-        parts: Cuts of documents, ascending by document, some at a time.
+    The cuts ascend by document.
     """
     with (
         (work.path / BOUNDS_FILE).open("wb") as bounds_file,
@@ -356,10 +346,7 @@ def write_document_cuts(work: WorkFolder, parts: Iterable[list[DocumentCuts]]) -
 
 
 def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
-    """Returns a text without some of its bytes.
-
-    Args:
-        spans: First byte, and byte after the last one, of each part to remove, ascending.
+    """Returns a text without the bytes of ascending spans.
 
     Examples:
         >>> remove_spans(b"abcdef", [(0, 1), (3, 5)])
@@ -374,12 +361,10 @@ def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
 
 
 def are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Returns whether each position is in a span, bool (n,).
+    """Returns whether each position, integers (n,), is in a span, bool (n,).
 
-    Args:
-        positions: Numbers of bytes or tokens, integers (n,).
-        spans: Rows of at least three numbers, of which the second and the third are the first
-            position and the one after the last, ascending. Spans do not overlap.
+    Spans ascend and do not overlap. In a row of at least three numbers, the second and the third
+    are the first position and the one after the last.
     """
     number = np.searchsorted(spans[:, 1], positions, side="right") - 1
     ends = np.concatenate([spans[:, 2], [0]])

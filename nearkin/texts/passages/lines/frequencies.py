@@ -36,11 +36,10 @@ class LineWriter:
         self.written = 0
 
     def add(self, places: np.ndarray) -> None:
-        """Adds the places of the lines of some documents.
+        """Adds the places of the lines of some documents, uint64 (m, 4).
 
-        Args:
-            places: Rows of the hash, the second hash, the document in the upper half and the first
-                byte in the lower half, and the byte after the last one, uint64 (m, 4).
+        A row has the hash, the second hash, the document in the upper half and the first byte in
+        the lower half, and the byte after the last one.
         """
         self._pending.append(places)
         self._pending_bytes += places.nbytes
@@ -93,9 +92,8 @@ def find_repeated_lines(
 ) -> Iterator[RepeatedLines]:
     """Yields the lines that occur often enough, each in one part with all its places.
 
-    Args:
-        ranks: Rank of each document in keep order, uint32 (n,).
-        memory: Bound on the memory of the run, in bytes. One line alone may need more.
+    `ranks` are those of the documents in keep order, uint32 (n,). One line alone may need more
+    memory than the run may have, in bytes.
     """
     for number in range(PARTITIONS):
         path = _partition_path(folder, number)

@@ -85,8 +85,7 @@ class LineRun(DocumentRun):
     def find_lines(self, request: LinesRequest, order_of: Callable[[], np.ndarray]) -> None:
         """Runs the stages that are not finished yet.
 
-        Args:
-            order_of: Returns the keep order of the documents, uint32 (n,), after all are read.
+        After all documents are read, `order_of` returns their keep order, uint32 (n,).
         """
         self.check_corpus()
         work = self.work
@@ -164,8 +163,7 @@ class LineRun(DocumentRun):
     def _describe_sources(self, rows: np.ndarray, first: int, count: int) -> pa.Array:
         """Returns the sources of consecutive lines, each with its number of documents.
 
-        Args:
-            rows: Line, source and number of documents, int64 (m, 3), ordered by line.
+        A row has line, source and number of documents, ordered by line.
         """
         kind = REPEATED_LINES.field("sources").type
         if self.options.source is None:
@@ -194,13 +192,7 @@ class LineRun(DocumentRun):
     def _quote(
         self, documents: np.ndarray, starts: np.ndarray, ends: np.ndarray
     ) -> Iterator[pa.Array]:
-        """Yields the texts of places, which are ordered by document, for batches of documents.
-
-        Args:
-            documents: Document of each place, int64 (m,), ascending.
-            starts: First byte of each place, int64 (m,).
-            ends: Byte after the last one of each place, int64 (m,).
-        """
+        """Yields the texts of places, ordered by document, int64 (m,), for batches of documents."""
         numbers, firsts = np.unique(documents, return_index=True)
         bounds = np.append(firsts, len(documents))
         for batch in self.batches_of(numbers):
@@ -286,15 +278,7 @@ class LineHasher(NamedTuple):
 def locate_lines(
     texts: pa.Array, first: int, request: LinesRequest, hasher: LineHasher
 ) -> np.ndarray:
-    """Returns the places of the lines of documents that have content, as `LineWriter` takes them.
-
-    Args:
-        texts: Texts of consecutive documents, large_string (n,).
-
-    Returns:
-        Rows of the hash, the second hash, the document in the upper half and the first byte in the
-        lower half, and the byte after the last one, uint64 (m, 4).
-    """
+    """Returns the places of the lines with content of documents, as `LineWriter` takes them."""
     data, offsets = text_buffers(texts)
     pattern = UNIT_ENDS[request.unit]
     content = data.data
@@ -329,11 +313,7 @@ def _list_lines(part: RepeatedLines, firsts: np.ndarray) -> np.ndarray:
 
 
 def _count_sources(part: RepeatedLines, codes: np.ndarray, first: int) -> np.ndarray:
-    """Returns the line, the source and the number of documents for each source of each line.
-
-    Args:
-        codes: Number of the source of each document, int64 (n,).
-    """
+    """Returns line, source and number of documents for each source of each line."""
     begins = np.ones(len(part.lines), bool)
     begins[1:] = (part.lines[1:] != part.lines[:-1]) | (part.documents[1:] != part.documents[:-1])
     pairs = np.stack([part.lines[begins] + first, codes[part.documents[begins]]], axis=1)
@@ -344,9 +324,7 @@ def _count_sources(part: RepeatedLines, codes: np.ndarray, first: int) -> np.nda
 def _order_sources(rows: np.ndarray, lines_order: np.ndarray) -> np.ndarray:
     """Returns sources of lines, ordered by line, number of documents and source.
 
-    Args:
-        rows: Line, source and number of documents, int64 (m, 3).
-        lines_order: Numbers of the lines in their new order, int64 (k,).
+    `lines_order` are the numbers of the lines in their new order, int64 (k,).
     """
     positions = np.empty(len(lines_order), np.int64)
     positions[lines_order] = np.arange(len(lines_order))
