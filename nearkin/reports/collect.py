@@ -1,26 +1,30 @@
-"""Collects the data of a report from a finished run.
+"""Collects the data of a report from a finished run."""
 
-A `RunView` answers the questions that depend on where the engine keeps its rows:
-`local_view.LocalRunView`.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.engine.clustering import Clustering
 from nearkin.engine.removal_limit import doubt_removals
+from nearkin.engine.result_schema import FURTHER, NEAR
+from nearkin.engine.run import Run
 from nearkin.engine.stats import ReferenceStats, Stage
-from nearkin.quality.evaluate.boilerplate import Boilerplate
-from nearkin.quality.evaluate.information_lost import LostInformation
-from nearkin.quality.evaluate.overlap import Overlap
-from nearkin.quality.evaluate.template_families import TemplateFamilies
+from nearkin.quality.evaluate.boilerplate import Boilerplate, find_boilerplate
+from nearkin.quality.evaluate.labels import most_frequent_labels
+from nearkin.quality.evaluate.overlap import Overlap, compute_overlap
+from nearkin.quality.evaluate.template_families import find_template_families
+from nearkin.reports.excerpts import (
+    EXCERPT_CHARACTERS,
+    ExcerptCollector,
+    QuotedCluster,
+    cut_excerpt,
+    hottest_buckets,
+)
 from nearkin.reports.model import (
     BINS,
+    BORDERLINE_CHARACTERS,
     EDGES,
     LOSSY_CHARACTERS,
     BetterCopies,
@@ -40,260 +44,213 @@ from nearkin.reports.model import (
     SizeCount,
     SourceCount,
     StageSeconds,
-    ThresholdStep,
 )
-from nearkin.reports.run_warnings import FinishedStages, warn_of_run
+from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.reports.whatif import evaluate_thresholds
+from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.settings.spec import Spec
+from nearkin.stages.cluster.dates import read_dates
 from nearkin.stages.lsh.sign_bands import SignBanding
 from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures import Measure
+from nearkin.stages.packed_pairs import PAIRS_PER_BATCH
 from nearkin.stages.shingle import text_buffers
 from nearkin.stages.shingle.readable import shingle_texts
 from nearkin.stages.sketch.minhash import slot_sources
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.stages.sketch.sketcher import scheme_for
 
-EXCERPT_CHARACTERS = 4000
-"""The largest number of characters that a report quotes of a document of a cluster."""
-QUOTED_CLUSTERS = 20
-"""The number of clusters that a report quotes by default."""
-SAMPLED_CLUSTERS = 10
-"""The number of further clusters that a report quotes, drawn at random."""
-SAMPLE_SEED = 1
-"""The seed of the sample, so that the same run has the same report."""
-EXAMPLES_PER_CLUSTER = 3
-"""The number of removed documents that a report quotes of a cluster."""
-MAX_HOT_BUCKETS = 20
-"""The largest number of hot buckets that a report lists."""
 CURVE_POINTS = 200
 """The number of intervals between the points of the S-curve."""
-
-
-@dataclass(frozen=True)
-class RemovedMember:
-    """A removed document of a cluster.
-
-    Attributes:
-        ordinal: Number of the document in the corpus.
-        similarity: Similarity to the kept document. None for a duplicate by value.
-    """
-
-    ordinal: int
-    similarity: float | None
-
-
-@dataclass(frozen=True)
-class QuotedCluster:
-    """A cluster that a report quotes.
-
-    Attributes:
-        kept: Number of the kept document in the corpus.
-        size: Number of documents in the cluster, the kept one included.
-        removed: Some removed documents: near-duplicates first, the least similar of them first.
-    """
-
-    kept: int
-    size: int
-    removed: tuple[RemovedMember, ...]
-
-    @property
-    def ordinals(self) -> tuple[int, ...]:
-        """The numbers of the quoted documents in the corpus."""
-        return (self.kept, *(member.ordinal for member in self.removed))
-
-
-class ClosestPair(NamedTuple):
-    """A kept and a removed document by their numbers in the corpus, and their similarity."""
-
-    kept: int
-    removed: int
-    similarity: float
-
-
-class RunView(ABC):
-    """A finished run as its report sees it, whichever engine executed it.
-
-    Subclasses implement the abstract methods. The optional ones return nothing by default: an
-    engine overrides them if it has all texts or all pairs in one place.
-    """
-
-    def __init__(self, run: FinishedStages) -> None:
-        """Creates a view."""
-        self.run = run
-
-    @abstractmethod
-    def input_warnings(self) -> list[str]:
-        """Returns warnings about the input files. There are none about a table."""
-
-    @abstractmethod
-    def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
-        """Returns the statistics of all stages by name, in the order of execution."""
-
-    @abstractmethod
-    def cluster_counts(self) -> Mapping[str, int]:
-        """Returns the numbers of documents by kind, and the number `documents_kept`."""
-
-    @abstractmethod
-    def cluster_sizes(self) -> tuple[SizeCount, ...]:
-        """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
-
-    @abstractmethod
-    def verified_histogram(self) -> Histogram:
-        """Returns the histogram of the similarities of all scored pairs."""
-
-    @abstractmethod
-    def source_counts(self) -> tuple[SourceCount, ...]:
-        """Returns the numbers of rows by source, or nothing without a source column."""
-
-    @abstractmethod
-    def rejected_reasons(self) -> Mapping[str, int]:
-        """Returns the number of rejected rows for each reason."""
-
-    @abstractmethod
-    def quoted_clusters(self) -> Sequence[QuotedCluster]:
-        """Returns the clusters to quote, the largest first."""
-
-    @abstractmethod
-    def sampled_clusters(self) -> Sequence[QuotedCluster]:
-        """Returns clusters that are drawn at random from those that are not quoted otherwise."""
-
-    @abstractmethod
-    def closest_call(self) -> ClosestPair | None:
-        """Returns the removed near-duplicate that is least similar to its kept document."""
-
-    @abstractmethod
-    def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
-        """Returns the ids of some documents by their numbers in the corpus."""
-
-    @abstractmethod
-    def texts_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
-        """Returns excerpts of some documents by their numbers. Documents may be missing."""
-
-    def reference_texts_of(self, removed: Iterable[int]) -> Mapping[int, str]:
-        """Returns excerpts of documents of a reference by the numbers of those that they removed.
-
-        Documents may be missing.
-        """
-        return {}
-
-    def empty_columns(self) -> Sequence[str]:
-        """Returns the carried columns in which no document has a value."""
-        return ()
-
-    def boilerplate(self) -> Boilerplate | None:
-        """Returns the phrases that many kept documents share."""
-        return None
-
-    def template_families(self) -> TemplateFamilies | None:
-        """Returns the documents that are equal but for values such as dates."""
-        return None
-
-    def overlap_by(self, column: str | None) -> Overlap | None:
-        """Returns the duplicates between the values of a column."""
-        return None
-
-    def lost_information(self) -> LostInformation | None:
-        """Returns the information that the run lost, or None if it was not measured."""
-        return None
-
-    def better_copies(self) -> tuple[BetterCopies, ...]:
-        """Returns how often a removed document is better than the kept one by other measures."""
-        return ()
-
-    def threshold_steps(self) -> tuple[ThresholdStep, ...]:
-        """Returns the results at higher thresholds."""
-        return ()
-
-    def borderline_pairs(self) -> tuple[BorderlinePair, ...]:
-        """Returns the pairs just above these thresholds."""
-        return ()
+NO_DATE = np.iinfo(np.int64).min
+"""The date of a document without one, which is older than all others."""
+MAX_SOURCES = 1000
+"""The largest number of sources that are counted separately. The others, which have the fewest
+documents, are counted together."""
 
 
 def collect_report(
-    view: RunView, title: str, peak_memory: int, provenance: Provenance
+    run: Run,
+    result: Clustering,
+    excerpts: ExcerptCollector,
+    rejected: Mapping[str, int],
+    title: str,
+    provenance: Provenance,
 ) -> ReportData:
-    """Collects the data that a report shows of a run. A peak memory of 0 is unknown."""
-    run = view.run
-    clusters = view.quoted_clusters()
-    hottest = hottest_buckets(run)
-    sampled = view.sampled_clusters()
-    closest = view.closest_call()
-    quoted = {ordinal for cluster in (*clusters, *sampled) for ordinal in cluster.ordinals}
-    lost = view.lost_information()
-    if lost is not None:
-        quoted |= {entry.removed for entry in lost.worst}
-        quoted |= {entry.kept for entry in lost.worst if entry.kept is not None}
-    texts = view.texts_of(quoted | {first for _, _, first in hottest})
-    ids = view.ids_of(quoted if closest is None else quoted | {closest.kept, closest.removed})
-    reasons = sorted(view.rejected_reasons().items(), key=lambda entry: (-entry[1], entry[0]))
-    doubt = doubt_removals(run.stats, run.options.removal_limits)
-    warnings = [] if doubt is None else [f"{doubt.reason}. {doubt.advise()}"]
-    warnings += warn_of_run(run)
-    warnings += [
-        f"no document has a value in column {name!r}, which the settings refer to; check its name"
-        for name in view.empty_columns()
-    ]
-    warnings += view.input_warnings()
+    """Collects the data that a report shows of a run, without its peak memory."""
+    ids = run.documents().ids
+    texts = excerpts.texts
+    reasons = sorted(rejected.items(), key=lambda entry: (-entry[1], entry[0]))
+    stages = run.stages.items()
+    is_text = excerpts.has_texts
     return ReportData(
         title=title,
         parameters=collect_parameters(run),
-        counts=collect_counts(run, view.cluster_counts()),
-        seconds=tuple(
-            StageSeconds(name, statistics["seconds"])
-            for name, statistics in view.stage_statistics().items()
-        ),
-        compile_seconds=sum(
-            statistics.get("compile_seconds", 0.0)
-            for statistics in view.stage_statistics().values()
-        ),
-        peak_memory=peak_memory,
-        cluster_sizes=view.cluster_sizes(),
-        verified=view.verified_histogram(),
+        counts=collect_counts(run, result.counts()),
+        seconds=tuple(StageSeconds(name, record["seconds"]) for name, record in stages),
+        compile_seconds=sum(record.get("compile_seconds", 0.0) for _, record in stages),
+        cluster_sizes=_count_cluster_sizes(result),
+        verified=_verified_histogram(run),
         estimated=estimated_histogram(run),
-        sources=view.source_counts(),
+        sources=_count_sources(run, result),
         hot_buckets=tuple(
             _describe_hot_bucket(run, band, members, texts.get(first, ""))
-            for band, members, first in hottest
+            for band, members, first in hottest_buckets(run)
         ),
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in reasons),
-        clusters=_quote_clusters(clusters, ids, texts),
-        sampled_clusters=_quote_clusters(sampled, ids, texts),
-        lost=None if lost is None else _describe_lost(view, lost, ids, texts),
-        better_copies=view.better_copies(),
-        closest_call=None
-        if closest is None
-        else ClosestCall(ids[closest.kept], ids[closest.removed], closest.similarity),
+        clusters=_quote_clusters(excerpts.clusters, ids, texts),
+        sampled_clusters=_quote_clusters(excerpts.sampled, ids, texts),
+        lost=_describe_lost(excerpts, ids),
+        better_copies=_count_better_copies(run, result),
+        closest_call=_find_closest_call(result, ids),
         provenance=provenance,
-        warnings=tuple(warnings),
-        boilerplate=view.boilerplate(),
-        templates=view.template_families(),
-        overlap=view.overlap_by(run.options.source),
-        leakage=view.overlap_by(run.options.split),
-        what_if=view.threshold_steps(),
-        borderline=view.borderline_pairs(),
+        warnings=_list_warnings(run),
+        boilerplate=_find_boilerplate(run, excerpts) if is_text else None,
+        templates=find_template_families(
+            excerpts.examined.documents, np.asarray(result.leader)[excerpts.examined.ordinals]
+        )
+        if is_text
+        else None,
+        overlap=_overlap_by(run, run.options.source),
+        leakage=_overlap_by(run, run.options.split),
+        what_if=evaluate_thresholds(run),
+        borderline=_quote_borderline_pairs(excerpts, ids),
     )
 
 
-def _describe_lost(
-    view: RunView, lost: LostInformation, ids: Mapping[int, str], texts: Mapping[int, str]
-) -> LostReport:
+def _list_warnings(run: Run) -> tuple[str, ...]:
+    """Returns the warnings about a run, its columns and its input files."""
+    doubt = doubt_removals(run.stats, run.options.removal_limits)
+    warnings = [] if doubt is None else [f"{doubt.reason}. {doubt.advise()}"]
+    warnings += warn_of_run(run)
+    columns = run.documents().carried
+    warnings += [
+        f"no document has a value in column {name!r}, which the settings refer to; check its name"
+        for name in run.columns.carried_columns
+        if len(columns) and columns[name].null_count == len(columns)
+    ]
+    return (*warnings, *warn_of_inputs(run.corpus, run.columns))
+
+
+def _count_cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
+    """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
+    joined = result.removed_in_run | (np.asarray(result.kind) == FURTHER)
+    members = np.bincount(np.asarray(result.leader)[joined].astype(np.int64))
+    sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
+    return tuple(map(SizeCount, sizes.tolist(), clusters.tolist()))
+
+
+def _verified_histogram(run: Run) -> Histogram:
+    """Returns the histogram of the similarities of all scored pairs."""
+    scored = run.scored()
+    total = Histogram()
+    for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
+        batch = scored.select(slice(start, start + PAIRS_PER_BATCH))
+        total += Histogram.from_similarities(batch.similarity)
+    return total
+
+
+def _count_sources(run: Run, result: Clustering) -> tuple[SourceCount, ...]:
+    """Returns the numbers of rows by source, or nothing without a source column."""
+    column = run.options.source
+    if column is None:
+        return ()
+    labels = most_frequent_labels(run.documents().carried[column], MAX_SOURCES)
+    size = len(labels.names)
+    removed = labels.codes[~np.asarray(result.kept)]
+    rows = np.bincount(labels.codes, minlength=size).tolist()
+    removed_rows = np.bincount(removed, minlength=size).tolist()
+    return tuple(sorted(map(SourceCount, labels.names, rows, removed_rows)))
+
+
+def _find_closest_call(result: Clustering, ids: pa.ChunkedArray) -> ClosestCall | None:
+    """Returns the removed near-duplicate that is least similar to its kept document."""
+    is_near = np.asarray(result.kind) == NEAR
+    near = np.flatnonzero(is_near & result.removed_in_run)
+    if not len(near):
+        return None
+    removed = int(near[np.argmin(np.asarray(result.similarity)[near])])
+    kept = int(result.leader[removed])
+    return ClosestCall(ids[kept].as_py(), ids[removed].as_py(), float(result.similarity[removed]))
+
+
+def _find_boilerplate(run: Run, excerpts: ExcerptCollector) -> Boilerplate:
+    """Returns the phrases that many kept documents share."""
+    source = run.options.source
+    sources = None if source is None else run.documents().carried[source]
+    return find_boilerplate(excerpts.sample, run.options.spec, run.resources, sources)
+
+
+def _overlap_by(run: Run, column: str | None) -> Overlap | None:
+    """Returns the duplicates between the values of a column, or None without a column."""
+    if column is None:
+        return None
+    values = run.documents().carried[column]
+    return compute_overlap(column, values, run.work.load("representative"), run.scored().pairs)
+
+
+def _count_better_copies(run: Run, result: Clustering) -> tuple[BetterCopies, ...]:
+    """Returns how often a removed document is better than the kept one by other measures.
+
+    These are its length, its number of shingles and, if the keep policy has dates, its date.
+    """
+    if not run.options.spec.has_shingles:
+        return ()
+    documents = run.documents()
+    removed = np.flatnonzero(result.removed_in_run)
+    leader = np.asarray(result.leader)[removed]
+    total = len(np.unique(leader))
+    measures = {
+        "longer": np.asarray(documents.lengths),
+        "with more shingles": np.asarray(documents.shingles),
+    }
+    for name in run.options.keep_policy.date_columns:
+        portions = [read_dates(part) for part in iterate_portions(documents.carried[name])]
+        dates = pa.chunked_array(portions, pa.int64()).fill_null(NO_DATE)
+        measures[f"newer by {name}"] = dates.to_numpy()
+    return tuple(
+        BetterCopies(measure, len(np.unique(leader[values[removed] > values[leader]])), total)
+        for measure, values in measures.items()
+    )
+
+
+def _quote_borderline_pairs(
+    excerpts: ExcerptCollector, ids: pa.ChunkedArray
+) -> tuple[BorderlinePair, ...]:
+    """Returns the pairs just above the higher thresholds."""
+    texts = excerpts.texts
+    return tuple(
+        BorderlinePair(
+            threshold=pair.threshold,
+            similarity=pair.similarity,
+            id_a=ids[pair.a].as_py(),
+            id_b=ids[pair.b].as_py(),
+            text_a=texts.get(pair.a, "")[:BORDERLINE_CHARACTERS],
+            text_b=texts.get(pair.b, "")[:BORDERLINE_CHARACTERS],
+        )
+        for pair in excerpts.borderline
+    )
+
+
+def _describe_lost(excerpts: ExcerptCollector, ids: pa.ChunkedArray) -> LostReport | None:
     """Returns the information that a run lost, with excerpts of the documents that lost most."""
-    in_reference = [entry.removed for entry in lost.worst if entry.kept is None]
-    reference_texts = view.reference_texts_of(in_reference)
+    lost = excerpts.lost
+    if lost is None:
+        return None
     examples = []
     for entry in lost.worst:
         if entry.kept is None:
             kept = str(entry.reference_id)
-            text_kept = reference_texts.get(entry.removed, "")
+            text_kept = excerpts.reference_texts.get(entry.removed, "")
         else:
-            kept = ids[entry.kept]
-            text_kept = texts.get(entry.kept, "")
+            kept = ids[entry.kept].as_py()
+            text_kept = excerpts.texts.get(entry.kept, "")
         example = LossyExample(
             kept=kept,
-            removed=ids[entry.removed],
+            removed=ids[entry.removed].as_py(),
             lost=entry.lost,
             text_kept=cut_excerpt(text_kept, LOSSY_CHARACTERS),
-            text_removed=cut_excerpt(texts.get(entry.removed, ""), LOSSY_CHARACTERS),
+            text_removed=cut_excerpt(excerpts.texts.get(entry.removed, ""), LOSSY_CHARACTERS),
             in_reference=entry.kept is None,
         )
         examples.append(example)
@@ -310,40 +267,17 @@ def title_of(inputs: Iterable[str]) -> str:
     return ", ".join(Path(path).name if Path(path).is_absolute() else path for path in inputs)
 
 
-def hottest_buckets(run: FinishedStages) -> list[list[int]]:
-    """Returns the largest hot buckets, each as its band, its size and its first document."""
-    hottest: list[list[int]] = run.recorded("candidates").get("hottest", [])
-    return hottest[:MAX_HOT_BUCKETS]
-
-
-def cut_excerpt(text: str, most: int = EXCERPT_CHARACTERS) -> str:
-    """Returns the beginning of a text, which ends between two words if it has spaces.
-
-    Half of a word would be shown as a difference from the whole word in the other document.
-
-    Examples:
-        >>> cut_excerpt("one two three", 9), cut_excerpt("one two", 7), cut_excerpt("onetwo", 4)
-        ('one two', 'one two', 'onet')
-    """
-    if len(text) <= most:
-        return text
-    words = text[: most + 1].rsplit(maxsplit=1)
-    if len(words) < 2:
-        return text[:most]
-    return text[:most].rstrip() if text[most].isspace() else words[0]
-
-
 def _quote_clusters(
-    clusters: Iterable[QuotedCluster], ids: Mapping[int, str], texts: Mapping[int, str]
+    clusters: Iterable[QuotedCluster], ids: pa.ChunkedArray, texts: Mapping[int, str]
 ) -> tuple[ClusterExcerpt, ...]:
     return tuple(
         ClusterExcerpt(
-            id=ids[cluster.kept],
+            id=ids[cluster.kept].as_py(),
             text=cut_excerpt(texts.get(cluster.kept, "")),
             members=cluster.size,
             examples=tuple(
                 RemovedExample(
-                    id=ids[member.ordinal],
+                    id=ids[member.ordinal].as_py(),
                     similarity=member.similarity,
                     text=cut_excerpt(texts.get(member.ordinal, "")),
                 )
@@ -354,7 +288,7 @@ def _quote_clusters(
     )
 
 
-def collect_parameters(run: FinishedStages) -> Parameters:
+def collect_parameters(run: Run) -> Parameters:
     """Returns the settings of a run and the values that were derived from them."""
     options = run.options
     spec = options.spec
@@ -396,7 +330,7 @@ def compute_s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
     )
 
 
-def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
+def collect_counts(run: Run, clusters: Mapping[str, int]) -> Counts:
     """Returns the numbers of documents by what became of them, from the records of the stages."""
     sketch = run.recorded("sketch")
     recorded = run.recorded(Stage.AGAINST)
@@ -425,7 +359,7 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
     )
 
 
-def estimated_histogram(run: FinishedStages) -> Histogram:
+def estimated_histogram(run: Run) -> Histogram:
     """Returns the histogram of the candidate pairs by estimated similarity."""
     agreements = run.recorded("candidates").get("histogram")
     if agreements is None:
@@ -437,7 +371,7 @@ def estimated_histogram(run: FinishedStages) -> Histogram:
     return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
 
 
-def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str) -> QuotedBucket:
+def _describe_hot_bucket(run: Run, band: int, members: int, text: str) -> QuotedBucket:
     """Returns a hot bucket with the shingles that its documents share."""
     spec = run.options.spec
     if not spec.has_slots:

@@ -5,7 +5,7 @@ import sys
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.corpus import describe_skipped_records
@@ -25,16 +25,14 @@ from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDoc
 from nearkin.engine.stats import (
     MissingPairsStats,
     ReferenceStats,
-    RunStats,
     Stage,
-    StageRecord,
 )
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import FINGERPRINT
-from nearkin.stages.lsh.slot_bands import Banding
-from nearkin.stages.measures import Measure
-from nearkin.stages.sketch.resources import SpecResources
+
+if TYPE_CHECKING:
+    from nearkin.engine.run import Run
 
 log = logging.getLogger("nearkin")
 SKIPPED_PACKAGES = ("nearkin", "sklearn")
@@ -47,46 +45,7 @@ MIN_INDEPENDENT_COSINE = 0.8
 independent ones."""
 
 
-class FinishedStages(Protocol):
-    """A finished run of any engine: its settings and what its stages recorded."""
-
-    @property
-    def options(self) -> RunOptions:
-        """The settings of the run."""
-
-    @property
-    def resources(self) -> SpecResources:
-        """The key, document frequencies and cut shingles that the Spec refers to."""
-
-    @property
-    def stats(self) -> RunStats:
-        """The statistics of the finished stages."""
-
-    @property
-    def measure(self) -> Measure:
-        """The measure of the run."""
-
-    @property
-    def banding(self) -> Banding:
-        """The bands and rows of the run."""
-
-    @property
-    def bandings(self) -> tuple[Banding, ...]:
-        """The bands and rows of each kind of signatures that finds candidate pairs."""
-
-    @property
-    def brute_force(self) -> bool:
-        """True if the run compared every pair, without banding."""
-
-    @property
-    def compares_all_for_recall(self) -> bool:
-        """True if the run compared every pair because no banding reaches the recall."""
-
-    def recorded(self, stage: str) -> StageRecord:
-        """Returns the statistics of a stage, or an empty dictionary if it did not run."""
-
-
-def warn_of_run(run: FinishedStages) -> list[str]:
+def warn_of_run(run: "Run") -> list[str]:
     """Returns the warnings that follow from the settings of a run and its statistics."""
     warnings = []
     options = run.options
@@ -176,7 +135,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
     return warnings
 
 
-def warn_of_fingerprints(run: FinishedStages) -> list[str]:
+def warn_of_fingerprints(run: "Run") -> list[str]:
     """Returns warnings about fingerprints that are ignored, or perhaps should be."""
     warnings = []
     grouping = run.recorded("collapse")
@@ -199,7 +158,7 @@ def warn_of_fingerprints(run: FinishedStages) -> list[str]:
     return warnings
 
 
-def warn_of_decisions(run: FinishedStages) -> list[str]:
+def warn_of_decisions(run: "Run") -> list[str]:
     """Returns a warning if decisions are about documents that a run does not have."""
     counts = run.recorded("collapse").get("decisions") or {}
     absent = counts.get("absent", 0)
@@ -213,7 +172,7 @@ def warn_of_decisions(run: FinishedStages) -> list[str]:
     ]
 
 
-def warn_of_reference(run: FinishedStages) -> list[str]:
+def warn_of_reference(run: "Run") -> list[str]:
     """Returns warnings about a reference that could not be compared completely."""
     recorded = run.recorded(Stage.AGAINST)
     if not recorded:
@@ -249,7 +208,7 @@ def warn_of_reference(run: FinishedStages) -> list[str]:
     return warnings
 
 
-def warn_of_preset(run: FinishedStages) -> list[str]:
+def warn_of_preset(run: "Run") -> list[str]:
     """Returns a warning if a run is larger than those that its preset was measured on."""
     preset = run.options.parsed_preset
     if preset is None:
@@ -258,7 +217,7 @@ def warn_of_preset(run: FinishedStages) -> list[str]:
     return [] if warning is None else [warning]
 
 
-def warn_of_short_documents(run: FinishedStages) -> list[str]:
+def warn_of_short_documents(run: "Run") -> list[str]:
     """Returns a warning if many documents are too short for the shingles of the run."""
     options = run.options
     grouping = run.recorded("collapse")
@@ -301,7 +260,7 @@ def _propose_for_short_texts(options: RunOptions) -> str:
     return f"{shingle}; nearkin tune FILES proposes a {threshold} for it"
 
 
-def warn_of_duplicates_left(run: FinishedStages) -> list[str]:
+def warn_of_duplicates_left(run: "Run") -> list[str]:
     """Returns a warning if many near-duplicates may be left in a result, because of hot buckets."""
     recorded = run.recorded(Stage.MISSING_PAIRS)
     options = run.options
@@ -323,7 +282,7 @@ def warn_of_duplicates_left(run: FinishedStages) -> list[str]:
     ]
 
 
-def warn_of_recall(run: FinishedStages) -> list[str]:
+def warn_of_recall(run: "Run") -> list[str]:
     """Returns a warning for each reason why the recall of a run is lower than requested."""
     options = run.options
     if options.distance is not None or run.brute_force:
@@ -355,7 +314,7 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     return warnings
 
 
-def warn_of_missing_pairs(run: FinishedStages) -> list[str]:
+def warn_of_missing_pairs(run: "Run") -> list[str]:
     """Returns a warning if a run that lists pairs lacks some, because of its pair budget."""
     recorded = run.recorded(Stage.MISSING_PAIRS)
     if not recorded:

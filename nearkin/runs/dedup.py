@@ -21,7 +21,7 @@ from nearkin.engine.sketching import REJECTED
 from nearkin.engine.stats import RunStats
 from nearkin.errors import RunError
 from nearkin.reports.collect import collect_report, title_of
-from nearkin.reports.local_view import ExcerptCollector, LocalRunView
+from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.reports.model import LinesReport, PassageReport, Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
@@ -126,9 +126,9 @@ def run_dedup(
             write_lines_table(line_run, staging)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
-        view = LocalRunView(run, clustering, excerpts, rejected)
         provenance = Provenance.now(inputs_shown, job.command_line)
-        report_data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
+        title = title_of(inputs_shown)
+        report_data = collect_report(run, clustering, excerpts, rejected, title, provenance)
         # The peak includes the memory that collecting the report took.
         report_data = replace(
             report_data,

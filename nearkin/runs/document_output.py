@@ -18,7 +18,7 @@ from nearkin.engine.clustering import Clustering
 from nearkin.engine.options import RunOptions
 from nearkin.engine.run import Run
 from nearkin.errors import UsageError
-from nearkin.reports.local_view import ExcerptCollector
+from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean

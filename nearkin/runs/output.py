@@ -22,8 +22,8 @@ from nearkin.engine.stats import StageRecords
 from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
 from nearkin.reports.collect import summary_counts
+from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.reports.files import write_report
-from nearkin.reports.local_view import ExcerptCollector
 from nearkin.reports.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
 from nearkin.runs.document_output import (

@@ -30,7 +30,7 @@ from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, requir
 from nearkin.engine.stats import MissingPairsStats, StageRecord, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.reports.collect import collect_counts, collect_report, summary_counts
-from nearkin.reports.local_view import ExcerptCollector, LocalRunView
+from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.reports.model import Provenance, ReportData
 from nearkin.reports.notebook import first_rows, plot_similarities, similarity_bars
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
@@ -516,8 +516,7 @@ class DedupResult:
         run = finished.run
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
         title = ", ".join(run.corpus.names[:3]) or "documents"
-        view = LocalRunView(run, clustering, excerpts, rejected)
-        return collect_report(view, title, peak_memory=0, provenance=self._provenance)
+        return collect_report(run, clustering, excerpts, rejected, title, self._provenance)
 
     @check_arguments
     def rethreshold(self, threshold: float) -> "DedupResult":

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.reports.collect import cut_excerpt
 from nearkin.reports.diff import (
     MAX_CHARACTERS,
     DiffSpan,
@@ -18,6 +17,7 @@ from nearkin.reports.diff import (
     focus_changes,
     may_be_cut,
 )
+from nearkin.reports.excerpts import cut_excerpt
 
 texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map(
     "".join

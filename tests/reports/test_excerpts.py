@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.reports.collect import EXCERPT_CHARACTERS, cut_excerpt
+from nearkin.reports.excerpts import EXCERPT_CHARACTERS, cut_excerpt
 from nearkin.reports.files import read_report
 from tests.cli.conftest import run
 
