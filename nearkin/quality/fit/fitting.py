@@ -21,9 +21,9 @@ from nearkin.quality.fit.definition import (
 from nearkin.quality.fit.documents import FitDocuments, read_documents
 from nearkin.quality.fit.labels import (
     ClusterLabels,
+    FitLabels,
     LabelScores,
     OneSourceCounts,
-    PairLabels,
     place_labels,
 )
 from nearkin.quality.fit.objective import Objective
@@ -156,7 +156,7 @@ class LabelledDocuments(NamedTuple):
     """The documents of a fit, with their labels."""
 
     documents: FitDocuments
-    labels: ClusterLabels | PairLabels
+    labels: FitLabels
     sampled: LabelledSample
 
 
@@ -219,7 +219,7 @@ def _extend_space(
     return space, held_out
 
 
-def _require_both_kinds_among(documents: FitDocuments, labels: ClusterLabels | PairLabels) -> None:
+def _require_both_kinds_among(documents: FitDocuments, labels: FitLabels) -> None:
     """Requires that documents of the inputs are labelled as duplicates and as distinct."""
     if documents.too_large and not (labels.duplicates and labels.has_distinct):
         raise UsageError(
@@ -234,7 +234,7 @@ def _require_both_kinds_among(documents: FitDocuments, labels: ClusterLabels | P
 
 
 def fit_definition(
-    labels: ClusterLabels | PairLabels,
+    labels: FitLabels,
     scorer: DocumentScorer,
     definition: Definition,
     objective: Objective,
@@ -333,9 +333,7 @@ def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
         )
 
 
-def _require_different_sources(
-    labels: ClusterLabels | PairLabels, one_source: OneSourceCounts, column: str
-) -> None:
+def _require_different_sources(labels: FitLabels, one_source: OneSourceCounts, column: str) -> None:
     """Requires labelled pairs of different sources, of both kinds."""
     for kind, count, of_one_source in (
         ("pairs of duplicates", labels.duplicates, one_source.duplicates),
@@ -374,7 +372,7 @@ def _may_change(texts: pa.Array, step: str) -> bool:
 
 
 def _count_labels(
-    labels: ClusterLabels | PairLabels,
+    labels: FitLabels,
     documents: FitDocuments,
     sampled: LabelledSample,
     one_source: OneSourceCounts | None,
@@ -426,7 +424,7 @@ def _quote_pairs(
 
 
 def _warn_of_labels(
-    labels: ClusterLabels | PairLabels,
+    labels: FitLabels,
     documents: FitDocuments,
     sampled: LabelledSample,
     held_out: HeldOut | None,
@@ -466,7 +464,7 @@ def _warn_of_labels(
 
 
 def _warn_of_sources(
-    labels: ClusterLabels | PairLabels,
+    labels: FitLabels,
     documents: FitDocuments,
     one_source: OneSourceCounts | None,
 ) -> list[str]:

@@ -7,7 +7,7 @@ leaders or by connected components. Labelled pairs are judged one by one, by the
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -144,32 +144,6 @@ class LabelScores(Protocol):
 
     def mistakes(self, threshold: float) -> Mistakes:
         """Returns the pairs that are judged wrongly at a threshold."""
-
-
-class FitLabels(Protocol):
-    """Labels of the documents of a fit."""
-
-    @property
-    def are_clustered(self) -> bool:
-        """True if definitions are judged by clusters, False if by single pairs."""
-
-    @property
-    def groups(self) -> np.ndarray:
-        """The group of each document, which is never divided between folds, int64 (n,)."""
-
-    @property
-    def duplicates(self) -> int:
-        """The number of pairs of duplicates."""
-
-    @property
-    def duplicates_of_groups(self) -> np.ndarray:
-        """The number of pairs of duplicates of each group, int64 (g,)."""
-
-    def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
-        """Returns the similarities by a definition."""
-
-    def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
-        """Returns how many labelled pairs are of one source."""
 
 
 def threshold_grid(floor: float, step: float) -> np.ndarray:
@@ -740,6 +714,10 @@ class _PairScores:
         )
 
 
+FitLabels: TypeAlias = ClusterLabels | PairLabels
+"""The labels of the documents of a fit."""
+
+
 def _count_reaching(similarity: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """Returns how many similarities reach each threshold, float64 (t,)."""
     below = np.searchsorted(np.sort(similarity), thresholds)
@@ -773,7 +751,7 @@ def _sort_mistakes(
 
 def place_labels(
     golden: GoldenSet, documents: FitDocuments, labelled: Labelled, sampled: LabelledSample
-) -> ClusterLabels | PairLabels:
+) -> FitLabels:
     """Returns the labels of the documents of a fit."""
     positions = {id: position for position, id in enumerate(golden.ids)}
     numbers = np.array([positions.get(id, -1) for id in documents.ids], np.int64)

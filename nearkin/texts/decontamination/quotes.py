@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.engine.documents import take_values
-from nearkin.texts.decontamination.tables import ContaminationTables, FoundItems
+from nearkin.texts.decontamination.run import DecontaminationRun
+from nearkin.texts.decontamination.tables import ContaminationTables
 from nearkin.texts.passages.documents import ID
 from nearkin.texts.passages.quotes import CONTEXT_BYTES, EXCERPT_BYTES, QuotedPart, divide_excerpt
 
@@ -30,7 +31,7 @@ class QuotedHit(NamedTuple):
     parts: list[QuotedPart]
 
 
-def quote_contaminations(run: FoundItems, tables: ContaminationTables) -> list[QuotedHit]:
+def quote_contaminations(run: DecontaminationRun, tables: ContaminationTables) -> list[QuotedHit]:
     """Returns excerpts of contaminated documents, ordered by suite and score."""
     chosen = _choose_hits(run, tables)
     hits = run.hits.take(chosen)
@@ -64,7 +65,7 @@ def quote_contaminations(run: FoundItems, tables: ContaminationTables) -> list[Q
     return quoted
 
 
-def _choose_hits(run: FoundItems, tables: ContaminationTables) -> np.ndarray:
+def _choose_hits(run: DecontaminationRun, tables: ContaminationTables) -> np.ndarray:
     """Returns the rows of the hits that are quoted, int64."""
     items = run.hits["item"].to_numpy()
     scores = run.hits["score"].to_numpy()

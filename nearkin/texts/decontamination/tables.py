@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +10,8 @@ import pyarrow.compute as pc
 from nearkin.engine.documents import take_values
 from nearkin.runtime.number_format import format_count
 from nearkin.stages.packed_pairs import sorted_unique
-from nearkin.texts.decontamination.index import SuiteIndex
 from nearkin.texts.decontamination.request import CONTAMINATION
-from nearkin.texts.decontamination.run import TextBatch
+from nearkin.texts.decontamination.run import DecontaminationRun
 from nearkin.texts.passages.cutting.run import SPAN
 from nearkin.texts.passages.documents import BYTES, ID
 from nearkin.texts.passages.tables import divide_rows
@@ -77,45 +75,10 @@ CONTAMINATED = pa.schema(
 ROWS_AT_ONCE = 1 << 14
 
 
-class FoundItems(Protocol):
-    """The outcome of a finished run, for example a `DecontaminationRun`."""
-
-    @property
-    def index(self) -> SuiteIndex:
-        """The index of the suites."""
-
-    @property
-    def hits(self) -> pa.Table:
-        """The fields of items that documents hold, with the schema `HITS` of the run."""
-
-    @property
-    def contaminated(self) -> np.ndarray:
-        """The numbers of the documents that hold an item, ascending, int64 (m,)."""
-
-    @property
-    def documents(self) -> pa.Table:
-        """The ids and sizes of documents, by the numbers of `hits`."""
-
-    @property
-    def documents_read(self) -> int:
-        """The number of documents of the corpus."""
-
-    @property
-    def rejected(self) -> int:
-        """The number of rejected rows."""
-
-    @property
-    def text_bytes(self) -> int:
-        """The size of all texts, in bytes."""
-
-    def read_candidates(self, numbers: np.ndarray) -> Iterator[TextBatch]:
-        """Yields the texts of contaminated documents."""
-
-
 class ContaminationTables:
     """The tables of a finished run."""
 
-    def __init__(self, run: FoundItems) -> None:
+    def __init__(self, run: DecontaminationRun) -> None:
         self._run = run
         self._suites = run.index.suites
 
