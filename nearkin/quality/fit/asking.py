@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 
@@ -247,27 +246,6 @@ def format_bound(score: Estimate) -> str:
     return f"{format_fraction(score.value, digits=2)}, probably at least {low}"
 
 
-class AskedRecord(TypedDict):
-    """Settings that answers suggest, as JSON.
-
-    Attributes:
-        answers: Numbers of answers: `duplicates` and `distinct`.
-        alive: Number of competing definitions that may be the best one.
-        scores: Expected scores, each with its `value` and its 95 % lower bound `low`.
-    """
-
-    version: str
-    objective: str
-    answers: dict[str, int]
-    compared_documents: int
-    searched_documents: int
-    corpus_documents: int
-    settings: dict[str, object]
-    alive: int
-    competing: int
-    scores: dict[str, dict[str, float]]
-
-
 @dataclass(frozen=True)
 class AskedSettings:
     """Settings that were chosen from the answers of a session.
@@ -329,7 +307,7 @@ class AskedSettings:
         ]
         write_settings(path, Settings(suggestion.settings), remarks)
 
-    def to_dict(self) -> AskedRecord:
+    def to_dict(self) -> dict[str, object]:
         """Returns the settings as a JSON object, without texts and ids of documents."""
         suggestion = self.suggestion
         scores = {

@@ -1,7 +1,7 @@
 """The result of a fit: settings, how good they are, and what they get wrong."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -20,52 +20,24 @@ REMARK = "Chosen by nearkin fit"
 """The beginning of the comment of a settings file that a fit has written."""
 
 
-class EstimateRecord(TypedDict):
-    """A score and its 95 % interval, as JSON."""
-
-    value: float
-    low: float
-    high: float
-
-
-class LabelCountsRecord(TypedDict):
-    """The numbers of labels, as JSON. `LabelCounts` documents them."""
-
-    documents: int
-    clusters: int | None
-    duplicates: int
-    distinct: int | None
-    missing: int
-    left_out: int
-    corpus_documents: int
-    compared_documents: int
-    duplicates_of_one_source: NotRequired[int]
-    distinct_of_one_source: NotRequired[int]
-
-
 class FittedRecord(TypedDict):
-    """Settings with their scores, as JSON.
+    """Settings or held-out settings with their scores, as JSON.
 
     Attributes:
+        settings: The settings, unless the scores are held out.
+        precision: The `value`, `low` and `high` of the precision and its 95 % interval.
+        recall: Those of the recall.
+        f1: Those of their harmonic mean.
+        folds: Number of folds, if the scores are held out.
         lost: Share of the labelled clusters of which no document is kept, if clusters are labelled.
         removed: Share of the redundant documents that are removed, if clusters are labelled.
     """
 
-    settings: dict[str, object]
-    precision: EstimateRecord
-    recall: EstimateRecord
-    f1: EstimateRecord
-    lost: NotRequired[float]
-    removed: NotRequired[float]
-
-
-class HeldOutRecord(TypedDict):
-    """Held-out scores, as JSON. `FittedRecord` documents them."""
-
-    precision: EstimateRecord
-    recall: EstimateRecord
-    f1: EstimateRecord
-    folds: int
+    settings: NotRequired[dict[str, object]]
+    precision: dict[str, float]
+    recall: dict[str, float]
+    f1: dict[str, float]
+    folds: NotRequired[int]
     lost: NotRequired[float]
     removed: NotRequired[float]
 
@@ -76,12 +48,12 @@ class FitRecord(TypedDict):
     version: str
     objective: str
     is_met: bool
-    labels: LabelCountsRecord
+    labels: dict[str, int | None]
     tried: int
     settings: dict[str, object]
     choices: list[FittedRecord]
     default: FittedRecord | None
-    held_out: HeldOutRecord | None
+    held_out: FittedRecord | None
     warnings: list[str]
 
 
@@ -253,12 +225,12 @@ class FitResult:
 
     def to_dict(self) -> FitRecord:
         """Returns the result as a JSON object, without texts and ids of documents."""
-        held_out: HeldOutRecord | None = None
+        held_out: FittedRecord | None = None
         if self.held_out is not None:
             held_out = {
-                "precision": _to_record(self.held_out.precision),
-                "recall": _to_record(self.held_out.recall),
-                "f1": _to_record(self.held_out.f1),
+                "precision": asdict(self.held_out.precision),
+                "recall": asdict(self.held_out.recall),
+                "f1": asdict(self.held_out.f1),
                 "folds": len(self.held_out.folds),
             }
             if self.held_out.kept is not None:
@@ -290,36 +262,23 @@ def format_estimate(estimate: Estimate) -> str:
     return f"{format_percent(estimate.value)} ({low} to {high})"
 
 
-def _counts_record(counts: LabelCounts) -> LabelCountsRecord:
-    record: LabelCountsRecord = {
-        "documents": counts.documents,
-        "clusters": counts.clusters,
-        "duplicates": counts.duplicates,
-        "distinct": counts.distinct,
-        "missing": counts.missing,
-        "left_out": counts.left_out,
-        "corpus_documents": counts.corpus_documents,
-        "compared_documents": counts.compared_documents,
-    }
-    if counts.duplicates_of_one_source is not None:
-        record["duplicates_of_one_source"] = counts.duplicates_of_one_source
-    if counts.distinct_of_one_source is not None:
-        record["distinct_of_one_source"] = counts.distinct_of_one_source
+def _counts_record(counts: LabelCounts) -> dict[str, int | None]:
+    """Returns the numbers of labels, without those of one source if all documents are compared."""
+    record = asdict(counts)
+    for name in ("duplicates_of_one_source", "distinct_of_one_source"):
+        if record[name] is None:
+            del record[name]
     return record
 
 
 def _settings_record(fitted: FittedSettings) -> FittedRecord:
     record: FittedRecord = {
         "settings": fitted.settings,
-        "precision": _to_record(fitted.precision),
-        "recall": _to_record(fitted.recall),
-        "f1": _to_record(fitted.f1),
+        "precision": asdict(fitted.precision),
+        "recall": asdict(fitted.recall),
+        "f1": asdict(fitted.f1),
     }
     if fitted.curve.lost is not None and fitted.curve.removed is not None:
         record["lost"] = float(fitted.curve.lost[fitted.position])
         record["removed"] = float(fitted.curve.removed[fitted.position])
     return record
-
-
-def _to_record(estimate: Estimate) -> EstimateRecord:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
