@@ -132,7 +132,6 @@ def _to_table(data: Any) -> pa.Table:
 
 
 def _values_to_table(values: Sequence[Any]) -> pa.Table:
-    """Returns the table of a list of texts or of dictionaries."""
     if _are_rows(values):
         return pa.Table.from_struct_array(_to_chunked(values))
     return pa.table({"text": _to_chunked(values)})
@@ -166,7 +165,6 @@ def _open_source(data: Any) -> Any:
 
 
 def _unreadable_rows(data: Any, error: Exception) -> UsageError:
-    """Returns the error for a source that fails, or that has columns that Arrow cannot hold."""
     lines = str(error).partition(". Detail: ")[0].strip().splitlines()
     reason = RUST_PLACE.sub("", lines[0])[:300] if lines else type(error).__name__
     return UsageError(
@@ -278,7 +276,6 @@ def _iterator_to_table(values: Iterator[Any]) -> pa.Table:
 
 
 def _concat_blocks(blocks: list[pa.Table]) -> pa.Table:
-    """Returns one table of the blocks of an iterator."""
     try:
         return concat_tables(blocks)
     except pa.ArrowException as error:
@@ -502,7 +499,6 @@ def _require_shallow(values: Sequence[Any]) -> None:
 
 
 def _column_names(values: Any) -> list[str] | None:
-    """Returns the names of the columns of a table, or None for a column."""
     if isinstance(values, Mapping):
         return [str(name) for name in values]
     if isinstance(values, pa.Table | pa.RecordBatch):

@@ -629,7 +629,6 @@ class FileCorpus:
         return status
 
     def _require_status(self, file: InputFile, status: FileStatus) -> None:
-        """Requires that a file has the status of its first reading."""
         if self.statuses.setdefault(file.path, status) != status:
             raise RunError(
                 f"{file.shown_path} has changed while the run was reading "
@@ -649,7 +648,6 @@ class FileCorpus:
         self._skipped_records.update(read.skipped_records)
 
     def _require_same_tables(self) -> None:
-        """Requires that the tables have no newer version than the one that is read."""
         for watch in self._watches:
             try:
                 change = watch.find_change()
@@ -724,7 +722,6 @@ def require_unique_columns(names: Sequence[str], place: str, reason: str, remedy
 
 
 def _require_usable_compression(file: InputFile, form: Format, columns: Columns) -> None:
-    """Requires that a compressed file can be decompressed within the memory bound."""
     if file.compression is None:
         return
     if isinstance(form, Parquet | Orc):
@@ -779,7 +776,6 @@ def describe_skipped_records(counts: Mapping[str, int]) -> list[str]:
 
 
 def _name_with_others(files: Sequence[InputFile]) -> str:
-    """Returns the name of the first file, and the number of the others."""
     more_files = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
     return f"{files[0].name!r}{more_files}"
 
@@ -804,7 +800,6 @@ class _BatchBuilder:
         return self._bytes >= BATCH_BYTES // 2 or self._rows >= BATCH_ROWS // 2
 
     def take_batch(self) -> Batch:
-        """Returns the batch, and begins the next one."""
         parts = self._parts
         self._parts = []
         self._bytes = 0

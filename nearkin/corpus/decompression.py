@@ -99,7 +99,6 @@ class DecompressedStream(io.RawIOBase):
         super().close()
 
     def _read_before_damage(self, careful_from: int) -> bytes:
-        """Returns the readable bytes between the position and the damage."""
         coarse = self._read_until_failure(careful_from, self._position, COARSE)
         fine = self._read_until_failure(careful_from, self._position + len(coarse), 1)
         return coarse + fine

@@ -53,7 +53,6 @@ def _read_log(table: TableFolder, folder: str) -> tuple[int, list[str]]:
 
 
 def _require_plain_files(table: TableFolder, delta: Any) -> None:
-    """Refuses a Delta table whose rows or columns differ from those of its data files."""
     features = set(delta.protocol().reader_features or ())
     mode = delta.metadata().configuration.get("delta.columnMapping.mode", "none")
     reason = ""
@@ -72,7 +71,6 @@ def _require_plain_files(table: TableFolder, delta: Any) -> None:
 
 
 def _has_deletion_vectors(table: TableFolder, delta: Any) -> bool:
-    """Returns whether rows of the data files were removed by deletion vectors."""
     from deltalake.exceptions import DeltaError
 
     try:

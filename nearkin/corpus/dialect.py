@@ -125,7 +125,6 @@ def parse_encoding(text: str | None) -> str | None:
 
 
 def _parse_one_encoding(name: str, text: str) -> str:
-    """Returns the name of the codec of one encoding of an option."""
     try:
         name = codecs.lookup(name).name
         "a".encode(name)

@@ -146,7 +146,6 @@ def _rows_of_batches(file: InputFile) -> float:
 
 
 def _decompress_beginning(file: InputFile, beginning: bytes) -> bytes:
-    """Returns the content of the first stored bytes of a file."""
     if file.compression is None:
         return beginning
     stream = DecompressedStream(lambda: pa.BufferReader(beginning), file.compression)

@@ -141,7 +141,6 @@ def _fold_name(name: str) -> str:
 
 
 def _append_number(name: str, taken: Iterable[str]) -> str:
-    """Returns the name with the first free number before its suffixes."""
     path = PurePosixPath(name)
     suffixes = path.suffix
     if suffixes.lower() in COMPRESSION_SUFFIXES:

@@ -96,7 +96,6 @@ def resolve_hub_input(filesystem: HfFileSystem, url: str) -> HubInput:
 
 
 def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[str]:
-    """Returns the paths of the data files of a dataset."""
     name, _, split = subset.partition("/")
     configurations = _read_configurations(filesystem, root)
     if name and name not in configurations:
@@ -126,7 +125,6 @@ def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[s
 
 
 def _require_usable_patterns(patterns: Sequence[str], root: str) -> None:
-    """Refuses patterns of a card that lead out of the repository or take long to match."""
     reason = ""
     if len(patterns) > MAX_PATTERNS:
         reason = f"{len(patterns):,} patterns, and {MAX_PATTERNS:,} are the most"
@@ -140,7 +138,6 @@ def _require_usable_patterns(patterns: Sequence[str], root: str) -> None:
 
 
 def _expand_pattern(filesystem: HfFileSystem, pattern: str) -> list[str]:
-    """Returns the paths of the files that a pattern or a folder of a card names."""
     if not WILDCARDS & set(pattern):
         return list(filesystem.find(pattern))
     return [path for path in filesystem.glob(pattern) if not filesystem.isdir(path)]
@@ -181,7 +178,6 @@ def _data_suffix(path: str) -> str:
 
 
 def _read_configurations(filesystem: HfFileSystem, root: str) -> dict[str, Mapping[str, Any]]:
-    """Returns the configurations that the card of a dataset lists, by name."""
     path = f"{root}/{CARD}"
     if not filesystem.exists(path):
         return {}
@@ -202,7 +198,6 @@ def _read_configurations(filesystem: HfFileSystem, root: str) -> dict[str, Mappi
 def _choose_configuration(
     configurations: Mapping[str, Mapping[str, Any]], name: str, root: str
 ) -> Mapping[str, Any]:
-    """Returns the configuration of a name, or the default one for an empty name."""
     if name:
         return configurations[name]
     chosen = [entry for entry in configurations.values() if entry.get("default")]
@@ -219,7 +214,6 @@ def _choose_configuration(
 
 
 def _patterns_of(configuration: Mapping[str, Any], split: str) -> list[str]:
-    """Returns the patterns of the files of a configuration."""
     data_files = configuration.get("data_files")
     folder = _require_text(configuration.get("data_dir") or "").strip("/")
     if data_files is None:
@@ -238,7 +232,6 @@ def _patterns_of(configuration: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _require_text(value: Any) -> str:
-    """Returns a value of the metadata that must be a text."""
     if not isinstance(value, str):
         raise UsageError(
             f"the metadata of {CARD} has a value of type {type(value).__name__} where a text is "

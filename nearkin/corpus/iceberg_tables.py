@@ -93,7 +93,6 @@ def _describe_invalid_metadata(error: BaseException) -> str:
 
 
 def _find_newest_metadata(table: TableFolder) -> str:
-    """Returns the path of the metadata with the highest number."""
     folder = f"{table.path}/metadata"
     names = [name for name in list_names(folder) if ICEBERG_METADATA.fullmatch(name)]
     numbers = [int(re.match(r"v?(\d+)", name)[1]) for name in names]  # type: ignore[index]
@@ -108,7 +107,6 @@ def _find_newest_metadata(table: TableFolder) -> str:
 
 
 def _require_local(table: TableFolder, iceberg: Any) -> None:
-    """Requires that the metadata, the manifests and the list of manifests are local files."""
     snapshot = iceberg.current_snapshot()
     places = [iceberg.metadata.location]
     if snapshot is not None:
@@ -129,7 +127,6 @@ def _require_local_places(table: TableFolder, places: list[str]) -> None:
 
 
 def _list_data_files(table: TableFolder, iceberg: Any, metadata: str) -> dict[str, None]:
-    """Returns the paths of the data files of the current snapshot."""
     root = os.path.realpath(table.path)
     files: dict[str, None] = {}
     try:

@@ -78,7 +78,6 @@ def describe_inputs(
 
 
 def _describe_each(corpus: FileCorpus, parts: Sequence[HashedPart]) -> list[InputRecord]:
-    """Returns one entry for each file."""
     with ThreadPoolExecutor(THREADS, "nearkin-hash") as pool:
         return list(
             pool.map(

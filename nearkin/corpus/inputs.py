@@ -247,7 +247,6 @@ def _count_partitions(given: str, path: str, *, is_file: bool) -> int:
 
 
 def _relative_paths(paths: Sequence[str], partition_counts: Sequence[int]) -> list[str]:
-    """Returns the paths relative to the longest folder that all of them share."""
     folders = [
         path.split("/")[: -1 - count] for path, count in zip(paths, partition_counts, strict=True)
     ]
@@ -273,7 +272,6 @@ class _InputSearch:
     """The saved dataset that each folder is."""
 
     def expand(self, given: str) -> list[str]:
-        """Returns every file that one input names."""
         for prefix in LOCAL:
             given = given.removeprefix(prefix)
         if "\0" in given:
@@ -281,7 +279,6 @@ class _InputSearch:
         return self._expand_url(given) if "://" in given else self._expand_local(given)
 
     def skip(self, path: str, reason: str) -> None:
-        """Records that a path is not read."""
         self.skipped.append(SkippedPath(hide_password(format_path(path)), reason))
 
     def _expand_local(self, given: str) -> list[str]:
@@ -315,7 +312,6 @@ class _InputSearch:
         return paths
 
     def _find_version_files(self, version: TableVersion, given: str) -> list[str]:
-        """Returns the files of a version of a table that was named by its file in the log."""
         self._add_version(version)
         before = len(self.skipped)
         start = len(version.table.path) + 1
@@ -389,7 +385,6 @@ class _InputSearch:
         return False
 
     def _walk_folder(self, folder: str) -> Iterator[str]:
-        """Yields every file below a folder."""
         if is_output(folder):
             raise UsageError(
                 f"{format_path(folder)} is the output of a nearkin run; name its "
@@ -432,7 +427,6 @@ class _InputSearch:
                     yield path
 
     def _find_table_files(self, table: TableFolder, folder: str, top: str) -> Iterator[str]:
-        """Yields the files of the newest version of a table that are below a folder."""
         start = len(top.rstrip("/")) + 1
         if folder != top and self.selection.excludes(folder[start:]):
             self.skip(folder, f"it matches {name_setting('exclude')}")
@@ -451,7 +445,6 @@ class _InputSearch:
                 yield path
 
     def _find_lance_manifest(self, table: TableFolder, folder: str, relative: str) -> Iterator[str]:
-        """Yields the manifest of the newest version of a Lance table."""
         if os.path.realpath(folder) != table.path:
             raise UsageError(
                 f"{format_path(folder)} is a part of {table.description}; give the folder of the "
@@ -509,7 +502,6 @@ class _InputSearch:
         return reason is None
 
     def _find_saved_dataset(self, folder: str) -> SavedDataset | None:
-        """Returns the saved dataset that a local folder is, or None."""
         if folder not in self.saved:
             self.saved[folder] = find_saved_dataset(
                 folder, list_names(folder), lambda name: _read_beginning(f"{folder}/{name}")
@@ -599,7 +591,6 @@ class _InputSearch:
     def _open_remote_tables(
         self, given: str, path: str, names: Sequence[str], enclosing: TableFolder | None
     ) -> RemoteTables:
-        """Returns the tables of listed files, without those that `exclude` leaves out."""
         read = [name for name in names if not self.selection.excludes(name[len(path) :].strip("/"))]
         tables = [
             TableFolder(make_url(given, table.path), table.format)
@@ -610,7 +601,6 @@ class _InputSearch:
         return RemoteTables(given, [self._open_newest(table) for table in tables])
 
     def _is_in_version(self, name: str, given: str, tables: RemoteTables) -> bool:
-        """Returns False for a file that a pattern matched and that is an older one of a table."""
         if tables.is_left_out(name):
             self.skip(make_url(given, name), "it is not in the newest version of its Delta table")
             return False
@@ -628,7 +618,6 @@ class _InputSearch:
     def _select_of_saved_datasets(
         self, given: str, filesystem: Any, names: Sequence[str]
     ) -> list[str]:
-        """Returns listed files without those beside the data files of saved datasets."""
         folders: dict[str, list[str]] = {}
         for name in names:
             above, _, last = name.rpartition("/")

@@ -80,7 +80,6 @@ def _is_integer(value: object) -> bool:
 
 
 def _smallest_type(numbers: Iterable[int]) -> pa.DataType:
-    """Returns the type of a column that holds some integers."""
     present = list(numbers)
     low = min(present, default=0)
     high = max(present, default=0)

@@ -141,7 +141,6 @@ def find_saved_dataset(
 
 
 def _read_names(read: Callable[[str], bytes], file: str, key: str) -> list[str] | None:
-    """Returns the names that a file of a saved dataset lists, or None if it is another file."""
     try:
         with decoding():
             entries = json.loads(read(file))[key]

@@ -186,7 +186,6 @@ def _find_below(value: Any, path: str) -> Any:
 
 
 def _join_values(values: list[Any]) -> Any:
-    """Returns the values of the elements of a list as one value."""
     if not values:
         return None
     if all(isinstance(value, str) for value in values):

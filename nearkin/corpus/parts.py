@@ -90,7 +90,6 @@ def _split(
 
 
 def _files_from(corpus: FileCorpus, start: tuple[int, int]) -> Iterator[RowRange]:
-    """Yields the rows of each file from a place on."""
     for number in range(start[0], len(corpus.files)):
         yield RowRange(number, start[1] if number == start[0] else 0)
 

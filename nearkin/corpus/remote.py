@@ -75,7 +75,6 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
 
 def _make_opening_error(url: str, error: BaseException) -> UsageError | MissingExtraError:
-    """Returns the error to raise if a driver refuses a URL."""
     if not isinstance(error, ImportError):
         return UsageError(
             f"cannot open {url}: {describe_error(error)}; check the URL and what its protocol needs"

@@ -90,7 +90,6 @@ class ReadRows:
         return cast(T, _like(data, select_kept_rows(table, rows)))
 
     def _unmatched(self, executed: str) -> UsageError:
-        """Returns the error about rows that cannot be matched, of data that was executed."""
         remedy = (
             f"run with {name_setting('id')}, or on rows in memory, such as frame.collect() or "
             "pyarrow.table(data), and pass the same object"
@@ -141,7 +140,6 @@ def _ids_of(table: Any, name: str) -> pa.ChunkedArray | None:
 
 
 def _find_column(table: Any, name: str) -> Any:
-    """Returns a column of a table in memory, or None if it has no such column."""
     if isinstance(table, list | tuple):
         is_there = bool(table) and all(isinstance(row, Mapping) and name in row for row in table)
         return [row[name] for row in table] if is_there else None

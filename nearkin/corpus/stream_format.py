@@ -65,7 +65,6 @@ def detect_suffix(file: InputFile, columns: Columns) -> str:
 
 
 def _detect_text(sample: bytes, columns: Columns) -> str:
-    """Returns the suffix of text."""
     foreign = describe_foreign_content(sample)
     is_wide = detect_encoding(sample).startswith(WIDE)
     if foreign and not is_wide:
@@ -91,7 +90,6 @@ def _detect_text(sample: bytes, columns: Columns) -> str:
 
 
 def _is_delimited(sample: bytes, columns: Columns) -> bool:
-    """Returns whether text is CSV with a header."""
     dialect = detect_dialect(sample, ",", columns.delimiter, columns.encoding)
     text = sample.decode(dialect.encoding, "replace").removeprefix("\ufeff")
     try:

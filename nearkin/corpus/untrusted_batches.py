@@ -147,7 +147,6 @@ def _count_nested_values(values: pa.Array) -> Iterator[int]:
 
 
 def _count_elements(lists: pa.Array) -> int:
-    """Returns the sum of the lengths of lists."""
     if not (pa.types.is_list_view(lists.type) or pa.types.is_large_list_view(lists.type)):
         return len(lists.values)
     sizes = lists.sizes.to_numpy(zero_copy_only=False)

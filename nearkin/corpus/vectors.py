@@ -29,7 +29,6 @@ def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
 
 
 def _find_dimensions(corpus: Corpus, columns: Columns) -> int | None:
-    """Returns the number of dimensions of a column of vectors, or None if it holds no vector."""
     for batch in corpus.batches(columns):
         if len(batch.rows):
             dimensions: int = batch.documents["vector"].type.list_size
@@ -38,7 +37,6 @@ def _find_dimensions(corpus: Corpus, columns: Columns) -> int | None:
 
 
 def _detect_field_kinds(corpus: Corpus, columns: Columns) -> Columns:
-    """Returns columns of several fields with the kind and the size of each field."""
     is_unknown = [field.kind in (FieldKind.TEXT, FieldKind.VECTOR) for field in columns.fields]
     if not any(is_unknown):
         return columns

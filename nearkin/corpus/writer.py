@@ -203,7 +203,6 @@ def _divide_files(
 def _copy_in_threads(
     copier: "_Copier", parts: Iterator[CopiedPart], advance: Callable[[int], None], workers: int
 ) -> Iterator[_CopiedRows]:
-    """Yields the copies of parts, which threads make."""
     first_parts = list(islice(parts, max(workers, 2)))
     # A part is read by one thread and encoded by another one if workers would be idle.
     in_threads = len(first_parts) < workers
@@ -228,7 +227,6 @@ def _copy_elsewhere(
     executor: Executor,
     parts_folder: Path,
 ) -> Iterator[_CopiedRows]:
-    """Yields the copies of parts, which other processes make."""
     rows = copier.rows
     if rows is not None:
         parts = (part._replace(added=rows(part.first, part.end)) for part in parts)
@@ -244,7 +242,6 @@ def _join_parts(
     targets: Sequence[Path],
     observe: Observer | None,
 ) -> None:
-    """Joins the copies of the parts of each file in order."""
     for number, copies in groupby(copied, lambda done: done.part.rows.file):
         target = targets[number]
         has_lines = not isinstance(corpus.format_of(corpus.files[number]), Parquet)
@@ -299,7 +296,6 @@ class _Copier(Task):
     def copy_part(
         self, part: CopiedPart, advance: Callable[[int], None], *, in_threads: bool
     ) -> _CopiedRows:
-        """Copies a part whose documents are known."""
         seen: list[_ObservedDocuments] = []
         see = partial(_collect_observed, part.observed, seen)
         documents = self.copy(part, see, advance, in_threads=in_threads)
@@ -313,7 +309,6 @@ class _Copier(Task):
         *,
         in_threads: bool,
     ) -> int:
-        """Copies a part of a file, and returns the number of its documents."""
         corpus = self.corpus
         columns = self.columns
         number = part.rows.file
@@ -386,7 +381,6 @@ class _Copier(Task):
                     writer.close()
 
     def _select(self, file_slice: FileSlice, writer: Writer, part: CopiedPart, first: int) -> Any:
-        """Returns the kept rows of a slice, ready to be written."""
         count = len(file_slice.rows)
         keep = part.kept[first - part.first :][:count]
         complete_rows = file_slice.complete_rows
@@ -430,7 +424,6 @@ def spread_values(values: pa.Array, places: np.ndarray, count: int) -> pa.Array:
 
 
 def _make_count_error(found: int, expected: int) -> RunError:
-    """Returns the error for inputs that have another number of documents than before."""
     number = f"at least {found}" if found > expected else str(found)
     return RunError(
         f"the inputs have {number} documents now, but had {expected} before; "
@@ -466,7 +459,6 @@ class _LineObserver:
         self._observe = observe
 
     def observe(self, first: int, lines: FileSlice) -> None:
-        """Passes on the documents of a slice."""
         count = len(lines.rows)
         low, high = np.searchsorted(self._observed, [first, first + count])
         places = self._observed[low:high] - first

@@ -106,7 +106,6 @@ def find_section(readme: bytes) -> slice | None:
 
 
 def _method_rows(parameters: Parameters) -> list[tuple[str, str]]:
-    """Returns the settings that decide which documents are near-duplicates."""
     compared = "vectors" if parameters.measure == "cosine" else _code(parameters.shingle)
     if parameters.measure == HAMMING:
         compared = "fingerprints"
@@ -148,7 +147,6 @@ def _describe_recall(data: ReportData) -> str:
 
 
 def _loss_rows(data: ReportData) -> list[tuple[str, str]]:
-    """Returns what removed documents and cut passages lost."""
     rows = []
     if data.lost is not None and data.lost.total.removed:
         total = data.lost.total

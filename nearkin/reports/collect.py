@@ -119,7 +119,6 @@ def collect_report(
 
 
 def _list_warnings(run: Run) -> tuple[str, ...]:
-    """Returns the warnings about a run, its columns and its input files."""
     doubt = doubt_removals(run.stats, run.options.removal_limits)
     warnings = [] if doubt is None else [f"{doubt.reason}. {doubt.advise()}"]
     warnings += warn_of_run(run)
@@ -133,7 +132,6 @@ def _list_warnings(run: Run) -> tuple[str, ...]:
 
 
 def _count_cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
-    """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
     joined = result.removed_in_run | (np.asarray(result.kind) == FURTHER)
     members = np.bincount(np.asarray(result.leader)[joined].astype(np.int64))
     sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
@@ -141,7 +139,6 @@ def _count_cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
 
 
 def _verified_histogram(run: Run) -> Histogram:
-    """Returns the histogram of the similarities of all scored pairs."""
     scored = run.scored()
     total = Histogram()
     for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
@@ -175,7 +172,6 @@ def _find_closest_call(result: Clustering, ids: pa.ChunkedArray) -> ClosestCall 
 
 
 def _find_boilerplate(run: Run, excerpts: ExcerptCollector) -> Boilerplate:
-    """Returns the phrases that many kept documents share."""
     source = run.options.source
     sources = None if source is None else run.documents().carried[source]
     return find_boilerplate(excerpts.sample, run.options.spec, run.resources, sources)
@@ -217,7 +213,6 @@ def _count_better_copies(run: Run, result: Clustering) -> tuple[BetterCopies, ..
 def _quote_borderline_pairs(
     excerpts: ExcerptCollector, ids: pa.ChunkedArray
 ) -> tuple[BorderlinePair, ...]:
-    """Returns the pairs just above the higher thresholds."""
     texts = excerpts.texts
     return tuple(
         BorderlinePair(

@@ -105,7 +105,6 @@ def describe_fields(explanation: FieldsExplanation) -> list[tuple[str, str]]:
 
 
 def _describe_fates(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Returns what a run did with documents, by their rows in the clusters table."""
     return [
         (f"in the run, {row['id']}", f"{FATES[row['kind']]}, cluster of {row['cluster']}")
         for row in rows
@@ -167,7 +166,6 @@ def print_explanation(explanation: Explanation | FieldsExplanation, console: Con
 
 
 def _print_rows(rows: Sequence[tuple[str, str]], console: Console) -> None:
-    """Prints names and values in two columns."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in rows:
         table.add_row(Text(name, style="dim"), Text(value))

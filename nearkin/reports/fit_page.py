@@ -242,7 +242,6 @@ def _settings_row(choice: FittedSettings, series: str, name: str) -> SettingsRow
 
 
 def _held_out_scores(held_out: HeldOut | None) -> tuple[str, ...]:
-    """Returns precision, recall and F1 in cross-validation, or nothing without it."""
     if held_out is None:
         return ()
     scores = (held_out.precision, held_out.recall, held_out.f1)

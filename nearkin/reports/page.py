@@ -218,7 +218,6 @@ def _make_value_visible(value: Any) -> Any:
 
 
 def _format_date(time: str) -> str:
-    """Returns a time such as `2026-11-22T07:45:10Z` as it is read by people."""
     return f"{datetime.fromisoformat(time):%d %B %Y, %H:%M} UTC"
 
 
@@ -241,7 +240,6 @@ def hash_script() -> str:
 
 
 def _list_sections(data: ReportData) -> list[tuple[str, str]]:
-    """Returns the anchors and the names of the sections that the page has."""
     has_similarities = data.cluster_sizes or data.estimated.total or data.verified.total
     sections = (
         ("warnings", "Warnings", data.all_warnings),
@@ -432,7 +430,6 @@ def _describe_same_text(example: RemovedExample) -> str:
 
 
 def _mark_changes(side: Sequence[Piece], changed: Markup) -> Markup:
-    """Returns the text of one side as markup, with its changes wrapped."""
     parts = []
     for kind, text in side:
         if kind is SpanKind.ELIDED:

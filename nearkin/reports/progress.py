@@ -108,7 +108,6 @@ class TerminalProgress:
             task.finished_time = seconds
 
     def _finish_stage(self) -> None:
-        """Marks the stage as done, so that its bar is full and its clock stops."""
         if self._progress is not None and self._task is not None:
             counted = _find_task(self._progress, self._task).completed
             work_seconds = 0.0 if self._watch is None else self._watch.work_seconds

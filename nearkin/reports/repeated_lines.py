@@ -35,7 +35,6 @@ def describe_lines(run: LineRun, request: LinesRequest) -> LinesReport:
 
 
 def _most_frequent(run: LineRun) -> pa.Table:
-    """Returns the lines in most documents, of equally frequent ones the first."""
     listed = REPEATED_LINES.empty_table()
     for batch in run.line_batches():
         lines = pa.concat_tables([listed, pa.Table.from_batches([batch])])

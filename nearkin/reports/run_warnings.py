@@ -248,7 +248,6 @@ def warn_of_short_documents(run: "Run") -> list[str]:
 
 
 def _propose_for_short_texts(options: RunOptions) -> str:
-    """Returns the settings that a run over short texts should have."""
     has_short_shingle = options.spec.unit == "chars" and options.spec.n <= CHARACTERS
     shingle = name_setting("shingle", f"chars:{CHARACTERS}")
     if options.fields:
@@ -370,7 +369,6 @@ def _package_of(frame: FrameType) -> str:
 
 
 def _has_log_handler() -> bool:
-    """Returns whether the program has configured a handler for the log of nearkin."""
     logger: logging.Logger | None = log
     while logger is not None:
         if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
@@ -402,7 +400,6 @@ def warn_of_inputs(corpus: Corpus, columns: Columns) -> list[str]:
 
 
 def _describe_empty_files(files: Sequence[InputFile]) -> list[str]:
-    """Returns a warning about input files that hold no row, or none if there are no such files."""
     if not files:
         return []
     name = files[0].name

@@ -149,11 +149,9 @@ class _WatchedStream:
         self.last = b""
 
     def seekable(self) -> bool:
-        """Returns False."""
         return False
 
     def read(self, size: int) -> bytes:
-        """Returns the next bytes."""
         content: bytes = self._source.read(size)
         self.first = self.first or content[: len(END)]
         self.last = (self.last + content[-len(END) :])[-len(END) :]

@@ -104,7 +104,6 @@ def _list_types(kind: Any, path: str) -> Iterator[Any]:
 
 
 def _may_be_text(kind: Any) -> bool:
-    """Returns whether values of a type can be texts or bytes."""
     if isinstance(kind, list):
         return any(map(_may_be_text, kind))
     if isinstance(kind, dict):
@@ -216,7 +215,6 @@ class AvroWriter:
 
 
 def _to_avro_type(kind: pa.DataType, name: str) -> Any:
-    """Returns the Avro type of an added column."""
     if pa.types.is_map(kind):
         return {"type": "map", "values": _to_avro_type(kind.item_type, name)}
     if is_list(kind):

@@ -138,7 +138,6 @@ class Delimited(Format):
 
 
 def _read_sample(stream: Any) -> bytes:
-    """Returns the first bytes of a file, or those before damage."""
     parts = ItemsBeforeDamage(iter(lambda: bytes(stream.read(1 << 16)), b""))
     sample = b""
     for part in parts:
@@ -156,7 +155,6 @@ class _Utf8Stream:
         self._decoder = codecs.getincrementaldecoder(dialect.encoding)(dialect.errors)
 
     def read(self, size: int) -> bytes:
-        """Returns the next bytes, about as many as are requested."""
         while stored := bytes(self._stream.read(size)):
             if text := self._decoder.decode(stored):
                 return text.encode(UTF8, "surrogatepass")
@@ -177,7 +175,6 @@ def _utf8_errors(dialect: Dialect) -> str:
 
 
 def _read_header(source: Any, dialect: Dialect) -> tuple[Header, bytes]:
-    """Returns the header of a file, and the bytes after it that are read already."""
     content = b""
     while True:
         part = bytes(source.read(max(BLOCK, len(content))))
@@ -223,7 +220,6 @@ class _SplitRow(NamedTuple):
 
 
 def _split_rows(lines: Sequence[str], delimiter: str) -> Iterator[_SplitRow]:
-    """Yields the rows that lines consist of."""
     # A quote that is not closed takes the line that is added at the end.
     reader = csv.reader(chain(lines, "\n"), delimiter=delimiter)
     begin = 0
@@ -322,7 +318,6 @@ class _RowReader:
     def _add_row(
         self, rows: list[_ParsedRow], raw: str, values: list[str], fault: str | None, lines: int = 1
     ) -> None:
-        """Adds a row that is not blank, and counts it."""
         if self._row >= self._start and (values or fault):
             if fault is None and len(values) != len(self._names):
                 fault = f"the row has {len(values)} values instead of {len(self._names)}"
@@ -336,7 +331,6 @@ class _RowReader:
         self._line += lines
 
     def _make_slice(self, parsed: list[_ParsedRow]) -> FileSlice:
-        """Returns rows of the csv module as a slice."""
         errors = self._dialect.errors
         rejected = [
             Rejection(row, fault, _make_raw_prefix(raw, errors), line)
@@ -436,7 +430,6 @@ class _RowReader:
         return table.combine_chunks().to_batches()[0]
 
     def _slice_batch(self, rows: pa.RecordBatch, lines: np.ndarray, begin: int) -> FileSlice:
-        """Returns some rows of a block as a slice."""
         part = rows.slice(begin, BATCH_ROWS)
         names = self._columns.stored
         stored = [part[str(self._names.index(name))] for name in names]

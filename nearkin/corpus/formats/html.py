@@ -63,7 +63,6 @@ def decode_page(content: bytes) -> str:
 
 
 def _measure_depth(tree: Any) -> int:
-    """Returns the number of levels of the elements of a page."""
     from resiliparse.parse.html import traverse_dom
 
     deepest = 0

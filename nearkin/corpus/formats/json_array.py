@@ -148,7 +148,6 @@ def _drop_content(held: bytes, limit: int) -> bytes:
 
 
 def _read_after(stream: Any, after: bytes, limit: int) -> bytes:
-    """Returns what follows the end of an array."""
     while block := bytes(stream.read(BLOCK)):
         after += block
         if len(after) > limit:

@@ -96,7 +96,6 @@ def find_sampled_repetition(file: InputFile, form: JsonLines, columns: Columns) 
 
 
 def _parse_value(raw: bytes | None) -> Any:
-    """Returns the value of a row, or None if it is not valid."""
     try:
         return parse_json((raw or b"").removeprefix(BOM))
     except orjson.JSONDecodeError:

@@ -58,7 +58,6 @@ def _is_first_line_complete(sample: bytes, *, is_whole: bool) -> bool:
 
 
 def _joins_objects(line: bytes) -> bool:
-    """Returns whether a line is several objects, one directly behind the other."""
     text = line.decode("utf-8", "replace")
     try:
         end = JSON_DECODER.raw_decode(text)[1]
@@ -92,7 +91,6 @@ def _is_complete(line: str | bytes) -> bool:
 
 
 def _is_line_of_rows(line: bytes, stream: Any) -> bool:
-    """Returns whether a long first line is one of several rows."""
     block = line
     previous = b""
     while block:

@@ -300,7 +300,6 @@ class JsonSliceBuilder:
         return None
 
     def _derive_paths(self, value: dict[str, Any]) -> None:
-        """Adds the values of paths to a parsed object."""
         for path in self._paths:
             content = find_value(value, path)
             if content is not MISSING:

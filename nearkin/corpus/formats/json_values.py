@@ -122,7 +122,6 @@ def has_list_of_objects(sample: bytes) -> bool:
 
 
 def _parse_whole(sample: bytes) -> dict[str, Any] | None:
-    """Returns the object that a sample consists of, or None if the sample is only its beginning."""
     try:
         value = parse_json(sample.removeprefix(BOM))
     except orjson.JSONDecodeError:
@@ -168,7 +167,6 @@ def _parse_name(text: bytes) -> str:
 
 
 def _require_one_list(value: dict[str, Any]) -> None:
-    """Raises SeveralListsError if several members of an object are lists of objects."""
     names = [
         name
         for name, content in value.items()

@@ -210,7 +210,6 @@ class _LanceWriter:
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Adds rows."""
         for field in self._blob_fields:
             position = batch.schema.get_field_index(field.name)
             batch = batch.set_column(position, field, _encode_blobs(batch[position], field))
@@ -220,7 +219,6 @@ class _LanceWriter:
             self._write_fragment()
 
     def close(self) -> None:
-        """Writes the rest, and the manifest of the version."""
         from lance import LanceDataset, LanceOperation
 
         self._write_fragment()

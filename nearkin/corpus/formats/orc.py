@@ -113,7 +113,6 @@ class _OrcWriter:
 
 
 def _to_orc_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type in which ORC holds values of an added column."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_dictionary(kind):

@@ -66,7 +66,6 @@ class _RowGroupWriter:
 def _reject_rest_of_group(
     group: RowGroup, row: int, damage: DamageError, file_bytes: int, columns: Columns
 ) -> FileSlice:
-    """Returns a slice with the rejection of the rows of a row group that cannot be read."""
     end = group.first + group.rows
     reason = (
         f"the file cannot be read: rows {row} to {end - 1} (row group {group.number}): {damage}"
@@ -161,7 +160,6 @@ class Parquet(ColumnarFormat):
 
     @staticmethod
     def _long_columns(parquet: pq.ParquetFile) -> set[str]:
-        """Returns the columns whose values have more than LONG bytes on average."""
         rows, chunks = ColumnChunks(parquet.metadata).of_first_group()
         return {
             chunk.path_in_schema

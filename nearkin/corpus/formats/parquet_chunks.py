@@ -75,7 +75,6 @@ def _find_faults(file: bytes) -> dict[int, str]:
 
 
 def _find_fault(chunk: Struct, column: pq.ColumnSchema) -> str | None:
-    """Returns what is wrong with the facts of a column chunk, or None."""
     if ENCRYPTION in chunk:
         return f"the column {column.path!r} is encrypted"
     metadata: Struct = chunk[CHUNK_METADATA].value

@@ -81,7 +81,6 @@ def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
 
 
 def _read_header(source: Any, at: int) -> tuple[Struct, int]:
-    """Returns the fields of a page header, and its length."""
     for size in HEADER_SIZES:
         reader = StructReader(source.read_at(size, at))
         try:

@@ -82,13 +82,11 @@ def check_stored_batches(
 
 
 def _reject_batch(reason: str, begin: int, end: int, columns: Columns) -> FileSlice:
-    """Returns a slice with the rejection of the rows of a damaged batch."""
     reason = f"the file cannot be read: rows {begin} to {end - 1}: {reason}"
     return make_damaged_slice(reason, begin, end, columns)
 
 
 def _select(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Returns the stored columns that are read."""
     roots = list_roots(columns, batch.schema.names)
     for name in roots:
         if name not in batch.schema.names:
@@ -111,7 +109,6 @@ def _check_batch(
     columns: Columns,
     faults: Mapping[int, str] = NO_FAULTS,
 ) -> FileSlice:
-    """Returns the documents and rejected rows of a batch."""
     end = first + len(batch)
     if len(batch) >= LONG_RUN and _has_only_nulls(batch, columns):
         # A few bytes of a file can stand for any number of nulls.
@@ -125,7 +122,6 @@ def _check_batch(
 
 
 def _has_only_nulls(batch: pa.RecordBatch, columns: Columns) -> bool:
-    """Returns whether all values are null in the only column of documents."""
     if columns.fields or columns.joined or columns.source not in columns.stored:
         return False
     root = find_root(columns.source, batch.schema.names)

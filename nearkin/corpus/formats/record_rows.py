@@ -157,7 +157,6 @@ class _WaitingRecords:
         return checked
 
     def _find_type_fault(self, record: Record) -> str | None:
-        """Returns why a record cannot be a document because of the type of a value, or None."""
         try:
             check_rows(self._make_batch([record]), self._columns)
         except UsageError as error:
@@ -165,7 +164,6 @@ class _WaitingRecords:
         return None
 
     def _make_batch(self, records: list[Record]) -> pa.RecordBatch:
-        """Returns the stored columns that are read."""
         parts = {name: self._make_column(name, records) for name in self._columns.stored}
         # Without columns, a batch has no rows.
         parts = parts or {"": pa.nulls(len(records))}

@@ -151,7 +151,6 @@ class TarReader:
         return self._take(size)
 
     def _take(self, size: int) -> bytes:
-        """Returns bytes of the content that follows."""
         taken = read_up_to(self._stream, size)
         self._left -= len(taken)
         if len(taken) < size:
@@ -159,7 +158,6 @@ class TarReader:
         return taken
 
     def _skip_content(self) -> None:
-        """Passes over the rest of the content of the latest member."""
         if self._size is None:
             while self._left > 0:
                 self._take(min(self._left, BLOCK))
@@ -195,7 +193,6 @@ def _require_records(content: bytes) -> None:
 
 
 def _open_member(content: bytes) -> tarfile.TarFile:
-    """Returns an archive of one member."""
     return tarfile.open(
         fileobj=io.BytesIO(content), mode="r:", encoding="utf-8", errors="surrogateescape"
     )

@@ -93,7 +93,6 @@ def _extension_of(column: str) -> str:
 
 
 def _group_members(reader: TarReader) -> Iterator[tuple[str, Iterator[TarMember]]]:
-    """Yields the names of samples, each with its members that follow each other."""
     members = (member for member in reader if not member.info.isdir())
     return groupby(members, lambda member: split_name(member.info.name)[0])
 

@@ -41,7 +41,6 @@ def read_text_lines(file: InputFile, reading: Reading) -> Iterator[FileSlice]:
 def _make_slice(
     lines: Sequence[bytes | None], first: int, columns: Columns, *, whole: bool
 ) -> FileSlice:
-    """Returns consecutive lines as a slice."""
     rows: list[int] = []
     texts: list[str] = []
     complete: list[bytes] = []

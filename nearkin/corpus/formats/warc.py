@@ -161,7 +161,6 @@ def _make_bounded_reader(stream: Any) -> Any:
 
 
 def _parse_record(record: Any, columns: Columns, loader: Any) -> Record:
-    """Returns a record as a row."""
     headers = record.rec_headers
     values = {name: headers.get_header(header) for name, header in HEADERS.items()}
     if not _has_length(record):
@@ -212,7 +211,6 @@ def _parse_record(record: Any, columns: Columns, loader: Any) -> Record:
 
 
 def _describe_encoding_fault(charset: str | None, named: str | None) -> str:
-    """Returns why the bytes of a text cannot be decoded."""
     if charset is not None:
         return "the text is not in the encoding that its content type names"
     if named is not None:

@@ -180,7 +180,6 @@ def _compare_parts(
     deadline: Deadline,
     part_size: int,
 ) -> int:
-    """Compares drawn documents with the corpus, part by part, as long as there is time."""
     compared = 0
     for start in range(0, len(drawn), part_size):
         began = deadline.elapsed

@@ -170,7 +170,6 @@ def _find_document(
 
 
 def _is_in_reference(clusters: Any, name: str) -> bool:
-    """Returns whether a document of a run was removed because of a reference's document."""
     if "matched_in" not in clusters.column_names:
         return False
     of_reference = clusters.filter(pc.equal(clusters["matched_in"], MATCHED_IN[0]))
@@ -245,7 +244,6 @@ def add_run_outcome(
 
 
 def _judge_conditions(pair: Explanation, conditions: "PairConditions") -> Explanation:
-    """Returns the explanation of a pair of a run that removes documents under a condition."""
     pair = replace(pair, condition=conditions.condition)
     if pair.verdict in (PairVerdict.EMPTY, PairVerdict.NOT_COMPARED):
         return pair

@@ -157,5 +157,4 @@ def _judge(
 
 
 def _join(names: list[str]) -> str:
-    """Returns names as a list in a sentence."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

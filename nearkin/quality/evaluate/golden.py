@@ -179,7 +179,6 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
 
 
 def _golden_set_of_decisions(path: Path, *, closure: bool) -> GoldenSet:
-    """Returns the golden set of a file of decisions."""
     decisions = read_decisions(path)
     if not len(decisions):
         raise UsageError(f"{path} has no decisions, so that nothing is labelled; decide some pairs")
@@ -194,7 +193,6 @@ def golden_set_from_decisions(decisions: Decisions, *, closure: bool = False) ->
 
 
 def _read_texts(table: pa.Table, name: str, path: Path) -> list[str]:
-    """Returns the values of a column of a golden set as texts."""
     if table.column_names.count(name) > 1:
         raise UsageError(f"{path} has two columns {name!r}; delete or rename one of them")
     column = decode_column(table[name])
@@ -399,7 +397,6 @@ def _score_pairs(golden: GoldenSet, predicted: np.ndarray, outside: int) -> Scor
 
 
 def _score_pair_totals(golden: GoldenSet, totals: LabelledTotals, judged: int) -> Scores:
-    """Computes precision, recall and F1."""
     duplicates = int(totals.all.duplicates)
     together = int(totals.all.together)
     precision = None
@@ -430,7 +427,6 @@ def _count_outside(
 
 
 def _count_pairs(sizes: np.ndarray) -> np.ndarray:
-    """Returns the number of pairs of documents of clusters of some sizes."""
     pairs: np.ndarray = sizes * (sizes - 1) // 2
     return pairs
 

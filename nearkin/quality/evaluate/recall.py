@@ -222,7 +222,6 @@ class PairCounter:
 
 
 def _unique_pairs(pairs: SimilarPairs) -> SimilarPairs:
-    """Returns each pair once, in ascending order."""
     _, first = np.unique(pack_pairs(pairs.a, pairs.b), return_index=True)
     return SimilarPairs(pairs.a[first], pairs.b[first], pairs.similarity[first])
 

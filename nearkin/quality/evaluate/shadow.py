@@ -228,7 +228,6 @@ def _list_disagreements(
 
 
 def _explain_misses(run: Run, pairs: ScoredPairs) -> list[str]:
-    """Returns the reason why a run did not find each of the pairs."""
     is_low = ~pairs.meets_threshold(run.options.threshold)
     if run.brute_force:
         return ["below its threshold" if low else "not compared" for low in is_low.tolist()]

@@ -105,7 +105,6 @@ def find_template_families(documents: pa.Array, clusters: np.ndarray) -> Templat
 
 
 def _has_words(skeleton: str) -> bool:
-    """Returns whether a skeleton has a letter beside its values."""
     rest = skeleton
     for step in MASK_STEPS:
         rest = rest.replace(f"{MARK_START}{step}{MARK_END}", "")

@@ -157,7 +157,6 @@ class AskSession:
         return probabilities
 
     def _best_settings(self, probability: np.ndarray) -> tuple[int, int]:
-        """Returns the numbers of the best definition and threshold for given probabilities."""
         choices = []
         for column, curve in enumerate(self._curves.curves(probability)):
             position = self.objective.choose(curve)
@@ -191,7 +190,6 @@ class AskSession:
 
 
 def _to_estimate(expected: float, drawn: Sequence[float]) -> Estimate:
-    """Returns an expected score with the lower bound of its draws."""
     value = float(expected)
     return Estimate(value, min(float(np.quantile(drawn, LOWER_QUANTILE)), value), 1.0)
 
@@ -223,7 +221,6 @@ class _CurveBuilder:
         return cls(thresholds, pool.weights, orders, counts)
 
     def curve(self, probability: np.ndarray, column: int) -> Curve:
-        """Returns expected precision and recall at each threshold of a definition."""
         order = self.orders[column]
         duplicates = (self.weights * probability)[order]
         together = np.concatenate([[0.0], np.cumsum(duplicates)])[self.counts[column]]
@@ -231,7 +228,6 @@ class _CurveBuilder:
         return Curve(self.thresholds, float(duplicates.sum()), together, listed - together)
 
     def curves(self, probability: np.ndarray) -> list[Curve]:
-        """Returns the curves of all definitions."""
         return [self.curve(probability, column) for column in range(len(self.orders))]
 
 

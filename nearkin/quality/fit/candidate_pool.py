@@ -183,7 +183,6 @@ class _SampledPairs(NamedTuple):
 
 
 def _count_pairs(documents: int) -> int:
-    """Returns the number of pairs of some documents."""
     return documents * (documents - 1) // 2
 
 
@@ -221,7 +220,6 @@ def _chances_of_listed(listed: np.ndarray, of_definitions: Sequence[ScoredPairs]
 
 
 def _list_pairs(scorer: DocumentScorer, rows: np.ndarray, progress: Progress) -> list[ScoredPairs]:
-    """Returns the most similar pairs of some documents by each definition."""
     is_used = np.zeros(len(scorer.documents), bool)
     is_used[rows] = True
     limit = PAIRS_PER_DOCUMENT * len(rows)
@@ -254,7 +252,6 @@ def _draw_other_pairs(rng: np.random.Generator, rows: np.ndarray, listed: np.nda
 
 
 def _answered_pairs(documents: FitDocuments, answered: Sequence[tuple[str, str]]) -> np.ndarray:
-    """Returns the pairs of earlier answers whose documents are there, packed, uint64 (p,)."""
     positions = {id: position for position, id in enumerate(documents.ids)}
     pairs = [
         sorted((positions[a], positions[b]))

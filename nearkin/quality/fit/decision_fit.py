@@ -127,7 +127,6 @@ def fit_to_decisions(
 
 
 def _judge(is_accepted: np.ndarray, is_same: np.ndarray) -> Agreement:
-    """Returns how far accepted pairs agree with decisions."""
     same_joined = int(np.count_nonzero(is_accepted & is_same))
     different_joined = int(np.count_nonzero(is_accepted & ~is_same))
     total = np.array(same_joined + different_joined + np.count_nonzero(is_same))

@@ -234,7 +234,6 @@ class _Reservoir:
         self.carried = pa.concat_arrays([self.carried, carried]).take(pa.array(chosen))
 
     def documents_in_order(self) -> _DrawnDocuments:
-        """Returns the documents in the order of their ranks."""
         if self.contents is None:
             return _DrawnDocuments(self.ids, [], self.carried)
         order = pa.array(np.argsort(self.ranks, kind="stable"))
@@ -336,7 +335,6 @@ def read_documents(
 
 
 def _carried_values(documents: pa.RecordBatch, carried_type: pa.StructType) -> pa.StructArray:
-    """Returns the carried columns of a batch as one array."""
     values = [documents[carried_column_name(field.name)] for field in carried_type]
     if not values:
         return pa.array([{}] * documents.num_rows, carried_type)
@@ -355,7 +353,6 @@ def rank_by_id(ids: pa.Array, seed: int) -> np.ndarray:
 
 
 def _require_unique(ids: pa.Array) -> None:
-    """Requires that no id occurs twice."""
     counts = ids.value_counts()
     for entry in counts.to_pylist():
         if entry["counts"] > 1:

@@ -220,7 +220,6 @@ def _extend_space(
 
 
 def _require_both_kinds_among(documents: FitDocuments, labels: FitLabels) -> None:
-    """Requires that documents of the inputs are labelled as duplicates and as distinct."""
     if documents.too_large and not (labels.duplicates and labels.has_distinct):
         raise UsageError(
             f"{documents.too_large:,} labelled documents were left out because the texts are too "
@@ -266,12 +265,10 @@ def judge_settings(
 
 
 def _rank(fitted: FittedSettings, objective: Objective) -> tuple[bool, float, float]:
-    """Returns the key by which fitted settings are compared."""
     return objective.rank_at(fitted.curve, fitted.position)
 
 
 def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list[FittedSettings]:
-    """Returns fitted settings, the best ones first."""
     by_definition = {settings.definition: settings for settings in fitted}
     choices = [
         Choice(settings.definition, settings.threshold, _rank(settings, objective))
@@ -281,7 +278,6 @@ def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list
 
 
 def _require_both_kinds(golden: GoldenSet) -> None:
-    """Requires labels of duplicates and of distinct documents."""
     if golden.is_closed:
         raise UsageError("a fit takes labelled pairs as they are; read them without closure")
     if golden.clusters is not None:
@@ -312,7 +308,6 @@ def _require_both_kinds(golden: GoldenSet) -> None:
 
 
 def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
-    """Requires that the inputs have most of the labelled documents."""
     missing = documents.missing
     if len(missing) > MOST_MISSING * len(sampled.chosen):
         examples = ", ".join(map(repr, missing[:3]))
@@ -334,7 +329,6 @@ def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
 
 
 def _require_different_sources(labels: FitLabels, one_source: OneSourceCounts, column: str) -> None:
-    """Requires labelled pairs of different sources, of both kinds."""
     for kind, count, of_one_source in (
         ("pairs of duplicates", labels.duplicates, one_source.duplicates),
         ("distinct pairs", labels.distinct, one_source.distinct),
@@ -348,7 +342,6 @@ def _require_different_sources(labels: FitLabels, one_source: OneSourceCounts, c
 
 
 def _definitions_for(columns: Columns) -> list[Definition]:
-    """Returns the definitions that are tried first for the content of the columns."""
     if columns.vector is not None:
         assert columns.dimensions is not None
         return [Definition("vector", columns.dimensions, COSINE, ())]
@@ -366,7 +359,6 @@ def _find_useful_steps(texts: pa.Array) -> list[list[str]]:
 
 
 def _may_change(texts: pa.Array, step: str) -> bool:
-    """Returns True if a step of normalization may change a text."""
     pattern = EVIDENCE_OF_STEPS.get(step, "")
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
@@ -377,7 +369,6 @@ def _count_labels(
     sampled: LabelledSample,
     one_source: OneSourceCounts | None,
 ) -> LabelCounts:
-    """Returns the numbers of labels."""
     clusters = None
     if isinstance(labels, ClusterLabels):
         clusters = len(labels.firsts) - 1
@@ -429,7 +420,6 @@ def _warn_of_labels(
     sampled: LabelledSample,
     held_out: HeldOut | None,
 ) -> list[str]:
-    """Returns what is wrong with the labels, in sentences."""
     warnings = []
     if documents.missing:
         count = len(documents.missing)
@@ -468,7 +458,6 @@ def _warn_of_sources(
     documents: FitDocuments,
     one_source: OneSourceCounts | None,
 ) -> list[str]:
-    """Returns what is doubtful about the sources of labelled documents, in sentences."""
     warnings: list[str] = []
     sources = documents.sources
     if sources is None or one_source is None:
@@ -504,7 +493,6 @@ def _warn_of_choice(
     objective: Objective,
     documents: FitDocuments,
 ) -> list[str]:
-    """Returns what is doubtful about the settings, in sentences."""
     warnings = []
     if not _rank(best, objective)[0]:
         assert objective.limited is not None

@@ -282,7 +282,6 @@ class ClusterLabels:
         return _ComponentScores(self, scored, definition.floor)
 
     def _reorder(self, order: np.ndarray) -> "ClusterLabels":
-        """Returns the labels of the same documents in another order."""
         sources = None if self.sources is None else self.sources.select(order)
         return replace(self, clusters=self.clusters[order], sources=sources)
 
@@ -475,7 +474,6 @@ class _ClusterScores:
     def _count_totals(
         self, members: np.ndarray, judged: np.ndarray, threshold: float
     ) -> LabelledTotals:
-        """Returns what is counted of some labelled documents among the members."""
         predicted = self.predict(members, threshold)
         is_judged = judged & (self.labels.clusters >= 0)
         _, true = np.unique(self.labels.clusters[is_judged], return_inverse=True)
@@ -731,7 +729,6 @@ def _number_components(pairs: np.ndarray, documents: int) -> np.ndarray:
 
 
 def _as_rows(scored: ScoredDocuments) -> np.ndarray:
-    """Returns pairs as rows, int64 (m, 2)."""
     return np.stack([scored.earlier, scored.later], axis=1).astype(np.int64)
 
 

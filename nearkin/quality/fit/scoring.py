@@ -277,7 +277,6 @@ class _PairJudge(NamedTuple):
     """uint64 (n, 2): The hashes of the numbers of each document, if they must be equal."""
 
     def select(self, scored: ScoredPairs) -> ScoredPairs:
-        """Returns the pairs that meet the conditions, with what the threshold applies to."""
         return self._to_judged(scored.select(self._meet_conditions(scored)))
 
     def score(self, scored: ScoredPairs) -> np.ndarray:

@@ -226,7 +226,6 @@ def _choose_columns(
 def _choose_threshold(
     table: CurveTable, subset: int, objective: Objective, definition: Definition
 ) -> Choice:
-    """Returns a definition with its best threshold."""
     curve = table.curve(definition, subset)
     position = objective.choose(curve)
     rank = objective.rank_at(curve, position)
@@ -247,7 +246,6 @@ def sort_choices(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def _most_promising(ranked: Sequence[Choice]) -> list[Choice]:
-    """Returns the best choices, of which only some may be of one family."""
     chosen: list[Choice] = []
     for choice in ranked:
         family = choice.definition.family

@@ -170,7 +170,6 @@ def _judge_fold(
     folds: np.ndarray,
     fold: int,
 ) -> _JudgedFold:
-    """Chooses the threshold of a definition without a fold, and judges it on the fold."""
     scores = labels.score(scorer, definition)
     curve = scores.curve(folds != fold, FINE_STEP)
     threshold = float(curve.thresholds[objective.choose_stable(curve)])

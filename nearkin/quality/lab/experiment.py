@@ -271,7 +271,6 @@ def read_all_documents(corpus: Corpus, columns: Columns) -> OwnDocuments:
 
 
 def _require_comparable(documents: int) -> None:
-    """Requires a number of documents of which every pair can be compared."""
     if documents < 2:
         raise UsageError(f"{documents} documents have no pair to compare; give at least two")
     if documents > MOST_DOCUMENTS:
@@ -447,7 +446,6 @@ def _count_pairs(documents: int) -> int:
 def _measure_size(
     texts: GeneratedTexts, settings: BandSettings, banding: tuple[int, int]
 ) -> GrowthResult:
-    """Counts the candidates of a corpus, and measures the time."""
     contents = _generate_contents(texts)
     bands, rows = banding
     began = time.perf_counter()

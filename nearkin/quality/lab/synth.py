@@ -154,7 +154,6 @@ class SynthSettings:
         self._check_length()
 
     def _check_length(self) -> None:
-        """Requires a distribution of lengths of which the median is above 0 and none is below."""
         shortest, median, longest = sorted(map(self.bytes_at, (0.0, 0.5, 1.0)))
         if not (0 <= shortest <= longest < math.inf and median > 0):
             raise UsageError(
@@ -163,7 +162,6 @@ class SynthSettings:
             )
 
     def _check_counts(self) -> None:
-        """Requires that the numbers of documents, copies and files are in their ranges."""
         least = {"documents": 0, "hot_clusters": 0, "hot_size": 1, "hostile": 0, "files": 1}
         for name, low in least.items():
             value = getattr(self, name)

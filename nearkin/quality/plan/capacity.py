@@ -208,12 +208,10 @@ def choose_signature(workload: Workload, model: CandidateModel | None = None) ->
 
 
 def _agreement(spec: Spec, similarity: float) -> float:
-    """Returns the probability that one kept slot agrees."""
     return measure_of(spec).estimator.expected_agreements(similarity) / spec.k
 
 
 def _slots_for_error(spec: Spec, workload: Workload) -> int:
-    """Returns the number of slots with which an estimate has the requested standard error."""
     assert workload.error is not None
     single = measure_of(spec).estimator.standard_error(workload.threshold) * math.sqrt(spec.k)
     # The quotient of two rounded numbers must not add a slot.
@@ -232,7 +230,6 @@ class _PlanBuilder:
         self.lines = PlanLines()
 
     def add_accuracy(self, spec: Spec, *, is_given: bool) -> None:
-        """Adds the number of slots and the standard error of an estimate."""
         work = self.workload
         j = work.threshold
         is_derived = work.error is not None and not is_given
@@ -262,7 +259,6 @@ class _PlanBuilder:
         self.lines.add_limit("error", work.error, reached, "", larger_k)
 
     def add_signature_memory(self, spec: Spec) -> None:
-        """Adds the size of the signatures, and the verdict on the memory for them."""
         work = self.workload
         n = work.documents
         limit = work.signature_ram
@@ -305,7 +301,6 @@ class _PlanBuilder:
         )
 
     def add_recall(self, banding: Banding, measure: Measure) -> None:
-        """Adds bands, rows and recall."""
         work = self.workload
         origin = "solved: fewest candidates among the choices that reach the recall"
         if work.bands:
@@ -362,7 +357,6 @@ class _PlanBuilder:
         self.lines.add_goal("precision", work.precision, precision, exact, larger_k)
 
     def add_price(self) -> None:
-        """Adds the price of a run, or of an index for a month."""
         work = self.workload
         if work.core_hour_price is None and work.gb_month_price is None:
             return
@@ -388,7 +382,6 @@ class _PlanBuilder:
         self.lines.add("price", name, price, "", formula)
 
     def add_brute_force(self) -> None:
-        """Adds the cost of comparing all pairs."""
         n = self.workload.documents
         formula = f"n(n−1)/2 = {n:,}·{n - 1:,}/2"
         pairs = self.lines.add("brute force", "pairs", n * (n - 1) / 2, "", formula)

@@ -318,7 +318,6 @@ def profile_texts(texts: pa.Array, shingles: np.ndarray, exact_copies: float = 0
 
 
 def _count_matches(texts: pa.Array, pattern: str) -> int:
-    """Returns the number of matches of a pattern of RE2 in all texts."""
     return int(pc.sum(pc.count_substring_regex(texts, pattern)).as_py() or 0)
 
 
@@ -347,7 +346,6 @@ def count_scripts(texts: Sequence[str]) -> tuple[ScriptShare, ...]:
 
 
 def _contains_match(texts: pa.Array, pattern: str) -> np.ndarray:
-    """Returns which texts contain a match of a pattern of RE2, bool (n,)."""
     return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False))
 
 

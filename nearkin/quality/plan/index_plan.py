@@ -118,7 +118,6 @@ def add_index(lines: PlanLines, run: RunRequest) -> None:
 
 
 def _add_counts(lines: PlanLines, run: RunRequest) -> _IndexBuckets:
-    """Adds the numbers of documents, postings and buckets of an online index."""
     work = run.workload
     bands = run.banding.bands
     rows = run.banding.rows
@@ -193,7 +192,6 @@ def _add_passages(lines: PlanLines, run: RunRequest, shape: IndexShape, least: i
 
 
 def _payload_bytes(run: RunRequest) -> float:
-    """Returns the size of what exact comparison needs of a document."""
     columns = measure_of(run.spec).column_types
     row_bytes = sum(np.dtype(kind).itemsize * (width or 1) for kind, width in columns)
     return row_bytes if run.spec.unit == "vector" else row_bytes * run.workload.shingles

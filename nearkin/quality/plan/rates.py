@@ -101,7 +101,6 @@ class Rates:
 
 
 def _check_rates(rates: Rates) -> None:
-    """Checks the values of a calibration file."""
     if not isinstance(rates.machine, Mapping):
         raise ValueError("machine is not an object")
     if wrong := set(rates.stages) ^ set(STAGES):

@@ -144,7 +144,6 @@ def add_local(lines: PlanLines, run: RunRequest) -> None:
 
 
 def _add_kept_hashes(lines: PlanLines, run: RunRequest) -> _HashSizes:
-    """Adds the sizes of the shingle hashes that a run keeps for the verification."""
     if not KeptHashes.serves(run.spec):
         return _HashSizes(0.0, 0.0)
     work = run.workload
@@ -162,7 +161,6 @@ def _add_kept_hashes(lines: PlanLines, run: RunRequest) -> _HashSizes:
 
 
 def _add_stages(lines: PlanLines, run: RunRequest) -> float:
-    """Adds the time of each stage. Returns the sum."""
     durations = run.stage_seconds(run.workload.cores)
     for name, duration in durations.items():
         rate = run.rates.stages[name]

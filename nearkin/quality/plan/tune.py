@@ -512,7 +512,6 @@ def tune(
 
 
 def _check_table_counts(tables: Sequence[int], probes: Sequence[int]) -> None:
-    """Requires numbers of tables from 1 and numbers of probes from 0."""
     if not tables or min(tables) < 1:
         raise UsageError(f"{name_setting('tables')} {list(tables)} must be numbers of at least 1")
     if not probes or min(probes) < 0:
@@ -520,7 +519,6 @@ def _check_table_counts(tables: Sequence[int], probes: Sequence[int]) -> None:
 
 
 def _check_limits(at_most: Mapping[float, float]) -> None:
-    """Requires limits that are a probability at a similarity, both from 0 to 1."""
     for similarity, probability in at_most.items():
         if not (0 <= similarity <= 1 and 0 <= probability <= 1):
             raise UsageError(
@@ -546,7 +544,6 @@ def default_spec(bands: int | None, rows: int | None, tables: int = 1) -> Spec:
 def _list_given_choices(
     bands: int, rows: int, tables: Sequence[int], probes: Sequence[int]
 ) -> Iterator[_Choice]:
-    """Yields given bands and rows with each number of tables and of probes."""
     for table_count in tables:
         for probe_count in probes:
             yield _Choice(bands * table_count, rows, table_count, min(probe_count, rows))

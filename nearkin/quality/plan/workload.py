@@ -212,7 +212,6 @@ class Workload:
         self._check_passages()
 
     def _check_vectors(self) -> None:
-        """Checks the vectors that texts have besides."""
         if self.vector_dimensions is None:
             return
         setting = name_setting("vector_dimensions", self.vector_dimensions)
@@ -228,7 +227,6 @@ class Workload:
             )
 
     def _check_passages(self) -> None:
-        """Checks the smallest number of words of a passage."""
         if self.passages is None:
             return
         setting = name_setting("passages", self.passages)

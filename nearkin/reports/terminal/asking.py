@@ -122,7 +122,6 @@ class Questionnaire:
         self.answers.remove_last()
 
     def _show_pair(self, number: int) -> None:
-        """Prints the two texts of a pair side by side, with their differences marked."""
         documents = self.session.pool.documents
         sides = [
             DocumentView(label, documents.ids[position], documents.contents[position].as_py())

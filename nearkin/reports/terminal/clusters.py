@@ -193,7 +193,6 @@ def _skip_elided_beginning(spans: list[DiffSpan]) -> list[DiffSpan]:
 
 
 def _mark_changes(side: Sequence[tuple[SpanKind, str]], mark: _ChangeMark) -> Text:
-    """Returns the first lines of one side with marked changes."""
     text = Text()
     for kind, part in side:
         core = part.rstrip()

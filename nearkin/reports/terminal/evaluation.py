@@ -82,7 +82,6 @@ def print_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], console: Co
 
 
 def _describe_labels(scores: Scores) -> str:
-    """Returns what the golden set says, in words."""
     closed = ", duplicates of duplicates included" if scores.is_closed else ""
     text = (
         f"{scores.documents:,} labelled documents: {scores.duplicates:,} pairs of duplicates"
@@ -125,7 +124,6 @@ def print_shadow(comparison: ShadowComparison, console: Console) -> None:
 
 
 def _side_column(side: ShadowSide) -> dict[str, str]:
-    """Returns the column of one of the two settings: names and values of its rows."""
     metrics = side.metrics
     compared_all = "every pair compared"
     banding = f"{side.bands} × {side.rows}" if side.bands else compared_all

@@ -69,7 +69,6 @@ def format_interval(score: Estimate) -> str:
 
 
 def _describe_labels(labels: LabelCounts) -> str:
-    """Returns what is labelled, in words."""
     duplicates = format_count(labels.duplicates, "pair")
     text = f"{format_count(labels.documents, 'labelled document')}: {duplicates} of duplicates"
     if labels.clusters is not None:
@@ -83,7 +82,6 @@ def _describe_labels(labels: LabelCounts) -> str:
 
 
 def _choice_row(fitted: FittedSettings, prefix: str) -> tuple[str, ...]:
-    """Returns the row of settings in a table."""
     definition = fitted.definition
     name = f"{prefix}{definition.measure}"
     if definition.unit != "vector":
@@ -103,7 +101,6 @@ def _choice_row(fitted: FittedSettings, prefix: str) -> tuple[str, ...]:
 
 
 def _print_wrong(title: str, pairs: Sequence[WrongPair], console: Console) -> None:
-    """Prints wrong pairs with their texts side by side."""
     if not pairs:
         return
     console.print()

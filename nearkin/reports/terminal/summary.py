@@ -76,7 +76,6 @@ def print_summary(
 def _print_next_steps(
     data: ReportData, console: Console, output: Path, *, can_explain: bool
 ) -> None:
-    """Prints the file to open, and the command that shows the closest call."""
     page = output / "report.html"
     console.print()
     if page.exists():
@@ -115,7 +114,6 @@ def _describe_lost(lost: LostShare) -> str:
 
 
 def _describe_templates(templates: TemplateFamilies) -> str:
-    """Returns how many documents are made from templates, with the skeleton of the largest."""
     largest = templates.largest[0]
     skeleton = largest.skeleton
     if len(skeleton) > SKELETON_CHARACTERS:

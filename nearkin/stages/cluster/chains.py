@@ -45,7 +45,6 @@ class _Components:
         self._positions: list[int] = []
 
     def add(self, members: np.ndarray) -> None:
-        """Adds a component with some members, in ascending order."""
         number = len(self.members)
         self.of_document[members] = number
         self.members.append(members)

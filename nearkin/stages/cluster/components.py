@@ -20,7 +20,6 @@ Compare = Callable[[np.ndarray], ScoredPairs]
 
 
 def _no_index(documents: np.ndarray) -> None:
-    """Returns None: there is no index."""
     return
 
 

@@ -85,7 +85,6 @@ def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | No
 
 
 def _build_keys(banding: Banding, slots: np.ndarray, runner_ups: np.ndarray) -> np.ndarray:
-    """Returns the band keys of slots and of their runner-ups."""
     if not banding.probes:
         return slot_band_keys(slots, banding.bands, banding.rows)
     return probing_band_keys(slots, runner_ups, banding.bands, banding.rows, banding.probes)

@@ -342,7 +342,6 @@ def _with_verdict(
 
 
 def _decide_by_vectors(pair: Explanation, vectors: VectorComparison) -> Explanation:
-    """Returns the explanation of two texts with the decision of their vectors."""
     verdict = pair.verdict
     why = f"{pair.why}; {vectors.describe()}"
     has_matching_texts = verdict in (PairVerdict.EXACT, PairVerdict.MATCH)

@@ -213,7 +213,6 @@ class FieldsMeasure:
         return ScoredPairs(pairs, intersection, union)
 
     def _find_parts(self, position: int, documents: np.ndarray, stored: StoredPayloads) -> "_Parts":
-        """Returns where the parts of a field of stored documents are."""
         headers = stored.starts[stored.place[documents].astype(np.int64)]
         words = stored.columns[0]
         starts = headers + len(self.fields)
@@ -224,7 +223,6 @@ class FieldsMeasure:
     def _payload_of_field(
         self, position: int, documents: np.ndarray, stored: StoredPayloads
     ) -> Payload:
-        """Returns the payloads of one field of stored documents, each of which has the field."""
         starts, sizes = self._find_parts(position, documents, stored)
         before = np.cumsum(sizes) - sizes
         rows = np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))

@@ -368,7 +368,6 @@ class Shingler:
         return self._usual_scratches[growth], growth
 
     def _create_scratch(self, longest: int, growth: int) -> Scratch:
-        """Returns buffers for a segment of `longest` bytes."""
         size = longest + PADDING
         points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
         return Scratch(

@@ -73,7 +73,6 @@ def _flag(tables: CodePointTables, flag: np.uint32) -> np.ndarray:
 
 
 def _places(tables: CodePointTables, points: np.ndarray) -> np.ndarray:
-    """Returns the positions of the properties of code points."""
     blocks = tables.stage[points >> 7].astype(np.int64)
     return blocks << 7 | points & 127
 
@@ -155,7 +154,6 @@ def _stays_outside(tables: CodePointTables, is_outside: np.ndarray) -> np.ndarra
 
 
 def _utf8_sizes(points: np.ndarray) -> np.ndarray:
-    """Returns the number of bytes of code points in UTF-8."""
     return 1 + np.searchsorted(np.array([0x80, 0x800, 0x10000]), points, "right")
 
 

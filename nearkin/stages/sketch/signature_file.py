@@ -198,7 +198,6 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
 
 
 def _spec_of(path: Path, schema: pa.Schema) -> Spec:
-    """Returns the Spec in the metadata, after comparing it with the columns."""
     metadata = schema.metadata or {}
     if SPEC not in metadata:
         raise UsageError(

@@ -132,7 +132,6 @@ class _AllPairs:
         return _in_order(scored)
 
     def _compare_whole(self, first: int, last: int) -> ScoredPairs:
-        """Returns the pairs of some documents, from the postings of all their hashes."""
         scored = self._buffer(first, last)
         documents = self._compared.documents
         kernels.add_pairs(
@@ -167,7 +166,6 @@ class _AllPairs:
         return list(zip(firsts.tolist(), ends.tolist(), strict=True))
 
     def _write_prefixes(self, first: int, last: int) -> Hashes:
-        """Returns the hashes of the prefixes of some documents."""
         starts = self._starts[first : last + 1] - self._starts[first]
         total = int(starts[-1])
         has_weights = len(self._compared.documents.weights) > 0

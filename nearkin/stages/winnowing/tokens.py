@@ -75,7 +75,6 @@ class TokenReader:
         )
 
     def _parts_of(self, data: np.ndarray, bounds: np.ndarray, number: int) -> Iterator[TokenPiece]:
-        """Yields the tokens of one long document."""
         begin, end = int(bounds[0]), int(bounds[1])
         carried = _no_tokens()
         tokens_before = 0

@@ -267,7 +267,6 @@ def least_weights(totals: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def _join_hits(hits: list[Hit]) -> Hit:
-    """Returns the hits of one field of an item in one document as one."""
     if len(hits) == 1:
         return hits[0]
     spans = join_spans([span for hit in hits for span in hit.spans])

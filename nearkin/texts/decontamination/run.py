@@ -157,7 +157,6 @@ class DecontaminationRun(DocumentRun):
             )
 
     def _scan(self) -> dict[str, object]:
-        """Reads the corpus, and writes the frequencies of words and the candidates."""
         self.index.prepare()
         counters: list[WordCounter] = []
 
@@ -216,7 +215,6 @@ class DecontaminationRun(DocumentRun):
         return Weights(self.index, frequencies, self.documents_read)
 
     def _match(self) -> dict[str, object]:
-        """Writes the items that the candidates hold."""
         candidates = np.array(self.work.load(CANDIDATES))
         tools = ObjectPool(self._make_tool)
         self.index.prepare()

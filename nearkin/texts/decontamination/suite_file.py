@@ -150,7 +150,6 @@ def _damaged(path: Path, reason: str) -> UsageError:
 
 
 def _parse(table: pa.Table, facts: dict[str, Any]) -> Suites:
-    """Returns the suites of a table."""
     columns = [_only_chunk(table[name]) for name in PARTS.names]
     lists = columns[-3:]
     if any(column.null_count for column in (*columns, *(part.flatten() for part in lists))):

@@ -79,7 +79,6 @@ def open_suites(
 
 
 def _require_size(file: InputFile, memory: int) -> None:
-    """Requires that saved suites fit into the memory of a run."""
     size = file.status().size
     if size > memory:
         raise UsageError(
@@ -90,7 +89,6 @@ def _require_size(file: InputFile, memory: int) -> None:
 
 
 def _require_key(file: InputFile, saved: Suites, key: HashKey | None) -> None:
-    """Requires the key under which saved suites were built, if they were."""
     expected = saved.spec.key_id
     if expected is None or (key is not None and key.id == expected):
         return

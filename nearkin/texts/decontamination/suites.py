@@ -149,7 +149,6 @@ def _offsets_of(counts: np.ndarray) -> np.ndarray:
 
 
 def _rows_of_parts(offsets: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """Returns the positions of the words of some parts, int64."""
     counts = np.diff(offsets)[parts]
     ends = np.cumsum(counts)
     return np.repeat(offsets[parts] - (ends - counts), counts) + np.arange(int(counts.sum()))
@@ -334,7 +333,6 @@ class TextForms(NamedTuple):
 
 
 def _read_forms(texts: list[str], reader: TokenReader) -> list[TextForms]:
-    """Returns the words of each text."""
     words = _read_words(texts, reader)
     joined = _read_words([delete_punctuation(text) for text in texts], reader)
     return [
@@ -371,7 +369,6 @@ def flatten_value(text: str | None) -> str:
 
 
 def _flatten(value: object) -> Iterator[str]:
-    """Yields the texts of a list or object in their order."""
     # Values of strangers can be nested more deeply than functions may call themselves.
     remaining = [value]
     while remaining:

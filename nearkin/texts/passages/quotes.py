@@ -70,7 +70,6 @@ def quote_documents(
 
 
 def _find_spans(run: PassageRun, wanted: np.ndarray) -> dict[int, list[tuple[int, int]]]:
-    """Returns the first byte, and the byte after the last one, of the passages of documents."""
     spans: dict[int, list[tuple[int, int]]] = {int(number): [] for number in wanted}
     for part in run.passages():
         rows = np.flatnonzero(np.isin(part.documents, wanted))

@@ -338,7 +338,6 @@ class PassageRun(DocumentRun):
         return counts
 
     def _text_bytes(self) -> int:
-        """Returns the size of the corpus, from which the size of the filter follows."""
         if isinstance(self.corpus, FileCorpus):
             return sum(file.status().size for file in self.corpus.files)
         if isinstance(self.corpus, TableCorpus):

@@ -120,7 +120,6 @@ def _select_round(places: np.ndarray, rounds: int, part: int) -> np.ndarray:
 def _count_lines(
     places: np.ndarray, ranks: np.ndarray, least: int, counted: Counted
 ) -> RepeatedLines:
-    """Returns the lines of places that occur often enough."""
     documents = (places[:, 2] >> HALF).astype(np.int64)
     starts = (places[:, 2] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     order = np.lexsort((starts, ranks[documents], places[:, 1], places[:, 0]))

@@ -97,7 +97,6 @@ class LineRun(DocumentRun):
                 record.update(self._count_lines(request, order_of()))
 
     def _collect_lines(self, request: LinesRequest) -> dict[str, object]:
-        """Reads the corpus, and writes the places of all lines."""
         folder = self.work.folder(LINES_FOLDER)
         for path in folder.iterdir():
             path.unlink()
@@ -120,7 +119,6 @@ class LineRun(DocumentRun):
         return LineHasher.for_spec(self.options.spec, self.key)
 
     def _count_lines(self, request: LinesRequest, order: np.ndarray) -> dict[str, object]:
-        """Writes the repeated lines, and what is cut."""
         self.progress.stage(COUNTING_STAGE, None)
         ranks = np.empty(len(order), np.uint32)
         ranks[order] = np.arange(len(order), dtype=np.uint32)
