@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.engine.work_folder import create_mapped_file
+from nearkin.engine.work_folder import create_mapped_file, map_file
 from nearkin.stages.winnowing import kernels
 from nearkin.stages.winnowing.fingerprints import Buffers, anchor_width
 from nearkin.stages.winnowing.matching_runs import outermost_runs, write_sources
 from nearkin.stages.winnowing.tokens import TokenPiece
+from nearkin.texts.passages.partitions import PartitionWriter, read_partitions
 
-PARTITIONS = 256
-PARTITION_SHIFT = np.uint64(61 - 8)
-"""Windows are divided by the first 8 of the 61 bits of their hashes."""
-PENDING_BYTES = 32 << 20
-"""The number of bytes of windows that wait until they are written to their partitions."""
+HASH_BITS = 61
+WINDOWS = "windows"
+"""The name of the partitions."""
 PLACES = "places"
 SPANS = "spans"
 SOURCES = "sources"
@@ -81,13 +80,10 @@ class WindowWriter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._files = ExitStack()
         self._places = self._files.enter_context((folder / PLACES).open("wb"))
         self._spans = self._files.enter_context((folder / SPANS).open("wb"))
-        self._pending: list[np.ndarray] = []
-        self._pending_bytes = 0
-        self.written = 0
+        self._partitions = PartitionWriter(folder, WINDOWS, HASH_BITS)
 
     def __enter__(self) -> "WindowWriter":
         return self
@@ -95,7 +91,12 @@ class WindowWriter:
     def __exit__(self, kind: object, *_: object) -> None:
         with self._files:
             if kind is None:
-                self._write_partitions()
+                self._partitions.flush()
+
+    @property
+    def written(self) -> int:
+        """The number of windows."""
+        return self._partitions.written
 
     def add(self, windows: Windows) -> None:
         """Appends the windows of documents that follow the previous ones."""
@@ -105,38 +106,7 @@ class WindowWriter:
         self._places.write(windows.places.data)
         self._spans.write(windows.spans.data)
         numbers = np.arange(self.written, self.written + count, dtype=np.uint64)
-        entries = np.stack([windows.hashes, windows.checks, numbers], axis=1)
-        self._pending.append(entries)
-        self._pending_bytes += entries.nbytes
-        self.written += count
-        if self._pending_bytes > PENDING_BYTES:
-            self._write_partitions()
-
-    def _write_partitions(self) -> None:
-        if not self._pending:
-            return
-        entries = np.concatenate(self._pending)
-        self._pending = []
-        self._pending_bytes = 0
-        partitions = (entries[:, 0] >> PARTITION_SHIFT).astype(np.uint8)
-        entries = entries[np.argsort(partitions, kind="stable")]
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(partitions, minlength=PARTITIONS))])
-        for number in range(PARTITIONS):
-            part = entries[bounds[number] : bounds[number + 1]]
-            if len(part):
-                with _partition_path(self._folder, number).open("ab") as file:
-                    file.write(part.data)
-
-
-def _partition_path(folder: Path, number: int) -> Path:
-    return folder / f"windows-{number:03d}"
-
-
-def map_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """Maps a file of numbers as a read-only array."""
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    return np.asarray(np.memmap(path, dtype, mode="r", shape=shape))
+        self._partitions.add(np.stack([windows.hashes, windows.checks, numbers], axis=1))
 
 
 class WindowFiles:
@@ -145,8 +115,8 @@ class WindowFiles:
     def __init__(self, folder: Path, count: int) -> None:
         self._folder = folder
         self.count = count
-        self.places = map_array(folder / PLACES, np.uint64, (count,))
-        self.spans = map_array(folder / SPANS, np.uint32, (count, 2))
+        self.places = map_file(folder / PLACES, np.uint64)
+        self.spans = map_file(folder / SPANS, np.uint32, 2)
 
     def write_sources(self) -> None:
         """Writes the first other place of each window, and the hashes of all contents before it.
@@ -155,11 +125,8 @@ class WindowFiles:
         """
         sources = create_mapped_file(self._folder / SOURCES, np.uint64, (self.count,))
         sources[:] = kernels.NONE
-        for number in range(PARTITIONS):
-            path = _partition_path(self._folder, number)
-            if path.exists():
-                entries = path.stat().st_size // 24
-                write_sources(map_array(path, np.uint64, (entries, 3)), sources)
+        for entries in read_partitions(self._folder, WINDOWS, 3):
+            write_sources(entries, sources)
         prefixes = create_mapped_file(self._folder / PREFIXES, np.uint64, (self.count + 1,))
         kernels.hash_contents(sources, prefixes)
 
@@ -168,11 +135,11 @@ class WindowFiles:
 
         For the first window itself it is the second one.
         """
-        return map_array(self._folder / SOURCES, np.uint64, (self.count,))
+        return map_file(self._folder / SOURCES, np.uint64)
 
     def prefixes(self) -> np.ndarray:
         """Returns the hash of the contents of all windows before each one, uint64 (n + 1,)."""
-        return map_array(self._folder / PREFIXES, np.uint64, (self.count + 1,))
+        return map_file(self._folder / PREFIXES, np.uint64)
 
 
 class Passages(NamedTuple):

@@ -5,66 +5,21 @@ rounds by further bits of the hashes if it is large.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from nearkin.texts.passages.lines.request import Counted
-from nearkin.texts.passages.windows import map_array
+from nearkin.texts.passages.partitions import PENDING_BYTES, read_partitions
 
-PARTITIONS = 256
-PARTITION_SHIFT = np.uint64(64 - 8)
-"""Lines are divided by the first 8 bits of their hashes."""
-PENDING_BYTES = 32 << 20
-"""The number of bytes of places that wait until they are written to their partitions."""
+LINES = "lines"
+"""The name of the partitions."""
 COLUMNS = 4
 """The hash of a line, its second hash, its document and first byte, and the byte after it."""
 WORKING_SPACE = 16
 """A round of a partition needs less than so many times the bytes of its places."""
 HALF = np.uint64(32)
-
-
-class LineWriter:
-    """A writer of the places of lines."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._pending: list[np.ndarray] = []
-        self._pending_bytes = 0
-        self.written = 0
-
-    def add(self, places: np.ndarray) -> None:
-        """Adds the places of the lines of some documents, uint64 (m, 4).
-
-        A row has the hash, the second hash, the document in the upper half and the first byte in
-        the lower half, and the byte after the last one.
-        """
-        self._pending.append(places)
-        self._pending_bytes += places.nbytes
-        self.written += len(places)
-        if self._pending_bytes > PENDING_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes the places that wait to their partitions."""
-        if not self._pending:
-            return
-        places = np.concatenate(self._pending)
-        self._pending = []
-        self._pending_bytes = 0
-        partitions = (places[:, 0] >> PARTITION_SHIFT).astype(np.uint8)
-        places = places[np.argsort(partitions, kind="stable")]
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(partitions, minlength=PARTITIONS))])
-        with ExitStack() as files:
-            for number in np.flatnonzero(np.diff(bounds)).tolist():
-                file = files.enter_context(_partition_path(self._folder, number).open("ab"))
-                file.write(places[bounds[number] : bounds[number + 1]].data)
-
-
-def _partition_path(folder: Path, number: int) -> Path:
-    return folder / f"lines-{number:03d}"
 
 
 class RepeatedLines(NamedTuple):
@@ -95,12 +50,7 @@ def find_repeated_lines(
     `ranks` are those of the documents in keep order, uint32 (n,). One line alone may need more
     memory than the run may have, in bytes.
     """
-    for number in range(PARTITIONS):
-        path = _partition_path(folder, number)
-        if not path.exists():
-            continue
-        rows = path.stat().st_size // (8 * COLUMNS)
-        places = map_array(path, np.uint64, (rows, COLUMNS))
+    for places in read_partitions(folder, LINES, COLUMNS):
         rounds = max(1, -(-places.nbytes * WORKING_SPACE // memory))
         for part in range(rounds):
             yield _count_lines(_select_round(places, rounds, part), ranks, least, counted)

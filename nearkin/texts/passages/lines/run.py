@@ -35,11 +35,12 @@ from nearkin.texts.passages.cutting.run import (
 from nearkin.texts.passages.documents import ID, SOURCE
 from nearkin.texts.passages.lines.frequencies import (
     HALF,
-    LineWriter,
+    LINES,
     RepeatedLines,
     find_repeated_lines,
 )
 from nearkin.texts.passages.lines.request import LinesAction, LinesRequest
+from nearkin.texts.passages.partitions import PartitionWriter
 from nearkin.texts.passages.run import DocumentRun
 
 LINES_FOLDER = "lines"
@@ -100,7 +101,7 @@ class LineRun(DocumentRun):
         folder = self.work.folder(LINES_FOLDER)
         for path in folder.iterdir():
             path.unlink()
-        writer = LineWriter(folder)
+        writer = PartitionWriter(folder, LINES)
         hashers = ObjectPool(self._make_hasher)
 
         def collect(batch: Batch) -> tuple[Batch, np.ndarray]:
@@ -276,7 +277,10 @@ class LineHasher(NamedTuple):
 def locate_lines(
     texts: pa.Array, first: int, request: LinesRequest, hasher: LineHasher
 ) -> np.ndarray:
-    """Returns the places of the lines with content of documents, as `LineWriter` takes them."""
+    """Returns the places of the lines with content of documents, with their hashes.
+
+    A row, uint64 (4,), is one that `nearkin.texts.passages.lines.frequencies` describes.
+    """
     data, offsets = text_buffers(texts)
     pattern = UNIT_ENDS[request.unit]
     content = data.data

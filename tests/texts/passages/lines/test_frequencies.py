@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from nearkin.texts.passages.lines.frequencies import LineWriter, find_repeated_lines
+from nearkin.texts.passages.lines.frequencies import LINES, find_repeated_lines
 from nearkin.texts.passages.lines.request import Counted
+from nearkin.texts.passages.partitions import PartitionWriter
 
 
 def test_lines_with_one_equal_hash_are_different_lines(tmp_path: Path) -> None:
-    writer = LineWriter(tmp_path)
+    writer = PartitionWriter(tmp_path, LINES)
     documents = np.arange(4, dtype=np.uint64) << np.uint64(32)
     hashes = np.full(4, 5, np.uint64)
     checks = np.array([1, 2, 1, 2], np.uint64)
@@ -23,7 +24,7 @@ def test_lines_with_one_equal_hash_are_different_lines(tmp_path: Path) -> None:
 
 
 def test_places_in_one_document_count_once(tmp_path: Path) -> None:
-    writer = LineWriter(tmp_path)
+    writer = PartitionWriter(tmp_path, LINES)
     rows = [[7, 7, 0, 1], [7, 7, 4, 5], [7, 7, 1 << 32, 1]]
     writer.add(np.array(rows, np.uint64))
     writer.flush()
