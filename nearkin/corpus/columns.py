@@ -1,9 +1,9 @@
 """The columns that a run reads, and the limits of its documents."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AutomaticMemory
@@ -85,26 +85,12 @@ class ContentField(NamedTuple):
     for vectors whose length is not known yet."""
 
 
-class ColumnsRecord(TypedDict):
-    """The columns of a run, as run.json and the manifest of a run contain them."""
-
-    text: str | None
-    tokens: str | None
-    vector: str | None
-    dimensions: int | None
-    id: str | None
-    extra: tuple[str, ...]
-    """The carried columns."""
-    joined: NotRequired[tuple[str, ...]]
-    """Further columns of texts."""
-    fingerprint: NotRequired[str]
-    bits: NotRequired[int]
-    ignored_fingerprints: NotRequired[tuple[str, ...]]
-    fields: NotRequired[list[tuple[str, str, int]]]
-    delimiter: NotRequired[str]
-    encoding: NotRequired[str]
-    main_text: NotRequired[bool]
-    lines: NotRequired[bool]
+RECORDED = {"carried_columns": "extra"}
+"""The names in a record of those columns that have another name there."""
+ALWAYS_RECORDED = ("text", "tokens", "vector", "dimensions", "id", "carried_columns")
+"""The columns that a record has even if there are none."""
+NEVER_RECORDED = ("partitions", "document_limit")
+"""What a resumed run finds in its inputs, or keeps from its beginning."""
 
 
 @dataclass(frozen=True)
@@ -158,59 +144,31 @@ class Columns:
     document_limit: int = MAX_DOCUMENT
 
     @classmethod
-    def from_record(cls, record: ColumnsRecord) -> "Columns":
+    def from_record(cls, record: Mapping[str, Any]) -> "Columns":
         """Returns the columns that `to_record` described, with the default document limit."""
-        return cls(
-            text=record["text"],
-            tokens=record["tokens"],
-            vector=record["vector"],
-            dimensions=record["dimensions"],
-            id=record["id"],
-            carried_columns=tuple(record["extra"]),
-            joined=tuple(record.get("joined", ())),
-            fingerprint=record.get("fingerprint"),
-            bits=record.get("bits", DEFAULT_BITS),
-            ignored_fingerprints=tuple(record.get("ignored_fingerprints", ())),
-            fields=tuple(
-                ContentField(name, FieldKind(kind), size)
-                for name, kind, size in record.get("fields", ())
-            ),
-            delimiter=record.get("delimiter"),
-            encoding=record.get("encoding"),
-            main_text=record.get("main_text", False),
-            lines=record.get("lines", False),
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            name = RECORDED.get(field.name, field.name)
+            if name in record:
+                value = record[name]
+                values[field.name] = tuple(value) if isinstance(value, list) else value
+        values["fields"] = tuple(
+            ContentField(name, FieldKind(kind), size)
+            for name, kind, size in values.get("fields", ())
         )
+        return cls(**values)
 
-    def to_record(self) -> ColumnsRecord:
-        """Returns what must be unchanged for a run to be resumed, in the form of run.json.
-
-        The document limit is not part of it, because a resumed run keeps its own.
-        """
-        record = ColumnsRecord(
-            text=self.text,
-            tokens=self.tokens,
-            vector=self.vector,
-            dimensions=self.dimensions,
-            id=self.id,
-            extra=self.carried_columns,
-        )
-        if self.joined:
-            record["joined"] = self.joined
-        if self.fingerprint is not None:
-            record["fingerprint"] = self.fingerprint
-            record["bits"] = self.bits
-        if self.ignored_fingerprints:
-            record["ignored_fingerprints"] = self.ignored_fingerprints
+    def to_record(self) -> dict[str, Any]:
+        """Returns what must be unchanged for a run to be resumed, in the form of run.json."""
+        record: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ALWAYS_RECORDED or (value and field.name not in NEVER_RECORDED):
+                record[RECORDED.get(field.name, field.name)] = value
+        if self.fingerprint is None:
+            del record["bits"]
         if self.fields:
             record["fields"] = [(field.name, str(field.kind), field.size) for field in self.fields]
-        if self.delimiter is not None:
-            record["delimiter"] = self.delimiter
-        if self.encoding is not None:
-            record["encoding"] = self.encoding
-        if self.main_text:
-            record["main_text"] = True
-        if self.lines:
-            record["lines"] = True
         return record
 
     def with_memory(self, memory: int) -> "Columns":

@@ -396,39 +396,29 @@ def shingles_of_slots(
     return tuple(dict.fromkeys(candidates[single[i]] for i in sources.tolist()))
 
 
+SUMMARY_COUNTS = (
+    "read",
+    "kept",
+    "removed",
+    "rejected",
+    "removed_exact",
+    "removed_near",
+    "same_shingles",
+    "removed_vector",
+    "removed_same",
+    "empty",
+    "clusters",
+    "repeated_ids",
+    "removed_reference",
+    "removed_reference_same",
+    "removed_blocked",
+    "related",
+    "related_pairs",
+)
+"""The counts of a summary, in order. Those that a run does not have are left out."""
+
+
 def summary_counts(counts: Counts) -> dict[str, int]:
     """Returns counts as run.json and `DedupResult.statistics` contain them."""
-    reference = {}
-    if counts.removed_reference is not None:
-        reference["removed_reference"] = counts.removed_reference
-    if counts.removed_reference_same is not None:
-        reference["removed_reference_same"] = counts.removed_reference_same
-    same = {}
-    if counts.removed_same is not None:
-        same["removed_same"] = counts.removed_same
-    blocked = {}
-    if counts.removed_blocked is not None:
-        blocked["removed_blocked"] = counts.removed_blocked
-    related = {}
-    if counts.related is not None and counts.related_pairs is not None:
-        related = {"related": counts.related, "related_pairs": counts.related_pairs}
-    same_shingles = {}
-    if counts.same_shingles:
-        same_shingles["same_shingles"] = counts.same_shingles
-    return {
-        "read": counts.read,
-        "kept": counts.kept,
-        "removed": counts.removed,
-        "rejected": counts.rejected,
-        "removed_exact": counts.removed_exact,
-        "removed_near": counts.removed_near,
-        **same_shingles,
-        "removed_vector": counts.removed_vector,
-        **same,
-        "empty": counts.empty,
-        "clusters": counts.clusters,
-        "repeated_ids": counts.repeated_ids,
-        **reference,
-        **blocked,
-        **related,
-    }
+    values = {name: getattr(counts, name) for name in SUMMARY_COUNTS}
+    return {name: value for name, value in values.items() if value is not None}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NotRequired, Self, TypedDict
 
 from nearkin.corpus import Columns
-from nearkin.corpus.columns import ColumnsRecord
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.corpus.inputs import SkippedPath
 from nearkin.corpus.table_versions import TableRecord
@@ -40,7 +39,7 @@ class RunRequest:
     """
 
     command: str
-    columns: ColumnsRecord
+    columns: dict[str, Any]
     annotate: bool
     save_signatures: bool
     out: str
