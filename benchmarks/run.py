@@ -23,11 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from benchmarks.whole_runs import measure_commands, measure_low_similarities
-from nearkin.quality.lab.measurements import (
+from benchmarks.whole_runs import (
     BenchResult,
+    measure_commands,
+    measure_low_similarities,
+    measure_texts,
+)
+from nearkin.quality.lab.measurements import (
     describe_machine,
-    measure_sketching,
     run_nearkin,
     run_process,
     time_runs,
@@ -216,7 +219,7 @@ def measure(full: bool, runs: int) -> list[BenchResult]:
     measured = []
     with tempfile.TemporaryDirectory(prefix="nearkin-benchmarks-") as folder:
         parts = (
-            measure_sketching(runs),
+            measure_texts(runs),
             *(part(Path(folder), full, runs) for part in (whole_runs, scaling, truth, starting)),
         )
         for part in parts:

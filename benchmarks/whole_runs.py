@@ -1,12 +1,17 @@
 """The time, the memory and the candidates of whole runs over generated corpora."""
 
 import json
+import statistics
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from nearkin.errors import RunError
-from nearkin.quality.lab.measurements import NEARKIN, BenchResult, run_nearkin
+from nearkin.quality.lab.calibration import draw_sketched_texts
+from nearkin.quality.lab.measurements import NEARKIN, measure_sketching, run_nearkin
 from nearkin.quality.lab.synth import SynthSettings, synth
 from nearkin.runtime.temporary_folder import TemporaryFolder
 
@@ -20,6 +25,47 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 OUTPUTS = {"pairs": "pairs.parquet", "dedup": "dedup"}
 """Names of the outputs of the commands: a file and a folder."""
+ACCENTS = str.maketrans({"a": "ä", "e": "é", "o": "о"})
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """One result of a benchmark.
+
+    Attributes:
+        name: Name of what was measured.
+        value: Median of the runs.
+        unit: Unit of the value.
+        runs: Values of the runs.
+    """
+
+    name: str
+    value: float
+    unit: str
+    runs: tuple[float, ...]
+
+    @classmethod
+    def from_runs(cls, name: str, unit: str, runs: list[float]) -> "BenchResult":
+        """Returns the median of some runs."""
+        return cls(name, statistics.median(runs), unit, tuple(runs))
+
+
+def measure_texts(runs: int) -> Iterator[BenchResult]:
+    """Yields the speed of sketching in one thread, in MB/s.
+
+    The documents are ASCII texts of 1.5 kB and of 15 kB, and accented and Cyrillic texts of 1.5 kB.
+    """
+    texts = draw_sketched_texts()
+    values = texts.to_pylist()
+    joined = [" ".join(values[at : at + 10]) for at in range(0, len(values), 10)]
+    foreign = [value.translate(ACCENTS) for value in values[:5000]]
+    for name, column in (
+        ("1.5 kB ASCII", texts),
+        ("15 kB ASCII", pa.array(joined, pa.large_string())),
+        ("1.5 kB non-ASCII", pa.array(foreign, pa.large_string())),
+    ):
+        rates = measure_sketching(column, runs)
+        yield BenchResult.from_runs(f"text to signatures, {name}", "MB/s", rates)
 
 
 def measure_commands(

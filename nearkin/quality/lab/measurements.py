@@ -2,12 +2,10 @@
 
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple, TypedDict
@@ -15,12 +13,9 @@ from typing import Any, NamedTuple, TypedDict
 import numba
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nearkin.errors import RunError
-from nearkin.quality.lab.synth import SynthSettings, synth
 from nearkin.runtime.process_limits import available_cores
-from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.settings.spec import Spec
 from nearkin.stages.sketch.sketcher import Sketcher
 
@@ -28,29 +23,6 @@ SLICE_DOCUMENTS = 2000
 """The number of documents that are sketched at once."""
 NEARKIN = (sys.executable, "-m", "nearkin", "--no-config")
 """The beginning of a command line that runs nearkin."""
-ACCENTS = str.maketrans({"a": "ä", "e": "é", "o": "о"})
-
-
-@dataclass(frozen=True)
-class BenchResult:
-    """One result of a benchmark.
-
-    Attributes:
-        name: Name of what was measured.
-        value: Median of the runs.
-        unit: Unit of the value.
-        runs: Values of the runs.
-    """
-
-    name: str
-    value: float
-    unit: str
-    runs: tuple[float, ...]
-
-    @classmethod
-    def from_runs(cls, name: str, unit: str, runs: list[float]) -> "BenchResult":
-        """Returns the median of some runs."""
-        return cls(name, statistics.median(runs), unit, tuple(runs))
 
 
 class MachineFacts(TypedDict):
@@ -95,39 +67,19 @@ def time_runs(work: Callable[[], Any], runs: int) -> list[float]:
     return out
 
 
-def measure_sketching(runs: int = 5) -> Iterator[BenchResult]:
-    """Yields the speed of sketching in one thread, in MB/s.
+def measure_sketching(texts: pa.Array, runs: int) -> list[float]:
+    """Returns the speed of sketching texts in one thread in each run, in MB/s.
 
-    The documents are ASCII texts of 1.5 kB and of 15 kB, and accented and Cyrillic texts of 1.5 kB.
+    A run before them warms up and does not count.
     """
-    with TemporaryFolder() as folder:
-        path = folder / "synth"
-        synth(path, SynthSettings(documents=20_000, length="fixed:1500", clustered=0.0))
-        texts = pq.read_table(path / "documents")["text"].combine_chunks()
-    texts = texts if isinstance(texts, pa.Array) else pa.concat_arrays(texts.chunks)
-    sampled_texts = texts.to_pylist()
-    long = pa.array(
-        [" ".join(sampled_texts[at : at + 10]) for at in range(0, len(sampled_texts), 10)],
-        pa.large_string(),
-    )
-    foreign = pa.array(
-        [value.translate(ACCENTS) for value in sampled_texts[:5000]], pa.large_string()
-    )
     sketcher = Sketcher(Spec())
-    for name, column in (
-        ("1.5 kB ASCII", texts),
-        ("15 kB ASCII", long),
-        ("1.5 kB non-ASCII", foreign),
-    ):
 
-        def sketch(column: pa.Array = column) -> None:
-            for at in range(0, len(column), SLICE_DOCUMENTS):
-                sketcher.sketch(column.slice(at, SLICE_DOCUMENTS))
+    def sketch() -> None:
+        for at in range(0, len(texts), SLICE_DOCUMENTS):
+            sketcher.sketch(texts.slice(at, SLICE_DOCUMENTS))
 
-        sketch()
-        size = column.nbytes / 1e6
-        rates = [size / seconds for seconds in time_runs(sketch, runs)]
-        yield BenchResult.from_runs(f"text to signatures, {name}", "MB/s", rates)
+    sketch()
+    return [texts.nbytes / 1e6 / seconds for seconds in time_runs(sketch, runs)]
 
 
 class ProcessUsage(NamedTuple):
