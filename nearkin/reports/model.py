@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from types import UnionType
-from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Self, TypeVar
 
+import msgspec
 import numpy as np
 
 from nearkin.errors import UsageError
@@ -19,6 +19,8 @@ from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.version import VERSION
 from nearkin.texts.passages.cutting.request import CutCounts
+
+Restored = TypeVar("Restored")
 
 BINS = 50
 EDGES = np.arange(BINS + 1) / BINS
@@ -651,8 +653,7 @@ class ReportData:
         Raises:
             UsageError: If a field is missing, or unknown because a newer nearkin wrote it.
         """
-        restored: Self = restore_dataclass(cls, values)
-        return restored
+        return restore_dataclass(cls, values)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -670,42 +671,23 @@ def _leakage_warnings(leakage: Overlap) -> Iterator[str]:
         )
 
 
-def _restore_value(kind: Any, value: Any) -> Any:
-    """Returns a value of an annotated type from its plain form.
+def restore_dataclass(kind: type[Restored], values: object) -> Restored:
+    """Restores a dataclass from its plain form, nested dataclasses and named tuples included.
 
-    Dataclasses, named tuples, tuples and optional values are restored, nested to any depth.
+    Older versions wrote fewer fields. Those of a newer one are not known.
     """
-    if get_origin(kind) is UnionType:
-        return None if value is None else _restore_value(get_args(kind)[0], value)
-    if is_dataclass(kind):
-        return restore_dataclass(kind, value)
-    if get_origin(kind) is tuple:
-        item_kind = get_args(kind)[0]
-        return tuple(_restore_value(item_kind, item) for item in value)
-    if hasattr(kind, "_fields"):
-        hints = get_type_hints(kind)
-        # Older versions wrote fewer fields of some named tuples, whose last fields have defaults.
-        named = zip(kind._fields[: len(value)], value, strict=True)
-        return kind(**{name: _restore_value(hints[name], item) for name, item in named})
-    return value
-
-
-def restore_dataclass(kind: Any, values: Any) -> Any:
-    """Restores a dataclass from its plain form, nested dataclasses and named tuples included."""
     if not isinstance(values, Mapping):
         raise UsageError(
             f"{kind.__name__} of a report must be a JSON object, not {str(values)[:40]!r}"
         )
-    known = {item.name for item in fields(kind)}
-    if unknown := sorted(set(values) - known):
+    if unknown := sorted(set(values) - set(kind.__annotations__)):
         raise UsageError(
             f"{kind.__name__} has the unknown field {unknown[0]!r}, which a newer nearkin wrote; "
             "upgrade nearkin"
         )
-    hints = get_type_hints(kind)
     try:
-        return kind(**{name: _restore_value(hints[name], value) for name, value in values.items()})
-    except TypeError as error:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
         raise UsageError(
             f"{kind.__name__} of the report is not complete ({error}); run nearkin dedup again"
         ) from error
