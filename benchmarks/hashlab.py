@@ -34,7 +34,7 @@ from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import FAMILIES, KEYED, SEED_BITS
 from nearkin.stages.hashing.families import hash_values, key_of
 from nearkin.stages.hashing.kernels import hash_each
-from nearkin.stages.sketch.minhash import SCHEMES, estimate, splitmix64
+from nearkin.stages.sketch.minhash import EMPTY_SLOT, SCHEMES, splitmix64
 
 K = 128
 SET_SIZE = 500
@@ -176,10 +176,11 @@ def minhash_estimate(family: str, scheme: str, sets: TrialSets, seed: int) -> fl
     hasher, functions = family_hash(family), SCHEMES[scheme](K, 1)
     signatures = []
     for values in (sets.a, sets.b):
-        slots = np.full(K, 0xFFFFFFFF, np.uint32)
+        slots = np.full(K, EMPTY_SLOT, np.uint32)
         functions.update(hasher(values, seed), slots)
         signatures.append(slots)
-    return estimate(*signatures)
+    first, second = signatures
+    return float(np.mean((first == second) & (first != EMPTY_SLOT)))
 
 
 def affine_estimate(sets: TrialSets, seed: int) -> float:

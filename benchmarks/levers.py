@@ -17,13 +17,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.hamming_pairs import all_pairs
 from benchmarks.tables import Table, main
 from nearkin.quality.lab.measurements import time_runs
 from nearkin.settings.spec import SLOT_BITS, Spec
 from nearkin.stages.lsh import kernels as lsh
 from nearkin.stages.lsh.band_keys import probing_band_keys
 from nearkin.stages.lsh.curve import band_probability
-from nearkin.stages.lsh.hamming import all_pairs
 from nearkin.stages.lsh.probing import perturbations
 from nearkin.stages.measures import BandingRequest
 from nearkin.stages.measures.base import band_layout_of

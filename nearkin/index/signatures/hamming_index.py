@@ -18,8 +18,7 @@ from nearkin.index.signatures.chain_table import ChainTable, enlarge
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import replacing_durably, require_file_path
 from nearkin.stages.lsh.band_keys import write_band_keys
-from nearkin.stages.lsh.hamming import as_words
-from nearkin.stages.lsh.sign_bands import block_banding
+from nearkin.stages.lsh.sign_bands import as_words, block_banding
 
 FORMAT = 1
 """The version of the format of saved indexes."""

@@ -6,8 +6,8 @@ Everything follows from the probability that a banded slot agrees at a similarit
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NotRequired, TypedDict
+from dataclasses import asdict, dataclass, replace
+from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -134,19 +134,7 @@ class OperatingPoint:
             f"{probability:g}": None if math.isnan(value) else value
             for probability, value in zip(LANDMARKS, self.similarities, strict=True)
         }
-        return {
-            "bands": self.bands,
-            "rows": self.rows,
-            "tables": self.tables,
-            "probes": self.probes,
-            "recall": self.recall,
-            "similarities": similarities,
-            "classic_threshold": self.classic_threshold,
-            "steepest": self.steepest,
-            "slope": self.slope,
-            "candidates": self.candidates,
-            "keys": self.keys,
-        }
+        return cast("OperatingPointRecord", {**asdict(self), "similarities": similarities})
 
 
 @dataclass(frozen=True, repr=False)

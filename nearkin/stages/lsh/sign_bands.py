@@ -253,3 +253,13 @@ def block_banding(
         return max(banding.expected_bucket, MAX_EXPECTED_BUCKET), work
 
     return min(bandings, key=cost)
+
+
+def as_words(signatures: np.ndarray) -> np.ndarray:
+    """Returns signatures as a two-dimensional array, uint64 (n, w)."""
+    words = np.ascontiguousarray(signatures)
+    if words.dtype != np.uint64 or words.ndim not in (1, 2):
+        raise UsageError(
+            f"invalid signatures: {words.dtype} {words.shape}; pass uint64 (n,) or (n, words)"
+        )
+    return words[:, np.newaxis] if words.ndim == 1 else words

@@ -106,27 +106,6 @@ def scheme_of(spec: Spec) -> MinHashScheme:
     return SCHEMES[spec.scheme](spec.k, spec.seed)
 
 
-def estimate(a: np.ndarray, b: np.ndarray) -> float:
-    """Returns the share of agreeing slots, an unbiased estimate of the Jaccard similarity.
-
-    Empty slots do not agree.
-
-    Args:
-        a: Signature, uint32 (k,).
-        b: Signature of the same Spec, uint32 (k,).
-
-    Examples:
-        "the cat sat" and "the cat lay" share one of three shingles of two words.
-
-        >>> A, B = {("the", "cat"), ("cat", "sat")}, {("the", "cat"), ("cat", "lay")}
-        >>> len(A & B) / len(A | B) == 1 / 3
-        True
-        >>> estimate(np.array([1, 1], np.uint32), np.array([3, 1], np.uint32))
-        0.5
-    """
-    return float(np.mean((a == b) & (a != EMPTY_SLOT)))
-
-
 def multipliers(spec: Spec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the multipliers of a scheme in one form: rounds, a and b, uint64 each.
 

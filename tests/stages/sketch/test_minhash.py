@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearkin.settings.spec import Spec
+from nearkin.stages.measures.estimates import estimate
 from nearkin.stages.shingle import Shingles
 from nearkin.stages.sketch import kernels
 from nearkin.stages.sketch.minhash import (
@@ -14,7 +15,6 @@ from nearkin.stages.sketch.minhash import (
     SCHEMES,
     Binned,
     Classic,
-    estimate,
     fill_shares,
     scheme_of,
     slot_sources,

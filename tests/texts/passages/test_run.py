@@ -14,7 +14,7 @@ import nearkin
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.stages.winnowing import fingerprints, matching_runs, tokens
-from nearkin.texts.passages import tables, windows
+from nearkin.texts.passages import partitions, tables, windows
 from tests.texts.passages.oracle import generate_texts, require_exact
 
 VECTORS = nearkin.Spec(measure="cosine", unit="vector", n=4)
@@ -64,7 +64,7 @@ def test_result_does_not_depend_on_pieces_partitions_table_size_and_threads(
     expected = passages_of(texts, 50, workers=1)
     require_exact(texts, 50, expected)
     monkeypatch.setattr(tokens, "PIECE_BYTES", 9000)
-    monkeypatch.setattr(windows, "PENDING_BYTES", 100_000)
+    monkeypatch.setattr(partitions, "PENDING_BYTES", 100_000)
     monkeypatch.setattr(matching_runs, "FIRST_SLOTS", 4)
     monkeypatch.setattr(windows, "RUNS_AT_ONCE", 1)
     monkeypatch.setattr(fingerprints, "LEAST_WORDS", 1)

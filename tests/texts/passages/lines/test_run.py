@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nearkin
+from nearkin.texts.passages import partitions
 from nearkin.texts.passages.lines import frequencies
 
 LINE_ENDS = re.compile(r"\r\n|\n|\r")
@@ -128,6 +129,7 @@ def test_line_in_many_documents_stays_in_one(full: bool, monkeypatch: pytest.Mon
     documents = 100_000 if full else 30_000
     monkeypatch.setattr(frequencies, "WORKING_SPACE", 1 << 10)
     monkeypatch.setattr(frequencies, "PENDING_BYTES", 1 << 16)
+    monkeypatch.setattr(partitions, "PENDING_BYTES", 1 << 16)
     texts = [f"Notice\n{number % (documents // 2)}" for number in range(documents)]
     result = nearkin.passages(
         make_rows(texts), id="id", repeated_lines=3, keep="rank asc", memory="600MB"

@@ -3,8 +3,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benchmarks.hamming_pairs import all_pairs
 from nearkin.errors import UsageError
-from nearkin.stages.lsh.hamming import all_pairs, as_integer
 from nearkin.stages.lsh.sign_bands import block_banding, block_bits
 
 
@@ -23,7 +23,7 @@ def clustered(n: int, words: int, seed: int, flips: int) -> np.ndarray:
 
 
 def brute_force(signatures: np.ndarray, distance: int) -> list[tuple[int, int, int]]:
-    values = [as_integer(row) for row in signatures]
+    values = [int.from_bytes(row.tobytes(), "little") for row in signatures]
     pairs = (
         (a, b, (values[a] ^ values[b]).bit_count()) for a, b in combinations(range(len(values)), 2)
     )

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.errors import UsageError
 from nearkin.runtime.threads import ordered_map
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import EVERY_LATER, NEVER_HOT, BucketRows, split_buckets
 from nearkin.stages.lsh.buckets import find_buckets
-from nearkin.stages.lsh.sign_bands import SignBanding, block_banding
+from nearkin.stages.lsh.sign_bands import SignBanding, as_words, block_banding
 from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 
 
@@ -28,16 +27,6 @@ class HammingPairs(NamedTuple):
     """int64 (m,): The positions of the second signatures."""
     distance: np.ndarray
     """int64 (m,): The Hamming distances."""
-
-
-def as_words(signatures: np.ndarray) -> np.ndarray:
-    """Returns signatures as a two-dimensional array, uint64 (n, w)."""
-    words = np.ascontiguousarray(signatures)
-    if words.dtype != np.uint64 or words.ndim not in (1, 2):
-        raise UsageError(
-            f"invalid signatures: {words.dtype} {words.shape}; pass uint64 (n,) or (n, words)"
-        )
-    return words[:, np.newaxis] if words.ndim == 1 else words
 
 
 def all_pairs(
@@ -98,8 +87,3 @@ def _new_pairs_of_band(
 
     portions = split_buckets(buckets.starts, buckets.ends, PAIRS_PER_BATCH)
     yield from ordered_map(pairs_of, portions, workers)
-
-
-def as_integer(words: np.ndarray) -> int:
-    """Returns one signature, uint64 (w,), as the integer that `HammingIndex` takes."""
-    return int.from_bytes(np.asarray(words, "<u8").tobytes(), "little")
