@@ -295,18 +295,9 @@ class PassageRun(DocumentRun):
 
     READING_STAGE = "fingerprints"
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        columns: Columns,
-        options: PassageOptions,
-        work: WorkFolder,
-        progress: Progress,
-        key: HashKey | None = None,
-        wanted: np.ndarray | None = None,
-    ) -> None:
-        super().__init__(corpus, columns, options, work, progress, key, wanted)
-        self._pieces = PieceMapper(self, Buffers)
+    @cached_property
+    def _pieces(self) -> PieceMapper[Buffers]:
+        return PieceMapper(self, Buffers)
 
     def find(self) -> None:
         """Runs the stages that are not finished yet."""

@@ -106,16 +106,33 @@ class DocumentCuts(NamedTuple):
     is_removed: bool
 
 
-class CutBounds(NamedTuple):
-    """The parts that are cut from consecutive documents."""
+class CutTexts:
+    """The cuts of a run, from the files that its stages wrote."""
 
-    rows: np.ndarray
-    """The document, the one that holds the content (or NO_KEEPER), the first byte, and the byte
-    after the last one, of each part, int64 (n, 4), ascending."""
+    def __init__(self, run: DocumentRun) -> None:
+        self.run = run
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """The parts that are cut, ascending, int64 (n, 4).
+
+        A row has the document, the one that holds the content (or NO_KEEPER), the first byte, and
+        the byte after the last one.
+        """
+        return map_file(self.run.work.path / BOUNDS_FILE, np.int64, 4)
+
+    def _bounds_of_documents(self, first: int, end: int) -> np.ndarray:
+        low, high = np.searchsorted(self.bounds[:, 0], [first, end])
+        return np.asarray(self.bounds[low:high])
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """True for each document that is not removed as a whole, bool (n,)."""
+        return ~np.asarray(self.run.work.load(REMOVED_AFTER))
 
     def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
         """Returns the original texts of consecutive documents without what is cut."""
-        bounds = self._between(first, first + len(texts))
+        bounds = self._bounds_of_documents(first, first + len(texts))
         if not len(bounds):
             return None
         rewritten: list[str | None] = [None] * len(texts)
@@ -127,53 +144,12 @@ class CutBounds(NamedTuple):
 
     def span_column(self, first: int, end: int) -> pa.RecordBatch:
         """Returns the column of the bytes that are cut from documents."""
-        bounds = self._between(first, end)
+        bounds = self._bounds_of_documents(first, end)
         offsets = np.searchsorted(bounds[:, 0], np.arange(first, end + 1)).astype(np.int32)
         starts = pa.array(np.ascontiguousarray(bounds[:, 2]))
         ends = pa.array(np.ascontiguousarray(bounds[:, 3]))
         spans = pa.StructArray.from_arrays([starts, ends], fields=list(SPAN))
         return pa.record_batch([pa.ListArray.from_arrays(pa.array(offsets), spans)], [CUT_SPANS])
-
-    def counts_among(self, kept: np.ndarray) -> CutCounts:
-        """Returns the counts of what is cut."""
-        sizes = np.asarray(self.rows[:, 3] - self.rows[:, 2])
-        is_in_kept = kept[self.rows[:, 0]]
-        return CutCounts(
-            cuts=int(is_in_kept.sum()),
-            cut_bytes=int(sizes[is_in_kept].sum()),
-            documents_cut=len(np.unique(self.rows[is_in_kept, 0])),
-            documents_removed=int((~kept).sum()),
-            removed_bytes=int(sizes[~is_in_kept].sum()),
-        )
-
-    def _between(self, first: int, end: int) -> np.ndarray:
-        low, high = np.searchsorted(self.rows[:, 0], [first, end])
-        return np.asarray(self.rows[low:high])
-
-
-class CutTexts:
-    """The cuts of a run, from the files that its stages wrote."""
-
-    def __init__(self, run: DocumentRun) -> None:
-        self.run = run
-
-    @cached_property
-    def bounds(self) -> CutBounds:
-        """The parts that are cut."""
-        return CutBounds(map_file(self.run.work.path / BOUNDS_FILE, np.int64, 4))
-
-    @cached_property
-    def kept(self) -> np.ndarray:
-        """True for each document that is not removed as a whole, bool (n,)."""
-        return ~np.asarray(self.run.work.load(REMOVED_AFTER))
-
-    def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
-        """Returns the texts of documents without what is cut, as `CutBounds.rewrite` does."""
-        return self.bounds.rewrite(first, texts)
-
-    def span_column(self, first: int, end: int) -> pa.RecordBatch:
-        """Returns the column of the bytes that are cut from documents."""
-        return self.bounds.span_column(first, end)
 
     def cut_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the table of what is cut, with the schema CUTS, ordered by document and byte."""
@@ -183,7 +159,7 @@ class CutTexts:
             reader = pa.ipc.open_file(source)
             for number in range(reader.num_record_batches):
                 texts = reader.get_batch(number)["text"]
-                bounds = np.asarray(self.bounds.rows[first : first + len(texts)])
+                bounds = np.asarray(self.bounds[first : first + len(texts)])
                 first += len(texts)
                 has_keeper = bounds[:, 1] != NO_KEEPER
                 keepers = take_values(ids, np.where(has_keeper, bounds[:, 1], bounds[:, 0]))
@@ -221,7 +197,16 @@ class CutTexts:
     @property
     def counts(self) -> CutCounts:
         """The counts of the cut."""
-        return self.bounds.counts_among(self.kept)
+        bounds = self.bounds
+        sizes = np.asarray(bounds[:, 3] - bounds[:, 2])
+        is_in_kept = self.kept[bounds[:, 0]]
+        return CutCounts(
+            cuts=int(is_in_kept.sum()),
+            cut_bytes=int(sizes[is_in_kept].sum()),
+            documents_cut=len(np.unique(bounds[is_in_kept, 0])),
+            documents_removed=int((~self.kept).sum()),
+            removed_bytes=int(sizes[~is_in_kept].sum()),
+        )
 
 
 class CutRun(CutTexts):
