@@ -68,7 +68,6 @@ from nearkin.corpus.places import ByteSpan, RowGroup, RowRange, places_from, spl
 from nearkin.corpus.rejects import MAY_BE_CHANGED
 from nearkin.corpus.remote import raise_hidden_failure
 from nearkin.corpus.table_versions import TableRecord, TableVersion
-from nearkin.corpus.table_watch import TableWatch
 from nearkin.corpus.validation import check_rows
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.setting_names import name_flag, name_setting
@@ -144,7 +143,7 @@ class FileCorpus:
         }
         self.skipped = tuple(skipped)
         self._searched = searched
-        self._watches = [TableWatch(table) for table in tables]
+        self._tables = tuple(tables)
         self.row_remedy = advise_to_reject()
         self.statuses: dict[str, FileStatus] = {}
         self._skipped_records: dict[int, Mapping[str, int]] = {}
@@ -170,7 +169,7 @@ class FileCorpus:
     @property
     def tables(self) -> list[TableRecord]:
         """The versions of the tables among the inputs, for run.json."""
-        return [watch.version.record for watch in self._watches]
+        return [table.record for table in self._tables]
 
     def set_codec(self, codec: str | None) -> None:
         """Sets the codec of copies of Parquet files. The default is that of each file."""
@@ -616,7 +615,6 @@ class FileCorpus:
 
         Each reading begins and ends with this.
         """
-        self._require_same_tables()
         file = self.files[number]
         try:
             status = file.status()
@@ -646,20 +644,6 @@ class FileCorpus:
         for number, status in read.statuses.items():
             self._require_status(self.files[number], status)
         self._skipped_records.update(read.skipped_records)
-
-    def _require_same_tables(self) -> None:
-        for watch in self._watches:
-            try:
-                change = watch.find_change()
-            except UsageError as error:
-                raise RunError(f"a table has changed while the run was reading it: {error}") from (
-                    error
-                )
-            if change is not None:
-                raise RunError(
-                    f"{change}, while the run was reading it; run again with "
-                    f"{name_flag('overwrite')}"
-                )
 
     def require_all_unchanged(self) -> None:
         """Compares every file with its status at the first reading."""

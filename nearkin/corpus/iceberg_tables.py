@@ -43,7 +43,7 @@ def open_iceberg_table(table: TableFolder, metadata: str | None = None) -> Table
     for file in files:
         _require_same_columns(table, iceberg, file, path)
     number = None if snapshot is None else int(snapshot.snapshot_id)
-    return TableVersion(table, number, tuple(sorted(files)), is_newest=metadata is None)
+    return TableVersion(table, number, tuple(sorted(files)))
 
 
 def open_scan(scan: Any) -> pa.RecordBatchReader:

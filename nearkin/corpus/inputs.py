@@ -39,8 +39,8 @@ from nearkin.corpus.table_folders import (
     find_table,
     list_names,
 )
+from nearkin.corpus.table_opening import open_named_version, open_newest_version
 from nearkin.corpus.table_versions import TableVersion
-from nearkin.corpus.table_watch import open_named_version, open_newest_version
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
 from nearkin.runtime.setting_names import name_flag, name_setting

@@ -28,7 +28,7 @@ def open_lance_table(table: TableFolder, manifest: str | None = None) -> TableVe
             f"nk.dedup(lance.dataset({table.path!r}))"
         )
     file = _find_manifest(table, version)
-    return TableVersion(table, version, (file,), is_newest=manifest is None)
+    return TableVersion(table, version, (file,))
 
 
 def open_dataset(path: str) -> Any:

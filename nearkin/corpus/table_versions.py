@@ -40,13 +40,11 @@ class TableVersion:
         number: The number of the version, or the id of the snapshot of an Iceberg table. None if
             an Iceberg table has no snapshot.
         files: The paths of its data files. A Lance table has one file, the manifest of the version.
-        is_newest: Whether the newest version was requested, and not a named one.
     """
 
     table: TableFolder
     number: int | None
     files: tuple[str, ...]
-    is_newest: bool = True
 
     @property
     def record(self) -> TableRecord:
