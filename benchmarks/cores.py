@@ -36,12 +36,18 @@ FEW = 100
 """The number of documents of a run that is mostly start-up."""
 CODE = """
 import sys, time
-from nearkin.cli.app import run
-code = run(sys.argv[2:])
-open(sys.argv[1], "w").write(str(time.thread_time()))
-sys.exit(code)
+sys.dont_write_bytecode = False
+from nearkin.cli.app import main
+seconds = sys.argv.pop(1)
+try:
+    main()
+finally:
+    open(seconds, "w").write(str(time.thread_time()))
 """
-"""A program that runs a command, and writes the processor seconds of its main thread to a file."""
+"""A program that does what `nearkin` does, and writes the processor seconds of its main thread.
+
+Images of Python often forbid it to keep compiled modules, and then every run compiles all of them.
+"""
 
 
 class CoreFigure(TypedDict):
