@@ -55,7 +55,6 @@ from nearkin.runs.kept_columns import TableColumns, UnfitColumnError
 from nearkin.runs.table_files import (
     TableFile,
     TableFormat,
-    open_sink,
     to_plain_rows,
     write_json_lines,
     write_table_file,
@@ -281,12 +280,12 @@ class _FileJoin:
     def write(self, staged: Path) -> list[str]:
         """Writes all rows: as they are if every file has the format, otherwise by columns."""
         if self.can_copy:
-            with open_sink(self.target, staged) as sink:
+            with self.target.create(staged) as sink:
                 for file in self.corpus.files:
                     self._copy_rows(file, sink, with_header=file is self.corpus.files[0])
             return []
         if self.target.format is TableFormat.JSON_LINES:
-            with open_sink(self.target, staged) as sink:
+            with self.target.create(staged) as sink:
                 for number in range(len(self.corpus.files)):
                     self._write_lines(number, sink)
             return []

@@ -1,8 +1,7 @@
 """Tables in files whose suffix decides the format: parquet, CSV, JSON lines or Arrow."""
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +18,7 @@ from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine import result_tables
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_text, plain_type
+from nearkin.runtime.compressed_files import create_file
 
 WRITABLE = (
     ".parquet, .csv, .tsv, .jsonl and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, .bz2 or "
@@ -131,6 +131,10 @@ class TableFile:
                     f"{field.type}, which .{self.format} cannot hold; use .parquet or .arrow"
                 )
 
+    def create(self, staged: Path) -> Any:
+        """Returns a new file of bytes, which is compressed as the suffix says."""
+        return create_file(str(staged), self.compression)
+
     @property
     def delimits(self) -> bool:
         """True if the format is CSV or TSV."""
@@ -144,23 +148,12 @@ def write_table_file(
     target.require_types(schema)
     if target.format is TableFormat.PARQUET:
         return result_tables.write_batches(staged, schema, iter(batches))
-    with open_sink(target, staged) as sink:
+    with target.create(staged) as sink:
         if target.format is TableFormat.ARROW:
             return _write_arrow(sink, schema, batches)
         if target.format is TableFormat.JSON_LINES:
             return sum(write_json_lines(sink, to_plain_rows(batch)) for batch in batches)
         return _write_delimited(sink, target.delimiter, schema, batches)
-
-
-@contextmanager
-def open_sink(target: TableFile, staged: Path) -> Iterator[Any]:
-    """Opens a stream of bytes that compresses as the suffix of a file says."""
-    with pa.OSFile(str(staged), "wb") as file:
-        if target.compression is None:
-            yield file
-        else:
-            with pa.CompressedOutputStream(file, target.compression) as stream:
-                yield stream
 
 
 def _write_arrow(sink: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:

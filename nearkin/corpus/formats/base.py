@@ -15,6 +15,7 @@ from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import ByteSpan, are_among, has_row_between
 from nearkin.corpus.validation import make_empty_documents
+from nearkin.runtime.compressed_files import create_file
 
 Item = TypeVar("Item")
 
@@ -187,7 +188,4 @@ def make_unused_name(name: str, taken: set[str]) -> str:
 
 def open_compressed_sink(file: InputFile, target: str) -> Any:
     """Returns a stream that writes with the compression of the input."""
-    sink = pa.OSFile(target, "wb")
-    if file.compression is None:
-        return sink
-    return pa.CompressedOutputStream(sink, file.compression)
+    return create_file(target, file.compression)
