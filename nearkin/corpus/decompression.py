@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -86,6 +87,12 @@ class DecompressedStream(io.RawIOBase):
         data, self._rest = bytes(self._rest[:size]), self._rest[size:]
         return data
 
+    def read_roughly(self, step: int) -> Iterator[bytes]:
+        """Yields the content up to an error, without up to `step` bytes before it."""
+        with suppress(OSError, pa.ArrowException):
+            while part := self._stream.read(step):
+                yield part
+
     def readinto(self, buffer: Any) -> int:
         """Reads into a buffer and returns the number of bytes."""
         data = self.read(len(buffer))
@@ -116,6 +123,24 @@ class DecompressedStream(io.RawIOBase):
             except (OSError, pa.ArrowException):
                 pass
             return b"".join(parts)
+
+
+def decompress_beginning(beginning: bytes, compression: str, most: int) -> bytes:
+    """Returns the content of the first bytes of a compressed file, without its last few kilobytes.
+
+    Args:
+        most: The number of bytes of content from which on no more is decompressed.
+    """
+    parts: list[bytes] = []
+    size = 0
+    with DecompressedStream(lambda: pa.BufferReader(beginning), compression) as stream:
+        # the beginning ends in the middle of a compressed block
+        for part in stream.read_roughly(COARSE):
+            parts.append(part)
+            size += len(part)
+            if size >= most:
+                break
+    return b"".join(parts)
 
 
 def is_change(damage: DamageError) -> bool:

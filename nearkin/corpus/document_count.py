@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Sequence
-from itertools import islice
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -11,7 +10,7 @@ from pyarrow import parquet as pq
 from nearkin.corpus.batches import Corpus
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus, TableCorpus
-from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.decompression import decompress_beginning
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.base import Format, ItemsBeforeDamage
@@ -120,7 +119,9 @@ def _rows_of_file(file: InputFile, form: Format) -> float:
     size = file.status().size
     with file.open() as stored:
         beginning = stored.read(SAMPLED_REMOTE_BYTES if file.remote else SAMPLED_BYTES)
-    content = _decompress_beginning(file, beginning)
+    content = beginning
+    if file.compression is not None:
+        content = decompress_beginning(beginning, file.compression, SAMPLED_CONTENT)
     is_complete = len(beginning) >= size
     share = 1.0 if is_complete else len(beginning) / size
     return _rows_of_text(content, form) / max(share, 1e-12)
@@ -143,15 +144,6 @@ def _rows_of_batches(file: InputFile) -> float:
             return 0.0
         batch_size = stream.tell() - begin
         return float(first_batch.num_rows * (stream.size() - begin) / batch_size)
-
-
-def _decompress_beginning(file: InputFile, beginning: bytes) -> bytes:
-    if file.compression is None:
-        return beginning
-    stream = DecompressedStream(lambda: pa.BufferReader(beginning), file.compression)
-    # the beginning ends in the middle of a compressed block
-    parts = ItemsBeforeDamage(iter(lambda: stream.read(SAMPLED_BYTES), b""))
-    return b"".join(islice(parts, SAMPLED_CONTENT // SAMPLED_BYTES))
 
 
 def _rows_of_text(content: bytes, form: Format) -> int:

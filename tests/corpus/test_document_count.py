@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import fsspec
@@ -146,13 +147,32 @@ def test_sample_of_a_file_is_decompressed_up_to_a_bound(
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b'id,text\n1,one\n2,"' + b"a" * size + b'"\n3,three\n'))
     read: list[int] = []
-    read_part = DecompressedStream.read
+    read_roughly = DecompressedStream.read_roughly
 
-    def count(stream: DecompressedStream, most: int | None = -1) -> bytes:
-        part = read_part(stream, most)
-        read.append(len(part))
-        return part
+    def count(stream: DecompressedStream, step: int) -> Iterator[bytes]:
+        for part in read_roughly(stream, step):
+            read.append(len(part))
+            yield part
 
-    monkeypatch.setattr(DecompressedStream, "read", count)
+    monkeypatch.setattr(DecompressedStream, "read_roughly", count)
     estimate_documents(FileCorpus.open([str(path)]))
-    assert sum(read) <= SAMPLED_CONTENT + SAMPLED_BYTES
+    assert SAMPLED_CONTENT <= sum(read) <= SAMPLED_CONTENT + SAMPLED_BYTES
+
+
+def test_beginning_of_a_compressed_file_is_decompressed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(as_json_lines()))
+    monkeypatch.setattr("nearkin.corpus.document_count.SAMPLED_BYTES", path.stat().st_size // 2)
+    opened: list[None] = []
+    open_stream = DecompressedStream._open_stream
+
+    def count(stream: DecompressedStream, file: object) -> object:
+        opened.append(None)
+        return open_stream(stream, file)
+
+    monkeypatch.setattr(DecompressedStream, "_open_stream", count)
+    assert estimate_documents(FileCorpus.open([str(path)])) == pytest.approx(ROWS, rel=0.2)
+    # once to look at the format, and once to count
+    assert len(opened) == 2
