@@ -263,7 +263,7 @@ def dedup(
         workers_wanted = execution.describe_workers(job.work_folder)
         if workers_wanted is not None and not output.quiet:
             print_line(workers_wanted)
-        with execution.open() as executor:
+        with execution.open(workers) as executor:
             record = run_dedup(replace(job, executor=executor), progress, confirm=confirm)
         if result.audit:
             from nearkin.runs.reopen import audit_run

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from nearkin.runtime.executor import Executor
 
 THREADS = "threads"
+PROCESSES = "processes"
 SPARK = "spark"
 RAY = "ray"
 JOBS = "jobs"
-EXECUTORS = (THREADS, SPARK, RAY, JOBS)
+EXECUTORS = (THREADS, PROCESSES, SPARK, RAY, JOBS)
 MOST_JOBS = 8
 
 
@@ -30,9 +31,9 @@ class ExecutorOptions:
     executor: Annotated[
         str,
         Setting(
-            "What does the tasks: threads of this process, the workers of spark or ray (which are "
-            "extras), or jobs: processes of `nearkin work`. All workers see inputs and output "
-            "under the same paths.",
+            "What does the tasks: threads of this process, other processes of this machine, the "
+            "workers of spark or ray (which are extras), or jobs: processes of `nearkin work` on "
+            "any machine. All workers see inputs and output under the same paths.",
             RUN,
             values=EXECUTORS,
         ),
@@ -68,10 +69,15 @@ class ExecutorOptions:
     ] = None
 
     @contextmanager
-    def open(self) -> "Iterator[Executor | None]":
-        """Yields what does the tasks, or None for threads of this process."""
+    def open(self, workers: int) -> "Iterator[Executor | None]":
+        """Yields what does the tasks, or None for threads of this process.
+
+        Args:
+            workers: Number of workers of this machine.
+        """
         from nearkin.errors import UsageError
         from nearkin.executors.jobs import JobsExecutor
+        from nearkin.executors.processes import Processes
         from nearkin.executors.ray import RayExecutor
         from nearkin.runtime.suggestions import did_you_mean
 
@@ -82,6 +88,10 @@ class ExecutorOptions:
             )
         if self.executor == THREADS:
             yield None
+            return
+        if self.executor == PROCESSES:
+            with Processes.start(workers) as processes:
+                yield processes
             return
         if self.executor == JOBS:
             yield JobsExecutor(self.jobs or MOST_JOBS)

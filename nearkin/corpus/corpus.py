@@ -464,19 +464,27 @@ class FileCorpus:
         beginning: one without row groups, with large ones, or whose footer is damaged, one that is
         compressed, and one that is not local.
         """
+        if not self.can_divide(rows.file, columns):
+            return None
         file = self.files[rows.file]
         form = self.format_of(file)
-        has_lines = form is LINES or (form is TEXT and columns.lines)
-        if has_lines and file.compression is None and not file.remote:
+        if not isinstance(form, Parquet):
             groups = self._line_groups(rows.file, least)
             return (group for group in groups if group.first + group.rows > rows.first)
-        if file.remote or not isinstance(form, Parquet):
-            return None
         try:
             with decoding():
                 return form.row_groups(file, rows.first)
         except DamageError:
             return None
+
+    def can_divide(self, number: int, columns: Columns) -> bool:
+        """Returns whether a file of this kind can be read from the middle."""
+        file = self.files[number]
+        form = self.format_of(file)
+        if file.remote:
+            return False
+        has_lines = form is LINES or (form is TEXT and columns.lines)
+        return isinstance(form, Parquet) or (has_lines and file.compression is None)
 
     def _line_groups(self, number: int, least: int) -> Iterable[RowGroup]:
         """Yields groups of the lines of a file, which are counted once."""

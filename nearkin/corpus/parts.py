@@ -65,6 +65,24 @@ def split_files(
         yield Part(0, 0, ranges)
 
 
+def are_files_parts(
+    corpus: FileCorpus, columns: Columns, workers: int, start: tuple[int, int] = (0, 0)
+) -> bool:
+    """Returns whether files that cannot be read from the middle are parts for threads.
+
+    So they are if there are several for each worker, and none takes longer than the share of a
+    worker. Otherwise one thread reads them, and hands batches to all workers.
+    """
+    if workers == 1:
+        return False
+    sizes = [
+        corpus.require_unchanged(file.file).size
+        for file in _files_from(corpus, start)
+        if not corpus.can_divide(file.file, columns)
+    ]
+    return len(sizes) >= PARTS_PER_WORKER * workers and max(sizes) * workers <= sum(sizes)
+
+
 def _split(
     corpus: Corpus, columns: Columns, workers: int, start: tuple[int, int]
 ) -> Iterator[Part]:

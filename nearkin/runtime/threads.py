@@ -31,18 +31,29 @@ def ordered_map(
 ) -> Generator[Result, None, None]:
     """Yields work(item) for each item, computed in threads, in the order of the items."""
     require_workers(workers)
-    running: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers, "nearkin") as pool:
-        try:
-            for item in items:
-                running.append(pool.submit(work, item))
-                if len(running) >= workers + ahead:
-                    yield running.popleft().result()
-            while running:
+        futures = (pool.submit(work, item) for item in items)
+        yield from take_in_order(futures, workers + ahead)
+
+
+def take_in_order(futures: Iterable[Future[Result]], most: int) -> Generator[Result, None, None]:
+    """Yields the results of futures in their order.
+
+    Args:
+        futures: The futures, each of which begins when it is taken.
+        most: The number of futures that are taken before the first result is waited for.
+    """
+    running: deque[Future[Result]] = deque()
+    try:
+        for future in futures:
+            running.append(future)
+            if len(running) >= most:
                 yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for future in running:
+            future.cancel()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 
 from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
 from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, encode_struct, read_footer
-from nearkin.corpus.parts import divide_file, split_corpus
+from nearkin.corpus.parts import are_files_parts, divide_file, split_corpus
 from nearkin.corpus.places import RowRange
 from nearkin.corpus.writer import NO_DOCUMENTS, KnownDocuments, write_kept
 
@@ -121,6 +121,23 @@ def test_files_with_few_row_groups_are_handed_out_in_batches(tmp_path: Path) -> 
     (part,) = split_corpus(corpus, COLUMNS, 2)
     assert part.rows == 1
     assert part.batch is not None
+
+
+def test_files_are_parts_if_none_takes_longer_than_the_share_of_a_worker(tmp_path: Path) -> None:
+    for number in range(8):
+        (tmp_path / f"{number}.csv").write_text("id,text\n" + f"{number},a\n" * 100)
+    pq.write_table(pa.table({"id": ["a"], "text": ["b"]}), tmp_path / "one.parquet")
+
+    def are_parts(workers: int) -> bool:
+        return are_files_parts(FileCorpus.open([str(tmp_path)]), COLUMNS, workers)
+
+    assert are_parts(2)
+    assert are_parts(4)
+    assert not are_parts(5)
+    # one worker reads no faster than the thread that hands batches to it
+    assert not are_parts(1)
+    (tmp_path / "8.csv").write_text("id,text\n" + "8,a\n" * 1000)
+    assert not are_parts(2)
 
 
 def test_a_table_is_handed_out_in_batches() -> None:

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.corpus import Columns
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.parts import are_files_parts
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -121,6 +122,24 @@ def test_output_does_not_depend_on_the_executor(
     WRITERS[format_name](tmp_path / "in", documents())
     job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2))
     assert "CopyApart" in compare_executors(replace(job, annotate=True), processes)
+
+
+def test_result_does_not_depend_on_who_reads_compressed_files(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    table = documents()
+    for number in range(8):
+        path = tmp_path / "in" / f"{number}.jsonl.gz"
+        part = table.slice(750 * number, 750).to_pandas()
+        part.to_json(path, orient="records", lines=True)
+        if number == 5:
+            path.write_bytes(path.read_bytes()[:-900])
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=1))
+    run_dedup(job, Silent())
+    corpus = FileCorpus.open([str(tmp_path / "in")])
+    assert are_files_parts(corpus, job.columns, 3)
+    parts = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=3))
+    run_dedup(replace(parts, out=tmp_path / "parts"), Silent())
+    assert read_output(tmp_path / "parts") == read_output(job.out)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

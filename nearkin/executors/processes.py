@@ -1,0 +1,113 @@
+"""Tasks of a run in other processes of this machine.
+
+Threads share one interpreter. Where Python reads the inputs, such as JSON lines and CSV, it keeps
+four cores busy at most. Processes have an interpreter each.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Thread
+from typing import TypeVar
+
+from nearkin.errors import RunError
+from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
+from nearkin.runtime.files import delete_shared_folder
+from nearkin.runtime.setting_names import name_flag
+from nearkin.runtime.threads import take_in_order
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+AHEAD = 2
+"""The number of tasks that wait for each process."""
+TASK = "task"
+"""The file of a task."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of this machine, each of which does one task at a time.
+
+    Attributes:
+        pool: The processes.
+        workers: Number of processes.
+        work: Work folder of the run.
+    """
+
+    pool: ProcessPoolExecutor
+    workers: int
+    work: Path | None = None
+    shares_memory = False
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int) -> Iterator["Processes"]:
+        """Yields an executor, whose processes start with its first tasks and end with the body."""
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, spawn, _follow_parent) as pool:
+            yield cls(pool, workers)
+
+    def at(self, work: Path) -> "Processes":
+        """Returns an executor of the tasks of a run.
+
+        Args:
+            work: Work folder of the run.
+        """
+        return replace(self, work=work)
+
+    def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yields task(item) for each item, in the order of the items.
+
+        Args:
+            task: The task, which is pickled.
+            items: The items. They are taken a bounded number ahead.
+
+        Raises:
+            RunError: If a process ended before its task.
+        """
+        remote_task = RemoteTask.create(task, self.work)
+        path = remote_task.folder / TASK
+        path.write_bytes(pickle.dumps(remote_task))
+        futures = (self.pool.submit(_call, path, item) for item in items)
+        try:
+            for returned in take_in_order(futures, AHEAD * self.workers):
+                yield take_result(returned)
+        except BrokenProcessPool as error:
+            raise RunError(
+                f"a process ended while it did {describe_task(task)}; if the system ended it for "
+                f"lack of memory, lower {name_flag('memory')} or {name_flag('workers')}, then "
+                f"continue with {name_flag('resume')}"
+            ) from error
+        finally:
+            delete_shared_folder(remote_task.folder)
+
+
+def _follow_parent() -> None:
+    """Leaves interrupts to the parent of this process, and ends with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
+
+
+def _call(path: Path, item: object) -> Returned:
+    return _load(path)(item)
+
+
+@lru_cache(maxsize=1)
+def _load(path: Path) -> RemoteTask:
+    task: RemoteTask = pickle.loads(path.read_bytes())
+    return task
