@@ -243,11 +243,11 @@ class Match:
             found through its representative, and None if a server answered a token without the
             right admin.
         representative: Id of the representative of the cluster. It is the document's own id if the
-            document is the representative, and empty if a server of an older version answered.
+            document is the representative.
         evidence: Both similarities in an index of texts and vectors, otherwise None.
         exact: True if the document and the query are exact duplicates. False if only symbols,
             punctuation, order or repetitions differ, or if texts are not stored and their bytes
-            differ. None if the similarity is below 1, or a server of an older version answered.
+            differ. None if the similarity is below 1.
     """
 
     id: str

@@ -381,14 +381,14 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"scope": "a", "id": "x", "part": "t"},
     ),
     "requests.finish_request": lambda parts: (requests.finish_request, {"scope": "a", "id": "x"}),
-    "requests.ClusterReader": lambda parts: (requests.ClusterReader, {"scope": "a", "id": "x"}),
+    "requests.read_cluster": lambda parts: (requests.read_cluster, {"scope": "a", "id": "x"}),
     "requests.clusters_request": lambda parts: (
         requests.clusters_request,
         {"scope": "a", "order": "largest", "limit": 3, "cursor": "0"},
     ),
-    "requests.DecisionReader": lambda parts: (requests.DecisionReader, {"scope": "a"}),
-    "requests.decide_requests": lambda parts: (
-        requests.decide_requests,
+    "requests.read_decisions": lambda parts: (requests.read_decisions, {"scope": "a"}),
+    "requests.store_decisions": lambda parts: (
+        requests.store_decisions,
         {"scope": "a", "decisions": []},
     ),
     "requests.explain_request": lambda parts: (

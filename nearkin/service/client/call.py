@@ -2,20 +2,21 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, TypeVar
 from urllib.parse import quote
 
 import httpx2
+import msgspec
 import numpy as np
 import orjson
 
 from nearkin.errors import NearkinError, ServiceError, UsageError
 from nearkin.index.documents import TextAndVector
-from nearkin.index.entry import Evidence, Match, Outcome, RelatedDocument
+from nearkin.index.entry import Match, Outcome
 from nearkin.service.client.models import NewDocument
 
 if TYPE_CHECKING:
@@ -24,37 +25,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JSON = "application/json"
+NO_OPTIONS: Mapping[str, object] = {}
 RESPONSE_BYTES = 128 << 20
 """The maximum size of a response in bytes. It is more than the longest document has in JSON."""
 
 
-def build_result(form: Callable[..., T], members: Mapping[str, Any], **changed: Any) -> T:
-    """Returns a dataclass from the members of a response. Members of newer servers are ignored."""
-    known = {item.name for item in fields(form)}  # type: ignore[arg-type]
-    return form(**{name: value for name, value in members.items() if name in known}, **changed)
-
-
-def build_outcome(members: Mapping[str, Any]) -> Outcome:
+def build_outcome(members: object) -> Outcome:
     """Returns an outcome from the members of a response."""
-    members = _with_evidence(members)
-    related = members.get("related")
-    if related is None:
-        return build_result(Outcome, members)
-    documents = tuple(build_result(RelatedDocument, document) for document in related)
-    return build_result(Outcome, {**members, "related": documents})
+    return msgspec.convert(members, Outcome)
 
 
 def build_match(members: Mapping[str, Any]) -> Match:
     """Returns a match from the members of a response."""
-    return build_result(Match, _with_evidence(members), shared=members.get("shared_bands"))
-
-
-def _with_evidence(members: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the members of a response with the evidence as an object, if they have any."""
-    evidence = members.get("evidence")
-    if evidence is None:
-        return members
-    return {**members, "evidence": build_result(Evidence, evidence)}
+    return msgspec.convert({**members, "shared": members["shared_bands"]}, Match)
 
 
 class RequestArguments(TypedDict):
@@ -107,13 +90,24 @@ class Call(Generic[T]):
             return self.read(response)
         except NearkinError:
             raise
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        except (
+            msgspec.ValidationError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            ValueError,
+        ) as error:
             name = type(error).__name__
             raise ServiceError(
                 "unexpected-answer",
                 f"unexpected form of the response ({name}: {error})",
                 status=response.status_code,
             ) from error
+
+
+Exchange: TypeAlias = Generator[Call[Any], Any, T]
+"""Requests of which each may depend on the result of the previous one, and their common result."""
 
 
 class ResponseBuffer:
@@ -146,13 +140,9 @@ class ResponseBuffer:
         )
 
 
-def parse_time(text: str | float) -> float:
-    """Returns a time of a response, in seconds since 1970.
-
-    Args:
-        text: Time in the form of RFC 3339, or in seconds since 1970 (servers before version 0.2).
-    """
-    return text if isinstance(text, (int, float)) else datetime.fromisoformat(text).timestamp()
+def parse_time(text: str) -> float:
+    """Returns a time of a response in the form of RFC 3339, in seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def path_in_scope(scope: str, *parts: str) -> str:
@@ -252,8 +242,10 @@ def _text_and_vector(document: object) -> "tuple[str | None, Any]":
     return document.text, document.vector
 
 
-def to_json_line(new: "NewDocument | Document") -> bytes:
-    """Returns a document as JSON."""
+def to_json_line(
+    new: "NewDocument | Document", options: Mapping[str, object] = NO_OPTIONS
+) -> bytes:
+    """Returns a document and options of a request as JSON."""
     given = new if isinstance(new, NewDocument) else NewDocument(new)
     document = given.document
     text, vector = _text_and_vector(document)
@@ -261,6 +253,7 @@ def to_json_line(new: "NewDocument | Document") -> bytes:
         vector = np.ascontiguousarray(vector)
     members: dict[str, object] = {"text": text, "vector": vector, "id": given.id}
     members = {name: value for name, value in members.items() if value is not None}
+    members |= options
     try:
         return orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:

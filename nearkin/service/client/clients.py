@@ -21,7 +21,7 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, cast
 
 import httpx2
 import tenacity
@@ -36,7 +36,7 @@ from nearkin.index.passage_matches import PassageMatches
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client import requests
 from nearkin.service.client.batches import Line, async_upsert_requests, upsert_requests
-from nearkin.service.client.call import Call, ResponseBuffer
+from nearkin.service.client.call import Call, Exchange, ResponseBuffer
 from nearkin.service.client.models import (
     ClusterPage,
     IndexFacts,
@@ -44,7 +44,6 @@ from nearkin.service.client.models import (
     StoredDocument,
     TuningResult,
 )
-from nearkin.service.client.requests import ClusterReader, DecisionReader
 from nearkin.settings.decisions import Decision, Decisions
 
 if TYPE_CHECKING:
@@ -426,10 +425,7 @@ class Client:
             scope: Scope of the document.
             id: The id of any document of the cluster.
         """
-        reader = ClusterReader(scope, id)
-        while reader.call is not None:
-            reader.take(self._send_with_retries(reader.call))
-        return reader.cluster
+        return self._exchange(requests.read_cluster(scope, id))
 
     def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
@@ -467,8 +463,7 @@ class Client:
         Raises:
             UsageError: If an id or a name is not a valid text, or decisions contradict each other.
         """
-        calls = requests.decide_requests(scope, decisions)
-        return sum(self._send_with_retries(call) for call in calls)
+        return self._exchange(requests.store_decisions(scope, decisions))
 
     def decisions(self, scope: str) -> Decisions:
         """Returns the decisions about documents of a scope that the index stores.
@@ -476,10 +471,7 @@ class Client:
         Args:
             scope: Scope of the documents.
         """
-        reader = DecisionReader(scope)
-        while reader.call is not None:
-            reader.take(self._send_with_retries(reader.call))
-        return reader.decisions
+        return self._exchange(requests.read_decisions(scope))
 
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match or not.
@@ -527,6 +519,16 @@ class Client:
             return self._send(requests.ready_request())
         return False
 
+    def _exchange(self, exchange: Exchange[T]) -> T:
+        """Sends requests, and returns their common result."""
+        result: Any = None
+        while True:
+            try:
+                call = exchange.send(result)
+            except StopIteration as end:
+                return cast(T, end.value)
+            result = self._send_with_retries(call)
+
     def _send_with_retries(self, call: Call[T]) -> T:
         return tenacity.Retrying(
             **self._retries.options(was_connected=lambda: self._was_connected)
@@ -545,13 +547,16 @@ class Client:
 
 
 def _coroutine(
-    method: Callable[Concatenate[Client, P], T], request: Callable[P, Call[T]]
+    method: Callable[Concatenate[Client, P], T], request: Callable[P, Call[T] | Exchange[T]]
 ) -> "Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]":
-    """Returns a method of `Client` that sends one request as a coroutine."""
+    """Returns a method of `Client` as a coroutine."""
 
     @wraps(method)
     async def send(self: "AsyncClient", /, *arguments: P.args, **fields: P.kwargs) -> T:
-        return await self._send_with_retries(request(*arguments, **fields))
+        requested = request(*arguments, **fields)
+        if isinstance(requested, Call):
+            return await self._send_with_retries(requested)
+        return await self._exchange(requested)
 
     return send
 
@@ -630,23 +635,12 @@ class AsyncClient:
 
     finish = _coroutine(Client.finish, requests.finish_request)
 
-    async def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Does the same as `Client.cluster`."""
-        reader = ClusterReader(scope, id)
-        while reader.call is not None:
-            reader.take(await self._send_with_retries(reader.call))
-        return reader.cluster
+    cluster = _coroutine(Client.cluster, requests.read_cluster)
 
     async def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
     ) -> AsyncIterator[ClusterPage]:
-        """Yields the clusters of a scope in pages, as `Client.clusters` does.
-
-        Args:
-            scope: Scope of the clusters.
-            order: `largest` or `newest` first.
-            limit: Maximum number of clusters of a page.
-        """
+        """Does the same as `Client.clusters`."""
         cursor: str | None = "0"
         while cursor is not None:
             page = await self._send_with_retries(
@@ -655,19 +649,9 @@ class AsyncClient:
             yield page
             cursor = page.next
 
-    async def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
-        """Does the same as `Client.decide`."""
-        stored = 0
-        for call in requests.decide_requests(scope, decisions):
-            stored += await self._send_with_retries(call)
-        return stored
+    decide = _coroutine(Client.decide, requests.store_decisions)
 
-    async def decisions(self, scope: str) -> Decisions:
-        """Does the same as `Client.decisions`."""
-        reader = DecisionReader(scope)
-        while reader.call is not None:
-            reader.take(await self._send_with_retries(reader.call))
-        return reader.decisions
+    decisions = _coroutine(Client.decisions, requests.read_decisions)
 
     explain = _coroutine(Client.explain, requests.explain_request)
 
@@ -682,6 +666,15 @@ class AsyncClient:
         with _ignore_silent_server():
             return await self._send(requests.ready_request())
         return False
+
+    async def _exchange(self, exchange: Exchange[T]) -> T:
+        result: Any = None
+        while True:
+            try:
+                call = exchange.send(result)
+            except StopIteration as end:
+                return cast(T, end.value)
+            result = await self._send_with_retries(call)
 
     async def _send_with_retries(self, call: Call[T]) -> T:
         return await tenacity.AsyncRetrying(

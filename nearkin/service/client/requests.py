@@ -1,24 +1,25 @@
 """The requests to `nearkin serve` for single documents, clusters and facts about the index."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx2
+import msgspec
 import orjson
 
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
-from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
+from nearkin.index.passage_matches import PassageMatches
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.service.client.call import (
     Call,
+    Exchange,
     build_match,
     build_outcome,
-    build_result,
     or_none,
     parse_time,
     path_in_scope,
@@ -63,60 +64,42 @@ def query_request(
     scope: str, document: Document, top: int = 10, *, members: bool = False
 ) -> Call[list[Match]]:
     """Returns the request for the representatives that resemble a document."""
-    body = to_json_line(document)[:-1] + b',"top":%d' % top
-    # older servers do not know the member
-    body += b',"members":true}' if members else b"}"
-    return Call(
-        "POST",
-        path_in_scope(scope, "query"),
-        lambda answer: _to_matches(read_json(answer)["matches"]),
-        body,
-    )
+    return _search_request(scope, "query", document, "matches", {"top": top, "members": members})
 
 
 @check_arguments
 def related_request(scope: str, document: Document, top: int = 10) -> Call[list[Match]]:
     """Returns the request for the representatives that are related to a document."""
-    return Call(
-        "POST",
-        path_in_scope(scope, "query"),
-        lambda answer: _to_matches(read_json(answer)["related"]),
-        to_json_line(document)[:-1] + b',"top":%d,"related":true}' % top,
-    )
+    return _search_request(scope, "query", document, "related", {"top": top, "related": True})
 
 
 @check_arguments
 def near_misses_request(scope: str, document: Document, top: int = 10) -> Call[list[Match]]:
     """Returns the request for documents that are almost similar enough to a document."""
+    return _search_request(scope, "near-misses", document, "near_misses", {"top": top})
+
+
+def _search_request(
+    scope: str, route: str, document: Document, member: str, options: Mapping[str, object]
+) -> Call[list[Match]]:
+    """Returns a request whose response lists documents in one of its members."""
     return Call(
         "POST",
-        path_in_scope(scope, "near-misses"),
-        lambda answer: _to_matches(read_json(answer)["near_misses"]),
-        to_json_line(document)[:-1] + b',"top":%d}' % top,
+        path_in_scope(scope, route),
+        lambda answer: list(map(build_match, read_json(answer)[member])),
+        to_json_line(document, options),
     )
 
 
 @check_arguments
 def passages_request(scope: str, text: str, top: int = 10) -> Call[PassageMatches]:
     """Returns the request for documents that share a passage with a text."""
-
-    def read(answer: httpx2.Response) -> PassageMatches:
-        response = read_json(answer)
-        documents = tuple(map(_to_passage_match, response["documents"]))
-        return build_result(PassageMatches, {**response, "documents": documents})
-
-    body = to_json_line(text)[:-1] + b',"top":%d}' % top
-    return Call("POST", path_in_scope(scope, "passages"), read, body)
-
-
-def _to_passage_match(found: Mapping[str, Any]) -> PassageMatch:
-    passages = tuple(build_result(MatchedPassage, passage) for passage in found["passages"])
-    return build_result(PassageMatch, {**found, "passages": passages})
-
-
-def _to_matches(found: Sequence[Mapping[str, Any]]) -> list[Match]:
-    """Returns the matches of a response."""
-    return [build_match(match) for match in found]
+    return Call(
+        "POST",
+        path_in_scope(scope, "passages"),
+        lambda answer: msgspec.convert(read_json(answer), PassageMatches),
+        to_json_line(text, {"top": top}),
+    )
 
 
 @check_arguments
@@ -126,7 +109,7 @@ def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
     def read(answer: httpx2.Response) -> StoredDocument:
         response = read_json(answer)
         times = {name: parse_time(response[name]) for name in ("created", "seen")}
-        return build_result(StoredDocument, {**response, **times})
+        return msgspec.convert({**response, **times}, StoredDocument)
 
     return Call("GET", path_in_scope(scope, "documents", id), or_none(read))
 
@@ -170,89 +153,51 @@ def finish_request(scope: str, id: str) -> Call[Outcome | None]:
     return Call("POST", path, or_none(lambda answer: build_outcome(read_json(answer))))
 
 
-class ClusterReader:
-    """A reader of a cluster, whose members are sent in parts.
+@check_arguments
+def read_cluster(scope: str, id: str) -> Exchange[Cluster | None]:
+    """Yields the requests for a cluster, whose members are sent in parts.
 
-    Attributes:
-        cluster: The cluster with the members that were received, or None if it does not exist.
-        call: The next request, or None if the cluster is complete.
+    Reading begins again if the representative has changed since the first part.
     """
-
-    @check_arguments
-    def __init__(self, scope: str, id: str) -> None:
-        self._path = path_in_scope(scope, "clusters", id)
-        self.cluster: Cluster | None = None
-        self.call: Call[ReceivedPart | None] | None = self._request_part(0)
-
-    def take(self, part: "ReceivedPart | None") -> None:
-        """Adds a part.
-
-        Reading begins again if the representative has changed since the first part.
-        """
-        before = self.cluster
-        self.call = None
+    path = path_in_scope(scope, "clusters", id)
+    cluster: Cluster | None = None
+    cursor: str | None = None
+    while True:
+        part = yield _part_request(path, cursor)
         if part is None:
-            self.cluster = None
-            return
-        if before is not None and before.representative != part.cluster.representative:
-            self.cluster = None
-            self.call = self._request_part(0)
-            return
-        members = dict((*(before.members if before else ()), *part.cluster.members))
-        self.cluster = replace(part.cluster, members=tuple(members.items()))
-        if part.next is not None:
-            self.call = self._request_part(part.end, cursor=part.next)
-        elif not part.has_cursors and part.cluster.members and part.end < part.size:
-            self.call = self._request_part(part.end, part.cluster.members[-1][0])
-
-    def _request_part(
-        self, start: int, after: str | None = None, cursor: str | None = None
-    ) -> "Call[ReceivedPart | None]":
-        """Returns the request of a part of the cluster."""
-
-        def read(answer: httpx2.Response) -> ReceivedPart:
-            response = read_json(answer)
-            members = tuple((member["id"], member["similarity"]) for member in response["members"])
-            cluster = Cluster(response["id"], response["representative"], members)
-            return ReceivedPart(
-                cluster=cluster,
-                end=start + len(members),
-                size=response["size"],
-                next=response.get("next"),
-                has_cursors="next" in response,
-            )
-
-        # Servers of older versions have no cursors. They use `start` if they do not know
-        # `after`, or if that document was deleted.
-        known = {
-            name: value
-            for name, value in (("after", after), ("cursor", cursor))
-            if value is not None
-        }
-        return Call(
-            "GET",
-            self._path,
-            or_none(read),
-            params={"start": str(start), "limit": str(CLUSTER_PART), **known},
-        )
+            return None
+        if cluster is not None and part.representative != cluster.representative:
+            cluster = None
+            cursor = None
+            continue
+        members = dict((*(cluster.members if cluster else ()), *part.members))
+        cluster = Cluster(part.id, part.representative, tuple(members.items()))
+        cursor = part.next
+        if cursor is None:
+            return cluster
 
 
 class ReceivedPart(NamedTuple):
-    """A part of a cluster.
+    """A part of a cluster, and the cursor of the next one, or None."""
 
-    Attributes:
-        cluster: The cluster, with some of its members.
-        end: The number of members up to the end of this part.
-        size: The number of all members.
-        next: The cursor of the next part, or None.
-        has_cursors: Whether the server sends cursors.
-    """
-
-    cluster: Cluster
-    end: int
-    size: int
+    id: str
+    representative: str
+    members: list[tuple[str, float]]
     next: str | None
-    has_cursors: bool
+
+
+def _part_request(path: str, cursor: str | None) -> Call[ReceivedPart | None]:
+    """Returns the request for a part of a cluster."""
+
+    def read(answer: httpx2.Response) -> ReceivedPart:
+        response = read_json(answer)
+        members = [(member["id"], member["similarity"]) for member in response["members"]]
+        return ReceivedPart(response["id"], response["representative"], members, response["next"])
+
+    params = {"limit": str(CLUSTER_PART)}
+    if cursor is not None:
+        params["cursor"] = cursor
+    return Call("GET", path, or_none(read), params=params)
 
 
 @check_arguments
@@ -262,7 +207,7 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
     def read(answer: httpx2.Response) -> ClusterPage:
         response = read_json(answer)
         clusters = tuple(
-            build_result(ClusterHead, {**cluster, "created": parse_time(cluster["created"])})
+            msgspec.convert({**cluster, "created": parse_time(cluster["created"])}, ClusterHead)
             for cluster in response["clusters"]
         )
         return ClusterPage(clusters, response["next"], parse_time(response["as_of"]))
@@ -272,8 +217,8 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
 
 
 @check_arguments
-def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[int]]:
-    """Yields the requests that store decisions. Their results are the numbers of new ones."""
+def store_decisions(scope: str, decisions: Iterable[Decision]) -> Exchange[int]:
+    """Yields the requests that store decisions, and returns the number of new ones."""
     decisions = list(decisions)
     bodies = []
     for decision in decisions:
@@ -294,6 +239,7 @@ def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[
     # a server checks each request on its own
     Decisions.resolve(decisions, "the request")
     path = path_in_scope(scope, "decisions")
+    stored = 0
     for start in range(0, len(bodies), DECISIONS_AT_ONCE):
         try:
             content = orjson.dumps({"decisions": bodies[start : start + DECISIONS_AT_ONCE]})
@@ -301,50 +247,22 @@ def decide_requests(scope: str, decisions: Iterable[Decision]) -> Iterator[Call[
             raise UsageError(
                 f"a decision has an id or a name that is not a valid Unicode text: {error}"
             ) from error
-        yield Call("POST", path, lambda answer: int(read_json(answer)["stored"]), content)
+        stored += yield Call("POST", path, lambda answer: int(read_json(answer)["stored"]), content)
+    return stored
 
 
-class DecisionReader:
-    """A reader of the decisions about a scope, which are sent in pages.
-
-    Attributes:
-        call: The next request, or None if all decisions were received.
-    """
-
-    @check_arguments
-    def __init__(self, scope: str) -> None:
-        self._path = path_in_scope(scope, "decisions")
-        self._received: list[Decision] = []
-        self.call: Call[DecisionPage] | None = self._request_page(None)
-
-    @property
-    def decisions(self) -> Decisions:
-        """The decisions that were received."""
-        return Decisions({decision.pair: decision for decision in self._received})
-
-    def take(self, page: "DecisionPage") -> None:
-        """Adds a page."""
-        self._received += page.decisions
-        self.call = None if page.next is None else self._request_page(page.next)
-
-    def _request_page(self, cursor: str | None) -> "Call[DecisionPage]":
-        """Returns the request of a page."""
-
-        def read(answer: httpx2.Response) -> DecisionPage:
-            response = read_json(answer)
-            return DecisionPage(list(map(_to_decision, response["decisions"])), response["next"])
-
-        params = {"limit": str(DECISIONS_AT_ONCE)}
-        if cursor is not None:
-            params["cursor"] = cursor
-        return Call("GET", self._path, read, params=params)
-
-
-class DecisionPage(NamedTuple):
-    """Some decisions about the documents of a scope, and the cursor of the next ones, or None."""
-
-    decisions: list[Decision]
-    next: str | None
+@check_arguments
+def read_decisions(scope: str) -> Exchange[Decisions]:
+    """Yields the requests for the decisions about a scope, which are sent in pages."""
+    path = path_in_scope(scope, "decisions")
+    params = {"limit": str(DECISIONS_AT_ONCE)}
+    decisions: dict[tuple[str, str], Decision] = {}
+    while True:
+        page = yield Call("GET", path, read_json, params=dict(params))
+        decisions.update((one.pair, one) for one in map(_to_decision, page["decisions"]))
+        if page["next"] is None:
+            return Decisions(decisions)
+        params["cursor"] = page["next"]
 
 
 def _to_decision(response: Mapping[str, Any]) -> Decision:
@@ -362,23 +280,9 @@ def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
     """Returns the request that explains why two stored documents match or not."""
 
     def read(answer: httpx2.Response) -> "Explanation":
-        from nearkin.stages.measures.explanation import Explanation, ShingleOverlap
+        from nearkin.stages.measures.explanation import Explanation
 
-        response = read_json(answer)
-        shingles = response.pop("shingles")
-        sizes = shingles["sizes"]
-        shared_examples, first_examples, second_examples = map(tuple, shingles["examples"])
-        pairs = {name: tuple(response.pop(name)) for name in ("names", "texts")}
-        return build_result(
-            Explanation,
-            response,
-            **pairs,
-            shingles=ShingleOverlap(
-                (sizes[0], sizes[1]),
-                shingles["shared"],
-                (shared_examples, first_examples, second_examples),
-            ),
-        )
+        return msgspec.convert(read_json(answer), Explanation)
 
     return Call("POST", "/v1/explain", read, orjson.dumps({"scope": scope, "a": a, "b": b}))
 
@@ -403,10 +307,10 @@ def tune_request(
 
     def read(answer: httpx2.Response) -> TuningResult:
         response = read_json(answer)
-        return build_result(
-            TuningResult,
-            {**response, "points": tuple(map(_to_operating_point, response["points"]))},
-        )
+        points = tuple(map(_to_operating_point, response["points"]))
+        # members of newer servers are ignored
+        known = {item.name: response[item.name] for item in fields(TuningResult)}
+        return TuningResult(**{**known, "points": points})
 
     try:
         body = orjson.dumps(members)
@@ -421,13 +325,12 @@ def _to_operating_point(response: "OperatingPointRecord") -> "OperatingPoint":
     similarities = tuple(
         float("nan") if value is None else value for value in response["similarities"].values()
     )
-    members = {name: value for name, value in response.items() if name != "similarities"}
-    return build_result(OperatingPoint, members, similarities=similarities)
+    return msgspec.convert({**response, "similarities": similarities}, OperatingPoint)
 
 
 def spec_request() -> Call[IndexFacts]:
     """Returns the request for the Spec and the banding of the index."""
-    return Call("GET", "/v1/spec", lambda answer: build_result(IndexFacts, read_json(answer)))
+    return Call("GET", "/v1/spec", lambda answer: msgspec.convert(read_json(answer), IndexFacts))
 
 
 def stats_request() -> "Call[IndexStats]":

@@ -165,18 +165,24 @@ def test_a_cluster_larger_than_a_part_is_read_completely(
 
 def test_a_cluster_that_changes_while_it_is_read_is_read_again() -> None:
     def part(representative: str, next: str | None, *members: str) -> requests.ReceivedPart:
-        cluster = nk.Cluster("one", representative, tuple((id, 1.0) for id in members))
-        return requests.ReceivedPart(cluster, len(members), 3, next, has_cursors=True)
+        return requests.ReceivedPart("one", representative, [(id, 1.0) for id in members], next)
 
-    reader = requests.ClusterReader("a", "two")
-    reader.take(part("one", "after-two", "one", "two"))
-    reader.take(part("two", None, "three"))
-    assert reader.call is not None
-    assert reader.call.params["start"] == "0"
-    reader.take(part("two", None, "two", "three"))
-    assert (reader.call, reader.cluster) == (None, part("two", None, "two", "three").cluster)
-    reader.take(None)
-    assert (reader.call, reader.cluster) == (None, None)
+    reading = requests.read_cluster("a", "two")
+    next(reading)
+    assert reading.send(part("one", "after-two", "one", "two")).params["cursor"] == "after-two"
+    assert "cursor" not in reading.send(part("two", None, "three")).params
+    with pytest.raises(StopIteration) as end:
+        reading.send(part("two", None, "two", "three"))
+    assert end.value.value == nk.Cluster("one", "two", (("two", 1.0), ("three", 1.0)))
+
+
+def test_a_cluster_that_is_deleted_while_it_is_read_is_none() -> None:
+    reading = requests.read_cluster("a", "two")
+    next(reading)
+    reading.send(requests.ReceivedPart("one", "one", [("one", 1.0)], "more"))
+    with pytest.raises(StopIteration) as end:
+        reading.send(None)
+    assert end.value.value is None
 
 
 def test_a_refused_request_raises_the_problem_with_its_field(client: Any, scope: str) -> None:
