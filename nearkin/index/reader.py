@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from nearkin.errors import UsageError
 from nearkin.index.description import IndexDescription
 from nearkin.index.documents import Document, require_several
 from nearkin.index.entry import (
-    REF_SHIFT,
     Cluster,
     ClusterPart,
     Entry,
@@ -25,10 +24,9 @@ from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
-    from nearkin.index.comparison import ComparedPairs
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.passage_matches import PassageMatches
-    from nearkin.index.search import RankedCandidates, Searcher
+    from nearkin.index.search import Searcher
     from nearkin.stages.measures.base import Payload
     from nearkin.stages.measures.explanation import Explanation, VectorComparison
 
@@ -99,7 +97,8 @@ class IndexReader(IndexDescription):
         self._session.refresh_if_due()
         searcher = self._session.searcher
         with measured_call(self._session.telemetry, "query", len(documents)):
-            return searcher.match(self._prepare_many(searcher, scope, documents))
+            matches = searcher.match(self._prepare_many(searcher, scope, documents), 1)
+        return [found[0].match if found else None for found in matches]
 
     @check_arguments
     def related_many(self, scope: str, documents: Sequence[Document]) -> list[list[Match]]:
@@ -201,20 +200,21 @@ class IndexReader(IndexDescription):
         self._session.refresh_if_due()
         searcher = self._session.searcher
         prepared = self._prepare_many(searcher, scope, [document])
-        if prepared.empty[0]:
-            return []
-        ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
-        pool = searcher.fetch(prepared, ranked)
-        # position 0 of the pool is the query itself
-        positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
-        compared = searcher.compare(np.uint64(0), positions, pool)
-        ranked_matches = _select_matches(
-            searcher, prepared, ranked, pool.entries, compared, np.flatnonzero(compared.reached)
-        )
-        if members and searcher.settings.postings == "leaders":
-            ranked_matches += _matching_members(searcher, prepared, ranked_matches)
-            ranked_matches.sort(key=_rank_of_match)
-        return [match for match, _ in ranked_matches[:top]]
+        if not members or searcher.settings.postings == "all":
+            return [match for match, _ in searcher.match(prepared, top)[0]]
+        from nearkin.index.search import rank_of_match
+
+        matches = searcher.match(prepared)[0]
+        left = searcher.settings.max_candidates
+        entries: list[Entry] = []
+        for match, _ in matches:
+            if left <= 0:
+                break
+            portion = searcher.store.members(prepared.scope, match.id, left)
+            left -= len(portion)
+            entries += portion
+        matches += searcher.match_members(prepared, entries)
+        return [match for match, _ in sorted(matches, key=rank_of_match)[:top]]
 
     @check_arguments
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
@@ -238,17 +238,7 @@ class IndexReader(IndexDescription):
         _require_positive("top", top)
         self._session.refresh_if_due()
         searcher = self._session.searcher
-        prepared = self._prepare_many(searcher, scope, [document])
-        ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
-        if not len(ranked.words):
-            return []
-        pool = searcher.fetch(prepared, ranked)
-        positions, compared = searcher.compare_closest(pool)
-        entries = [pool.entries[i] for i in positions.tolist()]
-        misses = _select_matches(
-            searcher, prepared, ranked, entries, compared, np.flatnonzero(~compared.reached)
-        )
-        return [match for match, _ in misses[:top]]
+        return searcher.near_misses(self._prepare_many(searcher, scope, [document]))[:top]
 
     @check_arguments
     def get(self, scope: str, id: str) -> Entry | None:
@@ -532,74 +522,6 @@ class IndexReader(IndexDescription):
         """
         session = self._session
         return session.preparer.payload_of(session.documents.split(entries)[0])
-
-
-class _AgedMatch(NamedTuple):
-    """A match with the number of its document, by which documents are ordered by age."""
-
-    match: Match
-    age: int
-
-
-def _select_matches(
-    searcher: "Searcher",
-    prepared: "PreparedBatch",
-    ranked: "RankedCandidates",
-    entries: Sequence[Entry],
-    compared: "ComparedPairs",
-    chosen: np.ndarray,
-) -> list[_AgedMatch]:
-    """Returns some of the documents that a query was compared with, in the order of matches."""
-    refs = (ranked.words >> REF_SHIFT).tolist()
-    shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
-    similarities = compared.similarity.tolist()
-    matches: list[_AgedMatch] = []
-    for i in chosen.tolist():
-        entry = entries[i]
-        match = Match(
-            id=entry.id,
-            cluster=entry.cluster,
-            similarity=similarities[i],
-            shared=int(shared[entry.ref]),
-            representative=entry.leader,
-            evidence=compared.evidence(i),
-            exact=searcher.documents.is_exact_copy(prepared, 0, entry, similarities[i]),
-        )
-        matches.append(_AgedMatch(match, entry.ref))
-    return sorted(matches, key=_rank_of_match)
-
-
-def _rank_of_match(aged: _AgedMatch) -> tuple[float, int]:
-    """Returns the key that orders matches: the most similar first, of equal ones the oldest."""
-    return -aged.match.similarity, aged.age
-
-
-def _matching_members(
-    searcher: "Searcher", prepared: "PreparedBatch", matches: Sequence[_AgedMatch]
-) -> list[_AgedMatch]:
-    """Returns the members of matching representatives that are similar to a query themselves."""
-    left = searcher.settings.max_candidates
-    members: list[Entry] = []
-    for match, _ in matches:
-        if left <= 0:
-            break
-        portion = searcher.store.members(prepared.scope, match.id, left)
-        left -= len(portion)
-        members += portion
-    matching: list[_AgedMatch] = []
-    for member in searcher.compare_members(prepared, members):
-        entry = member.entry
-        match = Match(
-            id=entry.id,
-            cluster=entry.cluster,
-            similarity=member.similarity,
-            shared=0,
-            representative=entry.leader,
-            evidence=member.evidence,
-            exact=searcher.documents.is_exact_copy(prepared, 0, entry, member.similarity),
-        )
-        matching.append(_AgedMatch(match, entry.ref))
-    return matching
 
 
 def _require_positive(name: str, value: int) -> None:

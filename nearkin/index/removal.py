@@ -348,19 +348,7 @@ class Removals:
         """Returns the most similar representative that was inserted before, and its similarity."""
         searcher = self._session.searcher
         prepared = self._session.documents.prepare_stored(entry.scope, [entry])
-        ranked = searcher.rank(prepared, leaders_only=True, excluded=frozenset((entry.ref,)))
-        pool = searcher.fetch(prepared, ranked)
-        older = [i for i, candidate in enumerate(pool.entries) if candidate.ref < entry.ref]
-        # position 0 of the pool is the entry itself
-        positions = np.array(older, np.uint64) + np.uint64(1)
-        compared = searcher.compare(np.uint64(0), positions, pool)
-        best: tuple[Entry, float] | None = None
-        for position in np.flatnonzero(compared.reached).tolist():
-            candidate = pool.entries[older[position]]
-            similarity = float(compared.similarity[position])
-            if best is None or (similarity, -candidate.ref) > (best[1], -best[0].ref):
-                best = (candidate, similarity)
-        return best
+        return searcher.most_similar_older(prepared, entry.ref)
 
     def _stage_merge(self, entry: Entry, older: Entry, similarity: float) -> Changes:
         """Returns the changes by which a representative becomes a member of an older one."""

@@ -21,7 +21,15 @@ from nearkin.index.comparison import (
 )
 from nearkin.index.decided_pairs import GuardedBatch, PairGuard, Representative
 from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
-from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence, Match
+from nearkin.index.entry import (
+    MAX_SIZE,
+    MEMBER,
+    REF_SHIFT,
+    Entry,
+    Evidence,
+    Match,
+    RelatedDocument,
+)
 from nearkin.index.lookup_probes import LookupProber
 from nearkin.index.settings import IndexSettings, require_probeable
 from nearkin.index.spare_buckets import content_key, is_crowded, spare_keys
@@ -65,21 +73,10 @@ class Decision(NamedTuple):
     """The number of documents that were compared: those with the greatest estimates."""
     evidence: Evidence | None = None
     """Both similarities to the representative in an index of texts and vectors."""
-    related: "tuple[RelatedDecision, ...]" = ()
+    related: tuple[RelatedDocument, ...] = ()
     """Other representatives that are related, most similar first."""
     crowded: bool = False
     """True if the document is posted in spare buckets, too."""
-
-
-class RelatedDecision(NamedTuple):
-    """A representative that a document of a batch is related to: stored, or of the same batch."""
-
-    entry: Entry | None
-    """The stored representative, or None."""
-    position: int | None
-    """The position of the representative in the batch, if it is there."""
-    similarity: float
-    """The exact similarity."""
 
 
 class ReadKeys(NamedTuple):
@@ -128,14 +125,11 @@ class Pool(NamedTuple):
     """The positions of stored documents by their numbers."""
 
 
-class MemberMatch(NamedTuple):
-    """A member of a cluster that is similar to a query."""
+class AgedMatch(NamedTuple):
+    """A match, and the number of its document, by which documents are ordered by age."""
 
-    entry: Entry
-    similarity: float
-    """The exact similarity to the query."""
-    evidence: Evidence | None
-    """Both similarities in an index of texts and vectors."""
+    match: Match
+    age: int
 
 
 _NO_NUMBERS = np.empty(0, np.int64)
@@ -293,7 +287,7 @@ class Searcher:
                 decisions[i] = self._decide_guarded(i, ids, comparisons[i], guarded, prepared, pool)
                 guarded.placed[ids[i]] = _representative_of(decisions[i], ids, i)
             elif comparisons[i].estimated:
-                decisions[i] = self._best_candidate(comparisons[i], pool, n)
+                decisions[i] = self._best_candidate(comparisons[i], pool, ids)
             if decisions[i].entry is None and decisions[i].position is None:
                 for key in (key for keys in batch_keys if i in keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
@@ -309,7 +303,6 @@ class Searcher:
         pool: Pool,
     ) -> Decision:
         """Returns the decision for a document that people have decided about."""
-        n = len(ids)
         id = ids[position]
         required = guarded.representative_of(id)
         if required is not None:
@@ -322,7 +315,7 @@ class Searcher:
         ]
         if not allowed:
             return NO_REPRESENTATIVE._replace(compared=self._count_compared(comparison))
-        return self._best_candidate(_Comparison(allowed, comparison.estimated), pool, n)
+        return self._best_candidate(_Comparison(allowed, comparison.estimated), pool, ids)
 
     def _resolve_to(
         self,
@@ -347,22 +340,56 @@ class Searcher:
             evidence=scores.evidence(0),
         )
 
-    def match(self, prepared: PreparedBatch) -> list[Match | None]:
-        """Returns the most similar stored document of each document of a batch, or None.
+    def match(self, prepared: PreparedBatch, most: int | None = None) -> list[list[AgedMatch]]:
+        """Returns the similar stored documents of each document of a batch, in order.
 
-        Of equally similar ones the older one is returned. Documents of the batch are not compared
-        with each other.
+        Documents of the batch are not compared with each other.
+
+        Args:
+            most: Maximum number of matches of a document, or None for no limit.
         """
         n = len(prepared.digests)
         ranked = self.rank(prepared, leaders_only=self.settings.postings == "leaders")
         if not len(ranked.words):
-            return [None] * n
+            return [[] for _ in range(n)]
         pool = self.fetch(prepared, ranked)
         comparisons = self._compare_stored(_select_alive(ranked, pool), pool, n)
         return [
-            self._best_match(comparison, pool, prepared, i)
+            [
+                self._match_of_option(prepared, i, pool, option)
+                for option in self._similar_options(comparison)[:most]
+            ]
             for i, comparison in enumerate(comparisons)
         ]
+
+    def _match_of_option(
+        self, prepared: PreparedBatch, position: int, pool: Pool, option: _Option
+    ) -> AgedMatch:
+        """Returns a stored document that was compared with a document of a batch."""
+        entry = pool.entries[option.age - len(prepared.digests)]
+        evidence = option.compared.evidence(option.row)
+        return self._match_of(prepared, position, entry, option.similarity, option.shared, evidence)
+
+    def _match_of(
+        self,
+        prepared: PreparedBatch,
+        position: int,
+        entry: Entry,
+        similarity: float,
+        shared: int,
+        evidence: Evidence | None,
+    ) -> AgedMatch:
+        """Returns a stored document as a match of a document of a batch."""
+        match = Match(
+            id=entry.id,
+            cluster=entry.cluster,
+            similarity=similarity,
+            shared=shared,
+            representative=entry.leader,
+            evidence=evidence,
+            exact=self.documents.is_exact_copy(prepared, position, entry, similarity),
+        )
+        return AgedMatch(match, entry.ref)
 
     def rank(
         self,
@@ -558,8 +585,8 @@ class Searcher:
             for own, others, own_and_others in zip(prepared.kinds, stored, signatures, strict=True)
         ]
 
-    def compare_members(self, prepared: PreparedBatch, members: list[Entry]) -> list[MemberMatch]:
-        """Compares members of clusters with a document exactly. No estimate comes first.
+    def match_members(self, prepared: PreparedBatch, members: list[Entry]) -> list[AgedMatch]:
+        """Returns the members of clusters that are similar to a document. No estimate comes first.
 
         The comparisons are not counted in the statistics, which describe candidates.
         """
@@ -572,22 +599,41 @@ class Searcher:
             return []
         kinds = self._comparable_kinds(prepared, comparable, with_signatures=False)
         compared = self.comparer.compare(_pairs_with_first(len(comparable)).pairs, kinds)
+        similarities = compared.similarity.tolist()
         return [
-            MemberMatch(comparable[i], float(compared.similarity[i]), compared.evidence(i))
+            self._match_of(prepared, 0, comparable[i], similarities[i], 0, compared.evidence(i))
             for i in np.flatnonzero(compared.reached).tolist()
         ]
 
-    def compare_closest(self, pool: Pool) -> tuple[np.ndarray, ComparedPairs]:
-        """Compares the first document of a pool exactly with the stored ones most like it.
+    def near_misses(self, prepared: PreparedBatch) -> list[Match]:
+        """Returns the stored documents most like the first one of a batch that are not similar.
 
         The comparisons are not counted in the statistics, which describe searches.
-
-        Returns:
-            The positions in `pool.entries` of the compared documents, int64 (m,), and the results.
         """
+        ranked = self.rank(prepared, leaders_only=self.settings.postings == "leaders")
+        if not len(ranked.words):
+            return []
+        pool = self.fetch(prepared, ranked)
         candidates = _pairs_with_first(len(pool.entries))
         chosen = self.comparer.choose_closest(candidates, pool.kinds, self.settings.max_candidates)
-        return np.flatnonzero(chosen), self.comparer.compare(candidates.pairs[chosen], pool.kinds)
+        compared = self.comparer.compare(candidates.pairs[chosen], pool.kinds)
+        entries = [pool.entries[i] for i in np.flatnonzero(chosen).tolist()]
+        shared = dict(
+            zip((ranked.words >> REF_SHIFT).tolist(), ranked.shared.tolist(), strict=True)
+        )
+        similarities = compared.similarity.tolist()
+        misses = [
+            self._match_of(
+                prepared,
+                0,
+                entries[i],
+                similarities[i],
+                shared[entries[i].ref],
+                compared.evidence(i),
+            )
+            for i in np.flatnonzero(~compared.reached).tolist()
+        ]
+        return [match for match, _ in sorted(misses, key=rank_of_match)]
 
     def _is_alive(self, entry: Entry, now: float) -> bool:
         """Returns True if a document still is in buckets and no time limit has passed.
@@ -675,20 +721,23 @@ class Searcher:
         self.stats.record_ties(results.ties)
         return results
 
-    def _best_candidate(self, comparison: _Comparison, pool: Pool, n: int) -> Decision:
+    def _best_candidate(self, comparison: _Comparison, pool: Pool, ids: Sequence[str]) -> Decision:
         """Returns the decision for one document: its most similar representative.
 
         Of equally similar ones the older one is chosen.
         """
-        best = self._best_option(comparison)
-        related = self._related_options(comparison.options, best, pool, n)
+        best = next(iter(self._similar_options(comparison)), None)
+        related = tuple(
+            self._related_document(option, pool, ids)
+            for option in self._related_options(comparison.options, best)
+        )
         if best is None:
             return NO_REPRESENTATIVE._replace(
                 compared=self._count_compared(comparison), related=related
             )
         is_stored = best.age < pool.size
         return Decision(
-            entry=pool.entries[best.age - n] if is_stored else None,
+            entry=pool.entries[best.age - len(ids)] if is_stored else None,
             position=None if is_stored else best.age - pool.size,
             similarity=best.similarity,
             compared=self._count_compared(comparison),
@@ -696,33 +745,33 @@ class Searcher:
             related=related,
         )
 
+    @staticmethod
+    def _related_document(option: _Option, pool: Pool, ids: Sequence[str]) -> RelatedDocument:
+        """Returns a representative, stored or of the batch, that a document is related to."""
+        if option.age < pool.size:
+            entry = pool.entries[option.age - len(ids)]
+            return RelatedDocument(entry.id, entry.cluster, option.similarity)
+        # a new representative of the same batch, whose cluster has its own id
+        id = ids[option.age - pool.size]
+        return RelatedDocument(id, id, option.similarity)
+
     def _count_compared(self, comparison: _Comparison) -> int:
         """Returns the number of candidates after the cuts by their estimates."""
         first = min(comparison.estimated, self.settings.max_candidates)
         return max(first, len(comparison.options))
 
-    def _related_options(
-        self, options: list[_Option], best: _Option | None, pool: Pool, n: int
-    ) -> tuple[RelatedDecision, ...]:
+    def _related_options(self, options: list[_Option], best: _Option | None) -> list[_Option]:
         """Returns the related representatives of a document, but the one it is resolved to.
 
         Of equally similar ones the older one comes first.
         """
         least = self.settings.related
         if least is None:
-            return ()
+            return []
         related = [
             option for option in options if option.similarity >= least and option is not best
         ]
-        related.sort(key=lambda option: (-option.similarity, option.age))
-        return tuple(
-            RelatedDecision(
-                entry=pool.entries[option.age - n] if option.age < pool.size else None,
-                position=None if option.age < pool.size else option.age - pool.size,
-                similarity=option.similarity,
-            )
-            for option in related[:MOST_RELATED]
-        )
+        return sorted(related, key=_rank_of_option)[:MOST_RELATED]
 
     def match_related(self, prepared: PreparedBatch) -> list[list[Match]]:
         """Returns the related representatives of each document of a batch, most similar first.
@@ -738,54 +787,45 @@ class Searcher:
         matches: list[list[Match]] = []
         comparisons = self._compare_stored(_select_alive(ranked, pool), pool, n)
         for i, comparison in enumerate(comparisons):
-            best = self._best_option(comparison)
-            related = self._related_options(comparison.options, best, pool, n)
-            shared = {option.age: option.shared for option in comparison.options}
+            best = next(iter(self._similar_options(comparison)), None)
+            related = self._related_options(comparison.options, best)
             matches.append(
-                [
-                    Match(
-                        id=one.entry.id,
-                        cluster=one.entry.cluster,
-                        similarity=one.similarity,
-                        shared=shared[pool.positions[one.entry.ref]],
-                        representative=one.entry.leader,
-                        exact=self.documents.is_exact_copy(prepared, i, one.entry, one.similarity),
-                    )
-                    for one in related
-                    if one.entry is not None
-                ]
+                [self._match_of_option(prepared, i, pool, option).match for option in related]
             )
         return matches
 
-    def _best_match(
-        self, comparison: _Comparison, pool: Pool, prepared: PreparedBatch, position: int
-    ) -> Match | None:
-        """Returns the most similar of the stored documents that were compared with a document."""
-        best = self._best_option(comparison)
-        if best is None:
-            return None
-        entry = pool.entries[best.age - len(prepared.digests)]
-        return Match(
-            id=entry.id,
-            cluster=entry.cluster,
-            similarity=best.similarity,
-            shared=best.shared,
-            representative=entry.leader,
-            evidence=best.compared.evidence(best.row),
-            exact=self.documents.is_exact_copy(prepared, position, entry, best.similarity),
-        )
+    def most_similar_older(
+        self, prepared: PreparedBatch, number: int
+    ) -> tuple[Entry, float] | None:
+        """Returns the representative most like a stored document that is older, if one is similar.
 
-    def _best_option(self, comparison: _Comparison) -> _Option | None:
-        """Returns the most similar option, the older one of equal ones, or None if none reaches."""
+        Args:
+            prepared: The stored document.
+            number: Number of the stored document.
+        """
+        ranked = self.rank(prepared, leaders_only=True, excluded=frozenset((number,)))
+        is_older = ranked.words >> REF_SHIFT < number
+        ranked = ranked._replace(
+            documents=ranked.documents[is_older],
+            words=ranked.words[is_older],
+            shared=ranked.shared[is_older],
+        )
+        pool = self.fetch(prepared, ranked)
+        (comparison,) = self._compare_stored(_select_alive(ranked, pool), pool, 1)
+        best = next(iter(self._similar_options(comparison)), None)
+        return None if best is None else (pool.entries[best.age - 1], best.similarity)
+
+    def _similar_options(self, comparison: _Comparison) -> list[_Option]:
+        """Returns the options that are similar, the best first, of equal ones the oldest."""
         if not comparison.estimated:
-            return None
+            return []
         similar = [option for option in comparison.options if option.reached]
         self.stats.record_comparisons(
             estimated=comparison.estimated,
             compared=len(comparison.options),
             reached=len(similar),
         )
-        return min(similar, key=lambda option: (-option.similarity, option.age), default=None)
+        return sorted(similar, key=_rank_of_option)
 
     def _length_fits(self, prepared: PreparedBatch, a: int, b: int) -> bool:
         """Returns True if two texts of a batch are close enough in size to be similar."""
@@ -797,21 +837,14 @@ class Searcher:
             size_b >= np.floor(threshold * size_a) and size_a >= np.floor(threshold * size_b)
         )
 
-    def compare(self, position: np.uint64, others: np.ndarray, pool: Pool) -> ComparedPairs:
-        """Compares a document with others exactly, if their estimates pass the margin.
 
-        Args:
-            others: Positions of the others, uint64 (m,).
-        """
-        candidates = CandidatePairs.of(np.array([position], np.int64), others.astype(np.int64))
-        results = self._compare_candidates(candidates, pool)
-        if len(others):
-            self.stats.record_comparisons(
-                estimated=len(others),
-                compared=int(np.count_nonzero(results.is_exact)),
-                reached=int(np.count_nonzero(results.compared.reached)),
-            )
-        return results.compared
+def rank_of_match(aged: AgedMatch) -> tuple[float, int]:
+    """Returns the key that orders matches: the most similar first, of equal ones the oldest."""
+    return -aged.match.similarity, aged.age
+
+
+def _rank_of_option(option: _Option) -> tuple[float, int]:
+    return -option.similarity, option.age
 
 
 def _select_alive(ranked: RankedCandidates, pool: Pool) -> _StoredCandidates:

@@ -20,7 +20,6 @@ from nearkin.index.entry import (
     Layer,
     Outcome,
     OutcomeKind,
-    RelatedDocument,
     require_id,
     require_scope,
 )
@@ -193,9 +192,8 @@ class Upserts:
         }
         outcomes = [] if new is None else _new_outcomes(new, decisions, exact, seconds)
         if session.settings.related is not None:
-            pending_ids = [batch.ids[i] for i in pending]
             outcomes = [
-                _with_related(outcome, decision, pending_ids)
+                _with_related(outcome, decision)
                 for outcome, decision in zip(outcomes, decisions, strict=True)
             ]
         if replaced:
@@ -398,21 +396,12 @@ class Upserts:
         return new
 
 
-def _with_related(outcome: Outcome, decision: "Decision", ids: Sequence[str]) -> Outcome:
+def _with_related(outcome: Outcome, decision: "Decision") -> Outcome:
     """Returns an outcome with the related representatives that a search has found."""
-    related = []
-    for one in decision.related:
-        if one.entry is not None:
-            document = RelatedDocument(one.entry.id, one.entry.cluster, one.similarity)
-        else:
-            assert one.position is not None
-            # a new representative of the same batch, whose cluster has its own id
-            document = RelatedDocument(ids[one.position], ids[one.position], one.similarity)
-        related.append(document)
     kind = outcome.kind
-    if related and kind is OutcomeKind.NEW:
+    if decision.related and kind is OutcomeKind.NEW:
         kind = OutcomeKind.RELATED
-    return replace(outcome, kind=kind, related=tuple(related))
+    return replace(outcome, kind=kind, related=decision.related)
 
 
 def _new_outcomes(
