@@ -11,7 +11,7 @@ from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.decision_records import is_decisions_scope, parse_entry, scopes_with_decisions
 from nearkin.index.documents import CheckedDocument, CheckedPair, ShingledDocument
-from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.entry import Entry, Outcome, batches_by_scope
 from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
@@ -263,7 +263,7 @@ def copy_entries(
         if entry is not None and not _has_same_content(entry, existing[entry.id])
     ]
     known, resolved = partition_by_content(differing, target, same_shingles=same_shingles)
-    _upsert_copies(target, scope, known, same_shingles=same_shingles)
+    upsert_copies(target, scope, known, same_shingles=same_shingles)
     copy_resolved(source, target, scope, resolved, same_shingles=same_shingles)
     surplus = [id for id, entry in wanted.items() if entry is None and existing[id] is not None]
     # parts of an unfinished document of the same id are copied by themselves
@@ -301,12 +301,15 @@ def partition_by_content(
     return known, resolved
 
 
-def _upsert_copies(
+def upsert_copies(
     target: Index, scope: str, entries: Sequence[Entry], *, same_shingles: bool
-) -> None:
+) -> list[Outcome]:
+    """Upserts documents with content, and returns the outcomes."""
+    outcomes: list[Outcome] = []
     for portion in _portions(entries, target.settings.max_batch):
         documents = [document_of(entry, target, same_shingles=same_shingles) for entry in portion]
-        target.upsert_many(scope, documents, [entry.id for entry in portion])
+        outcomes += target.upsert_many(scope, documents, [entry.id for entry in portion])
+    return outcomes
 
 
 def copy_resolved(
@@ -318,7 +321,7 @@ def copy_resolved(
         missing = _missing_leaders(target, scope, portion)
         leaders = [entry for entry in source.entries(scope, missing) if entry is not None]
         known, unknown = partition_by_content(leaders, target, same_shingles=same_shingles)
-        _upsert_copies(target, scope, known, same_shingles=same_shingles)
+        upsert_copies(target, scope, known, same_shingles=same_shingles)
         _write_resolved(target, scope, unknown)
         copied = {entry.id for entry in unknown}
         _write_resolved(target, scope, [entry for entry in portion if entry.id not in copied])

@@ -34,9 +34,9 @@ from nearkin.index.migration.copy import (
     copy_documents,
     copy_missing,
     copy_resolved,
-    document_of,
     partition_by_content,
     shares_shingles,
+    upsert_copies,
 )
 from nearkin.index.migration.cutover import cut_over
 from nearkin.index.migration.state import CLOSING, COPYING
@@ -438,14 +438,9 @@ class ShadowIndex:
         Documents without content are copied as they are resolved, and have no outcome.
         """
         standby = self.standby
-        batch_size = standby.settings.max_batch
-        outcomes = list[Outcome]()
         same_shingles = shares_shingles(self.index, standby)
         known, resolved = partition_by_content(entries, standby, same_shingles=same_shingles)
-        for start in range(0, len(known), batch_size):
-            batch = known[start : start + batch_size]
-            contents = [document_of(entry, standby, same_shingles=same_shingles) for entry in batch]
-            outcomes += standby.upsert_many(scope, contents, [entry.id for entry in batch])
+        outcomes = upsert_copies(standby, scope, known, same_shingles=same_shingles)
         source = CopySource.of(self.index).store
         copy_resolved(source, standby, scope, resolved, same_shingles=same_shingles)
         return outcomes
