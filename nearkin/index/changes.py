@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,103 +21,15 @@ class KeyedEntry(NamedTuple):
     """The band keys, uint64 (b,), or None if the entry is in no bucket."""
 
 
-@dataclass(eq=False)
-class NewDocuments(Sequence[KeyedEntry]):
-    """New documents of one scope in columns, which are also a sequence of their entries.
-
-    A store that keeps documents in columns takes them as they are. For other stores the entries are
-    made when they are looked at.
-
-    Attributes:
-        scope: Scope of the n documents.
-        ids: Ids of the documents.
-        digests: Digests of their contents.
-        leaders: Ids of the representatives that they are resolved to, or their own.
-        clusters: Ids of their clusters.
-        similarities: Exact similarities to the leaders.
-        sizes: Numbers of rows of their payloads.
-        now: Time of insertion, in seconds of the clock.
-        posted: True for documents that enter buckets.
-        signatures: Signatures of posted documents as they are stored; empty for others.
-        texts: Texts that are kept, or None.
-        payloads: Payloads that are kept.
-        keys: Band keys of the posted documents, one after the other, uint64 (total,).
-        key_counts: Numbers of keys of the documents.
-    """
-
-    scope: str
-    ids: Sequence[str]
-    digests: Sequence[bytes]
-    leaders: Sequence[str]
-    clusters: Sequence[str]
-    similarities: Sequence[float]
-    sizes: Sequence[int]
-    now: float
-    posted: Sequence[bool]
-    signatures: Sequence[bytes]
-    texts: Sequence[str | None]
-    payloads: Sequence[bytes]
-    keys: np.ndarray
-    key_counts: Sequence[int]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @overload
-    def __getitem__(self, position: int) -> KeyedEntry: ...
-
-    @overload
-    def __getitem__(self, position: slice) -> list[KeyedEntry]: ...
-
-    def __getitem__(self, position: int | slice) -> KeyedEntry | list[KeyedEntry]:
-        return self._entries[position]
-
-    def __iter__(self) -> Iterator[KeyedEntry]:
-        return iter(self._entries)
-
-    @property
-    def are_leaders(self) -> list[bool]:
-        """True for documents that are representatives."""
-        return [leader == id for leader, id in zip(self.leaders, self.ids, strict=True)]
-
-    @cached_property
-    def _entries(self) -> list[KeyedEntry]:
-        starts = list(accumulate(self.key_counts, initial=0))
-        return [
-            KeyedEntry(
-                Entry(
-                    scope=self.scope,
-                    id=id,
-                    ref=0,
-                    digest=self.digests[i],
-                    leader=self.leaders[i],
-                    cluster=self.clusters[i],
-                    similarity=self.similarities[i],
-                    size=self.sizes[i],
-                    created=self.now,
-                    seen=self.now,
-                    posted=self.posted[i],
-                    signature=self.signatures[i],
-                    text=self.texts[i],
-                    payload=self.payloads[i],
-                ),
-                self.keys[starts[i] : starts[i + 1]] if self.posted[i] else None,
-            )
-            for i, id in enumerate(self.ids)
-        ]
-
-
 def number_documents(new: Sequence[KeyedEntry], take: Callable[[int], list[int]]) -> list[int]:
     """Returns the numbers of new documents. Those without a number get one that `take` returns."""
-    given = [0] * len(new) if isinstance(new, NewDocuments) else [entry.ref for entry, _ in new]
+    given = [entry.ref for entry, _ in new]
     fresh = iter(take(given.count(0)))
     return [ref or next(fresh) for ref in given]
 
 
 def count_leaders(new: Sequence[KeyedEntry]) -> int:
     """Returns the number of representatives among new documents."""
-    if isinstance(new, NewDocuments):
-        return sum(new.are_leaders)
     return sum(entry.is_leader for entry, _ in new)
 
 
@@ -187,7 +97,7 @@ class Changes:
     dropped: list[KeyedEntry] = field(default_factory=list)
     unposted: list[KeyedEntry] = field(default_factory=list)
     changed: list[Entry] = field(default_factory=list)
-    new: Sequence[KeyedEntry] = ()
+    new: list[KeyedEntry] = field(default_factory=list)
     posted: list[KeyedEntry] = field(default_factory=list)
     required_leaders: list[Entry] = field(default_factory=list)
     leader_snapshots: list[LeaderSnapshot] = field(default_factory=list)

@@ -82,25 +82,6 @@ class PreparedBatch(NamedTuple):
             for i, is_chosen in enumerate(chosen)
         ]
 
-    def keys_of(self, chosen: Sequence[bool]) -> tuple[np.ndarray, list[int]]:
-        """Returns the keys of the buckets of some documents, one document after the other.
-
-        Returns:
-            The keys, uint64 (total,), and the number of keys of each of the n documents.
-        """
-        if len(self.kinds) == 1:
-            keys = self.kinds[0].keys
-            width = keys.shape[1]
-            if not all(chosen):
-                keys = keys[np.array(chosen, bool)]
-            return keys.reshape(-1), [width if is_chosen else 0 for is_chosen in chosen]
-        parts = [
-            self.keys(i) if is_chosen else np.empty(0, np.uint64)
-            for i, is_chosen in enumerate(chosen)
-        ]
-        keys = np.concatenate([np.empty(0, np.uint64), *parts])
-        return keys, [len(part) for part in parts]
-
     def present_kinds(self, position: int) -> list[int]:
         """Returns the positions of the kinds that a document has.
 

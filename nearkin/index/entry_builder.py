@@ -1,12 +1,14 @@
 """The construction of entries from prepared documents, for upserts and for loads of runs."""
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearkin.index.changes import NewDocuments
+from nearkin.index.changes import KeyedEntry
 from nearkin.index.documents import CheckedDocument, CheckedPair
+from nearkin.index.entry import Entry
 from nearkin.index.settings import IndexSettings
 from nearkin.index.spare_buckets import with_spare_keys
 
@@ -50,7 +52,7 @@ class EntryBuilder:
         clusters: Sequence[str],
         similarities: Sequence[float],
         crowded: Sequence[int] = (),
-    ) -> NewDocuments:
+    ) -> list[KeyedEntry]:
         """Returns the entries of all documents, with the keys of the buckets that they enter."""
         prepared = self._prepared
         n = len(ids)
@@ -75,31 +77,29 @@ class EntryBuilder:
             first = prepared.kinds[0]
             columns = zip(first.payload.sizes.tolist(), first.empty.tolist(), strict=True)
             sizes = [0 if is_empty else size for size, is_empty in columns]
-        keys, key_counts = prepared.keys_of(posted)
-        if crowded:
-            ends = np.cumsum(key_counts)[:-1]
-            parts = np.split(keys, ends)
-            for i in crowded:
-                if posted[i]:
-                    parts[i] = with_spare_keys(prepared.scope, prepared.digests[i], parts[i])
-            keys = np.concatenate(parts)
-            key_counts = [len(part) for part in parts]
-        return NewDocuments(
-            scope=prepared.scope,
-            ids=ids,
-            digests=prepared.digests,
-            leaders=leaders,
-            clusters=clusters,
-            similarities=similarities,
-            sizes=sizes,
-            now=self._now,
-            posted=posted,
-            signatures=prepared.stored_signatures(posted),
-            texts=texts,
-            payloads=payloads,
-            keys=keys,
-            key_counts=key_counts,
+        entries = map(
+            Entry,
+            repeat(prepared.scope),
+            ids,
+            repeat(0),
+            prepared.digests,
+            leaders,
+            clusters,
+            similarities,
+            sizes,
+            repeat(self._now),
+            repeat(self._now),
+            posted,
+            prepared.stored_signatures(posted),
+            texts,
+            payloads,
         )
+        keys = [prepared.keys(i) if is_posted else None for i, is_posted in enumerate(posted)]
+        for i in crowded:
+            own_keys = keys[i]
+            if own_keys is not None:
+                keys[i] = with_spare_keys(prepared.scope, prepared.digests[i], own_keys)
+        return list(map(KeyedEntry, entries, keys))
 
     def _payload_of(self, position: int, *, has_text: bool) -> bytes:
         """Returns the payloads of a document, without that of a text that is kept."""

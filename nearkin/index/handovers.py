@@ -76,7 +76,7 @@ class Handover:
         if self.removed:
             entry = self._entry(now)
             if self.stored is None:
-                changes.new = [*changes.new, KeyedEntry(entry, None)]
+                changes.new.append(KeyedEntry(entry, None))
             elif Handover.of(self.stored) != self:
                 changes.changed.append(entry)
         elif self.stored is not None:

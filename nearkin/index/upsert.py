@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.errors import UsageError
 from nearkin.index.cache import Resolution
-from nearkin.index.changes import Changes, NewDocuments
+from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.clock import TOLERANCE
 from nearkin.index.documents import CheckedDocument, Document, default_ids, require_several
 from nearkin.index.entry import (
@@ -157,7 +157,7 @@ class Upserts:
             self._renew_times(batch, known, changes, now)
         decisions: list[Decision] = []
         exact: list[bool | None] = []
-        new: NewDocuments | None = None
+        new: list[KeyedEntry] = []
         if pending:
             rest = batch.select(pending)
             prepared = session.documents.prepare(rest.scope, rest.documents, rest.digests)
@@ -190,7 +190,7 @@ class Upserts:
             "search": (searched - looked_up) / n,
             "write": (written - searched) / n,
         }
-        outcomes = [] if new is None else _new_outcomes(new, decisions, exact, seconds)
+        outcomes = _new_outcomes(new, decisions, exact, seconds)
         if session.settings.related is not None:
             outcomes = [
                 _with_related(outcome, decision)
@@ -360,7 +360,7 @@ class Upserts:
         decisions: "list[Decision]",
         changes: Changes,
         now: float,
-    ) -> NewDocuments:
+    ) -> list[KeyedEntry]:
         """Adds the entries of new documents to the changes, as was decided, and returns them."""
         leaders = list(batch.ids)
         clusters = list(batch.ids)
@@ -392,7 +392,7 @@ class Upserts:
         )
         crowded = [i for i, decision in enumerate(decisions) if decision.crowded]
         new = builder.build(batch.ids, leaders, clusters, similarities, crowded)
-        changes.new = [*changes.new, *new] if changes.new else new
+        changes.new += new
         return new
 
 
@@ -405,7 +405,7 @@ def _with_related(outcome: Outcome, decision: "Decision") -> Outcome:
 
 
 def _new_outcomes(
-    new: NewDocuments,
+    new: Sequence[KeyedEntry],
     decisions: "list[Decision]",
     exact: Sequence[bool | None],
     seconds: dict[str, float],
@@ -417,20 +417,18 @@ def _new_outcomes(
     """
     return [
         Outcome(
-            kind=OutcomeKind.NEW if leader == id else OutcomeKind.MATCH,
+            kind=OutcomeKind.NEW if entry.is_leader else OutcomeKind.MATCH,
             layer=Layer.SEARCH,
-            id=id,
-            cluster=cluster,
-            representative=leader,
-            similarity=similarity,
+            id=entry.id,
+            cluster=entry.cluster,
+            representative=entry.leader,
+            similarity=entry.similarity,
             candidates=decision.compared,
             seconds=seconds,
             evidence=decision.evidence,
             exact=is_exact,
         )
-        for id, leader, cluster, similarity, decision, is_exact in zip(
-            new.ids, new.leaders, new.clusters, new.similarities, decisions, exact, strict=True
-        )
+        for (entry, _), decision, is_exact in zip(new, decisions, exact, strict=True)
     ]
 
 

@@ -1,54 +1,52 @@
-"""Tests of new documents in columns: stores write the same as from entries, one by one."""
-
-from dataclasses import replace
+"""Tests of new documents: their postings, and what a step adds to the counts of a store."""
 
 import numpy as np
-import pytest
 
-from nearkin.index.changes import Changes, KeyedEntry, NewDocuments, count_leaders
-from nearkin.index.entry import HANDOVERS_PREFIX, REF_SHIFT
+from nearkin.index.changes import Changes, KeyedEntry, count_leaders
+from nearkin.index.entry import HANDOVERS_PREFIX, REF_SHIFT, Entry
 from nearkin.index.stores.bucket_table import BucketTable, enter_new
-from nearkin.index.stores.entry_rows import entry_of_row, keyed_rows
 from nearkin.index.stores.memory_bound import growing_keys
+from nearkin.index.stores.packing import pack_entry, unpack_entry
 
 NUMBERS = [7, 8, 9, 30]
-COLUMNS = NewDocuments(
-    scope="scöpe",
-    ids=["one", "two", "drei€", "four"],
-    digests=[bytes([i] * 16) for i in range(4)],
-    leaders=["one", "one", "drei€", "other"],
-    clusters=["one", "one", "an older one", "another"],
-    similarities=[1.0, 0.9, 1.0, 0.7],
-    sizes=[3, 2**23, 0, 7],
-    now=12.5,
-    posted=[True, False, True, True],
-    signatures=[b"signature", b"", b"other", b"third"],
-    texts=["text", None, "", "ünicode"],
-    payloads=[b"", b"payload", b"", b"vector"],
-    keys=np.array([5, 6, 7, 6, 7, 7], np.uint64),
-    key_counts=[3, 0, 2, 1],
-)
-ENTRIES = list(COLUMNS)
-DOCUMENTS = pytest.mark.parametrize("new", [COLUMNS, ENTRIES], ids=["columns", "entries"])
 
 
-@DOCUMENTS
-def test_rows_hold_every_field_and_the_band_keys(new: list[KeyedEntry]) -> None:
-    rows = list(keyed_rows(new, NUMBERS))
-    expected = [entry._replace(ref=ref) for ref, (entry, _) in zip(NUMBERS, ENTRIES, strict=True)]
-    assert [entry_of_row(row) for row, _ in rows] == expected
-    assert [None if keys is None else np.frombuffer(keys, "<u8").tolist() for _, keys in rows] == [
-        [5, 6, 7],
-        None,
-        [6, 7],
-        [7],
-    ]
+def new_document(id: str, leader: str, cluster: str, size: int, *keys: int) -> KeyedEntry:
+    entry = Entry(
+        scope="scöpe",
+        id=id,
+        ref=0,
+        digest=bytes(range(16)),
+        leader=leader,
+        cluster=cluster,
+        similarity=0.9,
+        size=size,
+        created=12.5,
+        seen=12.5,
+        posted=bool(keys),
+        signature=b"signature" if keys else b"",
+        text="ünicode" if size else None,
+        payload=b"payload",
+    )
+    return KeyedEntry(entry, np.array(keys, np.uint64) if keys else None)
 
 
-@DOCUMENTS
-def test_postings_are_entered_under_their_keys(new: list[KeyedEntry]) -> None:
+ENTRIES = [
+    new_document("one", "one", "one", 3, 5, 6, 7),
+    new_document("two", "one", "one", 2**23),
+    new_document("drei€", "drei€", "an older one", 0, 6, 7),
+    new_document("four", "other", "another", 7, 7),
+]
+
+
+def test_packed_entries_hold_every_field() -> None:
+    entries = [entry for entry, _ in ENTRIES]
+    assert [unpack_entry(0, pack_entry(entry)) for entry in entries] == entries
+
+
+def test_postings_are_entered_under_their_keys() -> None:
     table = BucketTable(10)
-    enter_new(table, new, NUMBERS)
+    enter_new(table, ENTRIES, NUMBERS)
     postings = table.look_up(np.array([5, 6, 7, 8], np.uint64))
     assert np.diff(postings.offsets).tolist() == [1, 2, 3, 0]
     assert (postings.words >> REF_SHIFT).tolist() == [7, 7, 9, 7, 9, 30]
@@ -66,15 +64,15 @@ def test_no_documents_enter_no_buckets() -> None:
     assert table.postings == 0
 
 
-@DOCUMENTS
-def test_representatives_and_growing_keys_are_counted(new: list[KeyedEntry]) -> None:
+def test_representatives_and_growing_keys_are_counted() -> None:
     posted = KeyedEntry(ENTRIES[0].entry, np.array([1, 2], np.uint64))
-    assert count_leaders(new) == 2
-    assert growing_keys(Changes(new=new, posted=[posted])) == 8
+    assert count_leaders(ENTRIES) == 2
+    assert growing_keys(Changes(new=ENTRIES, posted=[posted])) == 8
     assert growing_keys(Changes(posted=[posted])) is None
 
 
 def test_handovers_never_meet_the_bound_of_the_memory() -> None:
-    columns = replace(COLUMNS, scope=f"{HANDOVERS_PREFIX}x")
-    assert growing_keys(Changes(new=list(columns))) is None
-    assert growing_keys(Changes(new=columns)) is None
+    handovers = [
+        KeyedEntry(entry._replace(scope=f"{HANDOVERS_PREFIX}x"), keys) for entry, keys in ENTRIES
+    ]
+    assert growing_keys(Changes(new=handovers)) is None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nearkin.index.changes import KeyedEntry, NewDocuments
+from nearkin.index.changes import KeyedEntry
 from nearkin.index.entry import PostingPortion, Postings, posting_of
 from nearkin.index.stores import kernels
 
@@ -210,21 +210,15 @@ class BucketTable:
 
 def enter_new(table: BucketTable, new: Sequence[KeyedEntry], numbers: Sequence[int]) -> None:
     """Appends the postings of new documents."""
-    if isinstance(new, NewDocuments):
-        if len(numbers) == 1:
-            leads = new.leaders[0] == new.ids[0]
-            table.append(new.keys, posting_of(numbers[0], new.sizes[0], leads=leads))
-            return
-        sizes = new.sizes
-        are_leaders = new.are_leaders
-        # documents of an index of texts and vectors have different numbers of keys
-        key_counts = new.key_counts
-        keys = new.keys
-    else:
-        sizes = [entry.size for entry, _ in new]
-        are_leaders = [entry.is_leader for entry, _ in new]
-        key_counts = [0 if keys is None else len(keys) for _, keys in new]
-        keys = np.concatenate([np.empty(0, np.uint64), *(k for _, k in new if k is not None)])
-    columns = zip(numbers, sizes, are_leaders, strict=True)
-    words = np.array([posting_of(ref, size, leads=leads) for ref, size, leads in columns], np.int64)
-    table.append_all(keys, words.repeat(np.array(key_counts, np.int64)))
+    words: list[int] = []
+    # documents of an index of texts and vectors have different numbers of keys
+    keys_of_words: list[np.ndarray] = []
+    for (entry, keys), number in zip(new, numbers, strict=True):
+        if keys is not None:
+            words.append(posting_of(number, entry.size, leads=entry.is_leader))
+            keys_of_words.append(keys)
+    if len(words) == 1:
+        table.append(keys_of_words[0], words[0])
+    elif words:
+        repeated = np.array(words, np.int64).repeat(list(map(len, keys_of_words)))
+        table.append_all(np.concatenate(keys_of_words), repeated)

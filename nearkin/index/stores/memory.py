@@ -9,7 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, groupby, islice
+from operator import attrgetter, itemgetter
 from threading import RLock
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,7 +21,6 @@ from nearkin.index.changes import (
     Changes,
     Event,
     KeyedEntry,
-    NewDocuments,
     count_leaders,
     number_documents,
 )
@@ -33,7 +33,6 @@ from nearkin.index.stores.entry_table import EntryTable
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.index.stores.packing import (
     pack_entry,
-    pack_new,
     unpack_entry,
     unpack_head,
     unpack_sighting,
@@ -48,6 +47,10 @@ LIST_BYTES = 400
 """The largest memory of the list of a scope or of a representative's members, in bytes."""
 EVENT_BYTES = 400
 """The memory of a line of the change log, with names of usual length, in bytes."""
+
+
+_NUMBER = itemgetter(0)
+_SCOPE = attrgetter("entry.scope")
 
 
 class MemoryStore(Store):
@@ -239,20 +242,20 @@ class MemoryStore(Store):
 
     def _add_new(self, new: Sequence[KeyedEntry], numbers: list[int]) -> None:
         """Adds documents with their postings."""
-        if not isinstance(new, NewDocuments):
-            for (entry, _), number in zip(new, numbers, strict=True):
-                self._put(entry._replace(ref=number))
-            enter_new(self.table, new, numbers)
-            return
-        self._entries.add(numbers, new.scope, new.ids, pack_new(new))
-        numbers_of_scope = self._scopes.setdefault(new.scope, array("q"))
-        is_sorted = not numbers_of_scope or numbers_of_scope[-1] < numbers[0]
-        numbers_of_scope.extend(numbers)
-        if not is_sorted:
-            self._scopes[new.scope] = array("q", sorted(numbers_of_scope))
-        for number, leader, leads in zip(numbers, new.leaders, new.are_leaders, strict=True):
-            if not leads:
-                _insert(self._members, _key(new.scope, leader), number)
+        numbered = sorted(zip(numbers, new, strict=True), key=_NUMBER)
+        for scope, group in groupby(numbered, lambda pair: pair[1].entry.scope):
+            of_scope = [(number, keyed.entry) for number, keyed in group]
+            scope_numbers = [number for number, _ in of_scope]
+            self._entries.add(
+                scope_numbers,
+                scope,
+                [entry.id for _, entry in of_scope],
+                [pack_entry(entry) for _, entry in of_scope],
+            )
+            _insert_all(self._scopes, scope, scope_numbers)
+            for number, entry in of_scope:
+                if entry.leader != entry.id:
+                    _insert(self._members, _key(scope, entry.leader), number)
         enter_new(self.table, new, numbers)
 
     def _check(self, changes: Changes) -> None:
@@ -286,10 +289,10 @@ class MemoryStore(Store):
 
     def _existing_numbers(self, new: Sequence[KeyedEntry]) -> set[int]:
         """Returns the numbers of stored documents that have the ids of new ones."""
-        if isinstance(new, NewDocuments):
-            numbers = self._entries.find(new.scope, new.ids)
-        else:
-            numbers = [self._entries.find(entry.scope, [entry.id])[0] for entry, _ in new]
+        numbers = chain.from_iterable(
+            self._entries.find(scope, [keyed.entry.id for keyed in group])
+            for scope, group in groupby(new, _SCOPE)
+        )
         return {number for number in numbers if number}
 
     def _require_room(self, changes: Changes) -> None:
@@ -476,6 +479,16 @@ def _insert(lists: "dict[str, Refs]", key: str, ref: int) -> None:
             refs.insert(place, ref)
     else:
         refs.append(ref)
+
+
+def _insert_all(lists: "dict[str, Refs]", key: str, numbers: list[int]) -> None:
+    """Inserts ascending document numbers into a sorted list, unless they are there."""
+    refs = lists.setdefault(key, array("q"))
+    if not refs or refs[-1] < numbers[0]:
+        refs.extend(numbers)
+        return
+    for number in numbers:
+        _insert(lists, key, number)
 
 
 def _delete(lists: "dict[str, Refs]", key: str, ref: int) -> None:

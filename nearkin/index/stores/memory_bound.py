@@ -1,7 +1,7 @@
 """The bound of the memory that a store takes in this process."""
 
 from nearkin.errors import IndexFullError
-from nearkin.index.changes import Changes, NewDocuments
+from nearkin.index.changes import Changes
 from nearkin.index.entry import HANDOVERS_PREFIX
 
 
@@ -13,9 +13,6 @@ def growing_keys(changes: Changes) -> int | None:
     """
     posted = sum(keyed.keys.size for keyed in changes.posted if keyed.keys is not None)
     posted += sum(keys.size for _, keys in changes.postings_added)
-    if isinstance(changes.new, NewDocuments):
-        is_handover = changes.new.scope.startswith(HANDOVERS_PREFIX)
-        return None if is_handover or not len(changes.new) else posted + changes.new.keys.size
     new = [keyed for keyed in changes.new if not keyed.entry.scope.startswith(HANDOVERS_PREFIX)]
     if not new:
         return None

@@ -4,7 +4,6 @@ import hashlib
 import struct
 
 from nearkin.errors import StoreError
-from nearkin.index.changes import NewDocuments
 from nearkin.index.entry import Entry
 
 VERSION = 1
@@ -43,88 +42,25 @@ def pack_entry(entry: Entry) -> bytes:
         >>> unpack_entry(7, pack_entry(entry)) == entry
         True
     """
-    return _pack_fields(
-        scope=entry.scope.encode(),
-        id=entry.id,
-        digest=entry.digest,
-        leader=entry.leader,
-        cluster=entry.cluster,
-        similarity=entry.similarity,
-        size=entry.size,
-        created=entry.created,
-        seen=entry.seen,
-        posted=entry.posted,
-        signature=entry.signature,
-        text=entry.text,
-        payload=entry.payload,
-    )
-
-
-def pack_new(documents: NewDocuments) -> list[bytes]:
-    """Packs new documents, as `pack_entry` does each."""
-    scope = documents.scope.encode()
-    columns = zip(
-        documents.ids,
-        documents.digests,
-        documents.leaders,
-        documents.clusters,
-        documents.similarities,
-        documents.sizes,
-        documents.posted,
-        documents.signatures,
-        documents.texts,
-        documents.payloads,
-        strict=True,
-    )
-    return [
-        _pack_fields(
-            scope=scope,
-            id=id,
-            digest=digest,
-            leader=leader,
-            cluster=cluster,
-            similarity=similarity,
-            size=size,
-            created=documents.now,
-            seen=documents.now,
-            posted=posted,
-            signature=signature,
-            text=text,
-            payload=payload,
-        )
-        for (
-            id,
-            digest,
-            leader,
-            cluster,
-            similarity,
-            size,
-            posted,
-            signature,
-            text,
-            payload,
-        ) in columns
-    ]
-
-
-def _pack_fields(
-    *,
-    scope: bytes,
-    id: str,
-    digest: bytes,
-    leader: str,
-    cluster: str,
-    similarity: float,
-    size: int,
-    created: float,
-    seen: float,
-    posted: bool,
-    signature: bytes,
-    text: str | None,
-    payload: bytes,
-) -> bytes:
-    """Packs the fields of an entry. The scope is encoded already."""
+    (
+        scope,
+        id,
+        _,
+        digest,
+        leader,
+        cluster,
+        similarity,
+        size,
+        created,
+        seen,
+        posted,
+        signature,
+        text,
+        payload,
+    ) = entry
     flags = POSTED if posted else 0
+    scope_name = scope.encode()
+    name = id.encode()
     leader_name = b""
     cluster_name = b""
     content = payload
@@ -141,7 +77,6 @@ def _pack_fields(
         content = _pack_text(text, payload)
         if payload:
             flags |= TEXT_AND_PAYLOAD
-    name = id.encode()
     head = HEAD.pack(
         VERSION,
         flags,
@@ -150,14 +85,14 @@ def _pack_fields(
         size,
         created,
         seen,
-        len(scope),
+        len(scope_name),
         len(name),
         len(leader_name),
         len(cluster_name),
         len(signature),
         len(content),
     )
-    return b"".join((head, scope, name, leader_name, cluster_name, signature, content))
+    return b"".join((head, scope_name, name, leader_name, cluster_name, signature, content))
 
 
 def _pack_text(text: str, payload: bytes) -> bytes:

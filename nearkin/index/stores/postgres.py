@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -31,9 +30,8 @@ from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.addresses import require_known_options, without_password
 from nearkin.index.stores.base import LOG_PORTION, PROTECTED, require_layout
-from nearkin.index.stores.entry_rows import COLUMNS, keyed_rows
 from nearkin.index.stores.pool_log import watch_pool_log
-from nearkin.index.stores.sql import Condition, Dialect, SqlStore, count_changes
+from nearkin.index.stores.sql import COLUMNS, Condition, Dialect, SqlStore, count_changes
 
 R = TypeVar("R")
 SCHEMA = 4
@@ -46,9 +44,9 @@ FAILED_TIMEOUT = 1.0
 """The maximum time to wait for a connection after the last attempt to connect failed, in seconds.
 Whoever waits holds a thread."""
 TYPES = (
+    "text",
+    "text",
     "int8",
-    "text",
-    "text",
     "bytea",
     "text",
     "text",
@@ -140,7 +138,7 @@ class PostgresStore(SqlStore):
             meta=f"{self._s}.meta",
             events=f"{self._s}.events",
             heads=(
-                "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
+                "scope, id, ref, digest, leader, cluster, similarity, size, created, seen, posted, "
                 "''::bytea, NULL::text, ''::bytea"
             ),
             json="jsonb",
@@ -546,13 +544,16 @@ class PostgresStore(SqlStore):
         if not changes.new:
             return []
         numbers = number_documents(changes.new, partial(self._take_numbers, run))
-        rows = [_escape_row(row) for row, _ in keyed_rows(changes.new, numbers)]
+        entries = [
+            _escape_entry(entry._replace(ref=number))
+            for (entry, _), number in zip(changes.new, numbers, strict=True)
+        ]
         # steps that insert documents of the same ids wait for each other in one order
-        rows.sort(key=itemgetter(1, 2))
+        entries.sort(key=lambda entry: (entry.scope, entry.id))
         with run.copy(f"COPY {self._s}.documents ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(TYPES)
-            for row in rows:
-                copy.write_row(row)
+            for entry in entries:
+                copy.write_row(entry)
         return numbers
 
     def _insert_postings(
@@ -697,10 +698,9 @@ def _pack_rows(keys: np.ndarray, words: np.ndarray) -> bytes:
     return b"PGCOPY\n\xff\r\n\0" + bytes(8) + rows.tobytes() + b"\xff\xff"
 
 
-def _escape_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the row of a document, with its text as the server can store it."""
-    *head, text, payload = row
-    return (*head, None if text is None else escape_text(text), payload)
+def _escape_entry(entry: Entry) -> Entry:
+    """Returns the entry of a document, with its text as the server can store it."""
+    return entry if entry.text is None else entry._replace(text=escape_text(entry.text))
 
 
 def escape_text(text: str) -> str:

@@ -263,6 +263,7 @@ class ShardedStore(Store):
             if keys is not None
         ]
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
+        replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
         ending = [
             entry
             for entry in changes.changed
@@ -278,29 +279,23 @@ class ShardedStore(Store):
                 replace(part, events=[event for event in changes.events if event.kind == TOUCHED])
             )
             for phase in (_is_reserved, _is_representative, _is_member):
-                of_phase = [written for written in new if phase(written.entry)]
-                later = [
-                    written
-                    for written in of_phase
-                    if (written.entry.scope, written.entry.id) in going
-                ]
                 changed = [
                     entry for entry in changes.changed if phase(entry) and entry not in ending
                 ]
-                stays = [written for written in of_phase if written not in later]
                 self._write_records(
                     replace(
                         part,
                         changed=changed,
-                        new=stays,
+                        new=[
+                            written
+                            for written in new
+                            if phase(written.entry) and written not in replaced
+                        ],
                         leader_snapshots=_member_snapshots(changed, before),
                         required_leaders=_leaders_among(changed, before),
                     )
                 )
             self._require_leaders(changes, before, new)
-            replaced = [
-                written for written in new if (written.entry.scope, written.entry.id) in going
-            ]
             stood = _without_members(
                 [*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)]
             )
@@ -442,30 +437,17 @@ class ShardedStore(Store):
         """Writes entries without their postings, each to its shard."""
 
         def one(number: int, shard: Store) -> None:
+            def is_mine(entry: Entry) -> bool:
+                return entry.ref % len(self.shards) == number
+
             mine = replace(
                 changes,
-                dropped=[
-                    KeyedEntry(entry, None)
-                    for entry, _ in changes.dropped
-                    if entry.ref % len(self.shards) == number
-                ],
-                changed=[
-                    entry for entry in changes.changed if entry.ref % len(self.shards) == number
-                ],
-                new=[
-                    KeyedEntry(entry, None)
-                    for entry, _ in changes.new
-                    if entry.ref % len(self.shards) == number
-                ],
-                required_leaders=[
-                    entry
-                    for entry in changes.required_leaders
-                    if entry.ref % len(self.shards) == number
-                ],
+                dropped=[KeyedEntry(entry, None) for entry, _ in changes.dropped if is_mine(entry)],
+                changed=list(filter(is_mine, changes.changed)),
+                new=[KeyedEntry(entry, None) for entry, _ in changes.new if is_mine(entry)],
+                required_leaders=list(filter(is_mine, changes.required_leaders)),
                 leader_snapshots=[
-                    standing
-                    for standing in changes.leader_snapshots
-                    if standing.entry.ref % len(self.shards) == number
+                    standing for standing in changes.leader_snapshots if is_mine(standing.entry)
                 ],
                 events=[
                     event

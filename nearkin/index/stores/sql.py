@@ -16,9 +16,10 @@ from nearkin.index.changes import Changes, count_leaders
 from nearkin.index.entry import Entry, content_size
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions, Store
-from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row
 
 R = TypeVar("R")
+COLUMNS = ", ".join(Entry._fields)
+"""The columns of an entry, in the order of its fields."""
 RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
 
 
@@ -143,14 +144,14 @@ class SqlStore(Store):
             f"SELECT {{columns}} FROM {{documents}} WHERE scope = :scope AND {among.text}",
             {"scope": scope, **among.values},
         )
-        entries_by_id = {row[2]: self._entry(row) for row in rows}
+        entries_by_id = {entry.id: entry for entry in map(self._entry, rows)}
         return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         among = self._refs_among(refs)
         query = f"SELECT {{columns}} FROM {{documents}} WHERE {among.text}"
         rows = self._read_rows(query, among.values)
-        entries_by_ref = {row[0]: self._entry(row) for row in rows}
+        entries_by_ref = {entry.ref: entry for entry in map(self._entry, rows)}
         return [entries_by_ref.get(ref) for ref in refs]
 
     def members(
@@ -190,8 +191,8 @@ class SqlStore(Store):
         while rows := self._read_rows(
             query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
         ):
-            last = rows[-1][0]
             entries = [self._entry(row) for row in rows]
+            last = entries[-1].ref
             portions.read(len(entries), content_size(entries))
             yield from entries
 
@@ -280,6 +281,12 @@ class SqlStore(Store):
         if self._read_state(run).migration.phase not in (COPYING, CLOSING):
             until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
             run.execute(self._text("DELETE FROM {events} WHERE number <= :until"), {"until": until})
+
+
+def entry_of_row(row: tuple[Any, ...]) -> Entry:
+    """Returns the entry of a row with COLUMNS. SQLite returns a posted flag as a number."""
+    entry = Entry._make(row)
+    return entry._replace(posted=bool(entry.posted))
 
 
 def count_changes(changes: Changes, leaders: Mapping[int, str]) -> tuple[int, int]:

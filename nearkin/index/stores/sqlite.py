@@ -42,9 +42,8 @@ from nearkin.index.migration.state import StoreState
 from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.base import LOG_PORTION, require_layout
 from nearkin.index.stores.bucket_table import BucketTable
-from nearkin.index.stores.entry_rows import COLUMNS, keyed_rows
 from nearkin.index.stores.memory_bound import growing_keys, require_room
-from nearkin.index.stores.sql import Condition, Dialect, SqlStore, count_changes
+from nearkin.index.stores.sql import COLUMNS, Condition, Dialect, SqlStore, count_changes
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
 from nearkin.runtime.suggestions import did_you_mean
@@ -82,7 +81,7 @@ DIALECT = Dialect(
     events="events",
     # the content is stored in other pages of the file
     heads=(
-        "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', "
+        "scope, id, ref, digest, leader, cluster, similarity, size, created, seen, posted, x'', "
         "NULL, x''"
     ),
     json="TEXT",
@@ -605,7 +604,10 @@ class SqliteStore(SqlStore):
             run.executemany(
                 f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
                 f"?, ?, ?, ?, ?, ?, ?)",
-                ((*row, keys, step) for row, keys in keyed_rows(changes.new, numbers)),
+                (
+                    (*entry[:2], number, *entry[3:], None if keys is None else keys.tobytes(), step)
+                    for (entry, keys), number in zip(changes.new, numbers, strict=True)
+                ),
             )
         except sqlite3.IntegrityError as error:
             raise RacedError("a document with this id exists already") from error
