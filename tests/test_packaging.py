@@ -58,10 +58,8 @@ def test_no_hint_installs_an_unpublished_package(folder: str) -> None:
 
 def test_large_libraries_are_extras_of_their_own() -> None:
     required = [re.split(r"[<>=\[]", one)[0] for one in PROJECT["dependencies"]]
-    assert not {"matplotlib", "dash", "pandas", "pyspark"} & set(required)
+    assert not {"matplotlib", "pandas", "pyspark"} & set(required)
     assert [one.partition(">")[0] for one in EXTRAS["plot"]] == ["matplotlib"]
-    assert any(one.startswith("dash") for one in EXTRAS["console"])
-    assert not any(one.startswith("dash") for one in EXTRAS["server"])
 
 
 FRAMEWORKS = {"datatrove", "langchain", "llama-index", "haystack", "ray"}

@@ -177,12 +177,10 @@ def log_tokens(tokens: TokenFile, *, allow_anonymous: bool) -> None:
 
 def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console":
     """Mounts the console at /console."""
-    # importing the console's libraries takes most of a second, which servers without a console
-    # should not spend
     try:
         from nearkin.service.server.console.mount import Console
     except ImportError as error:
-        library = (error.name or "dash").partition(".")[0]
+        library = (error.name or "itsdangerous").partition(".")[0]
         raise MissingExtraError.for_extra(f"the console requires {library}", "console") from error
 
     console = Console(app.state, shared_folder)

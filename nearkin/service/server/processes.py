@@ -79,7 +79,7 @@ def _serve(
     if sys.stdout.isatty():
         is_open = allow_anonymous and not tokens.is_protected
         port = sockets[0].getsockname()[1]
-        has_console = settings.console and find_spec("dash") is not None
+        has_console = settings.console and find_spec("itsdangerous") is not None
         banner = format_banner(settings, port, tokens, is_open=is_open, has_console=has_console)
         sys.stdout.write(f"{banner}\n")
         sys.stdout.flush()

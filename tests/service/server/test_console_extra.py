@@ -1,4 +1,4 @@
-"""Tests of a server without the libraries of the console."""
+"""Tests of a server without the library of the console."""
 
 import logging
 import sys
@@ -7,20 +7,22 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
-HINT = 'the console requires dash; run pip install ".[console]" in your clone of nearkin'
+HINT = 'the console requires itsdangerous; run pip install ".[console]" in your clone of nearkin'
 
 
 @pytest.fixture
-def without_dash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hides dash, and the modules that have imported it."""
+def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hides the library of sessions, and the modules that have imported it."""
     for name in list(sys.modules):
-        if name.partition(".")[0] == "dash" or name.startswith("nearkin.service.server.console"):
+        if name.partition(".")[0] == "itsdangerous" or name.startswith(
+            "nearkin.service.server.console"
+        ):
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "dash", None)
+    monkeypatch.setitem(sys.modules, "itsdangerous", None)
 
 
-@pytest.mark.usefixtures("without_dash")
-def test_server_without_dash_has_the_api_and_says_what_the_console_needs(
+@pytest.mark.usefixtures("without_library")
+def test_server_without_library_has_the_api_and_says_what_the_console_needs(
     serve: Callable[..., TestClient], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "nearkin.server"):

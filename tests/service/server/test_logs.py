@@ -19,7 +19,7 @@ from tests.service.server.two_scopes import (
     OWN_ID,
     OWN_WORD,
     client,
-    every_callback,
+    every_form,
     every_route,
     folder,
     tokens,
@@ -59,11 +59,11 @@ def lines() -> Iterator[Lines]:
 def test_log_lines_contain_no_document_scope_or_token(
     client: TestClient, tokens: dict[str, str], lines: Lines
 ) -> None:
-    """Every route and every callback of the console, with right and wrong values, at the level
+    """Every route and every form of the console, with right and wrong values, at the level
     debug."""
     requests = [
         *every_route(client, tokens["boss"]),
-        *every_callback(client, tokens["boss"]),
+        *every_form(client, tokens["boss"]),
         *every_route(client, tokens["own"]),
     ]
     wrong = f"nk_boss_{'z' * 43}"

@@ -11,7 +11,7 @@ from tests.service.server.two_scopes import (
     OWN_WORD,
     bearer,
     client,
-    every_callback,
+    every_form,
     every_route,
     folder,
     tokens,
@@ -27,7 +27,7 @@ def foreign(request: str) -> list[str]:
 
 @pytest.mark.promise("A token sees nothing of another scope, on no route, page or callback.")
 def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, str]) -> None:
-    answers = [*every_callback(client, tokens["own"]), *every_route(client, tokens["own"])]
+    answers = [*every_form(client, tokens["own"]), *every_route(client, tokens["own"])]
     leaks = [
         (request, answer)
         for request, answer in answers
@@ -48,7 +48,7 @@ def test_walk_over_all_routes_finds_leaks(client: TestClient, tokens: dict[str, 
     """The same walk with a token of all scopes meets the other scope's name, id and text in many
     answers."""
     boss = tokens["boss"]
-    answers = [*every_callback(client, boss), *every_route(client, boss)]
+    answers = [*every_form(client, boss), *every_route(client, boss)]
     for needle in (OTHER, OTHER_ID, OTHER_WORD):
         assert sum(needle in answer for request, answer in answers if needle not in request) > 1, (
             needle
@@ -63,11 +63,7 @@ def test_pages_about_all_scopes_need_a_token_of_all_scopes(
 ) -> None:
     for name, message in (("own", "needs a token with the scope *"), ("boss", "")):
         client.post("/console/login", data={"token": tokens[name]}, headers=SAME_ORIGIN)
-        output = {"output": "main.children", "outputs": {"id": "main", "property": "children"}}
-        values = (("pathname", f"/console/{page}"), ("search", ""))
-        inputs = [{"id": "url", "property": field, "value": value} for field, value in values]
-        body = {**output, "inputs": inputs, "changedPropIds": ["url.pathname"]}
-        answer = client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN)
+        answer = client.get(f"/console/{page}")
         assert message in answer.text
         client.post("/console/logout", headers=SAME_ORIGIN)
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from nearkin.service.server.live_probe import altered_copy, probe_document
 from tests.service.server.conftest import Serve
-from tests.service.server.console.pages import console_response, page_content
+from tests.service.server.console.pages import page_content, sent
 
 TEXT = "the quick brown fox jumps over the lazy dog and runs away from it"
 VECTOR = [1.0, 2.0, 3.0, 4.0]
@@ -95,8 +95,7 @@ def test_with_both_a_text_alone_is_refused(serve: Serve) -> None:
     post(client, id="one", text=TEXT, vector=VECTOR)
     assert post(client, id="two", text=TEXT, vector=OTHER_VECTOR)["kind"] == "new"
     assert post(client, id="three", text=TEXT, vector=VECTOR)["representative"] == "one"
-    clicked = "try-found.children", ("try-button.n_clicks", 1)
-    assert "combine" in console_response(client, *clicked, try_text=TEXT, try_scope="a")
+    assert "combine" in sent(client, "try", text=TEXT, scope="a")
     assert "one" in page_content(client, "clusters?scope=a")
     index = client.app.state.service.index  # type: ignore[attr-defined]
     assert probe_document(index, "a", "one") is True
@@ -156,15 +155,14 @@ def test_probes_find_documents_by_either_kind(client: TestClient) -> None:
 
 def test_the_search_page_takes_a_text_or_both_as_json(client: TestClient) -> None:
     assert "Search for a text and vector" in page_content(client, "try")
-    clicked = "try-found.children", ("try-button.n_clicks", 1)
-    by_text = console_response(client, *clicked, try_text=TEXT, try_scope="a")
+    by_text = sent(client, "try", text=TEXT, scope="a")
     assert "1 representative is 0.700 (texts) or 0.900 (vectors) similar or more" in by_text
     assert "text 1.000" in by_text
     assert "vector none" in by_text
     both = json.dumps({"text": TEXT, "vector": OTHER_VECTOR})
-    found = console_response(client, *clicked, try_text=both, try_scope="a")
+    found = sent(client, "try", text=both, scope="a")
     assert "below its threshold" in found
-    wrong = console_response(client, *clicked, try_text='{"texts": 5}', try_scope="a")
+    wrong = sent(client, "try", text='{"texts": 5}', scope="a")
     assert "warnings" in wrong
     assert "one" in page_content(client, "clusters?scope=a&id=one")
     assert "Candidate probability" in page_content(client, "tuning?scope=a")

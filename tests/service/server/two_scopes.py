@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from nearkin.index.migration import cutover
+from nearkin.service.server.console.mount import NAVIGATION
 from nearkin.service.server.http.tokens import RIGHTS, Principal, TokenFile
 from tests.service.server.conftest import Serve, serve_in
 from tests.service.server.console.pages import AUDIT, SAME_ORIGIN
@@ -63,48 +64,33 @@ QUERIES: dict[str, list[str]] = {
     ],
 }
 PAGES = ("", "live", "try", "clusters", "review", "tuning", "buckets", "shadow", "audit")
-VALUES: dict[str, list[Any]] = {
-    "url.pathname": [
-        f"/console/{page}"
-        for page in (
-            "",
-            "live",
-            "try",
-            "clusters",
-            "review",
-            "tuning",
-            "buckets",
-            "shadow",
-            "audit",
-        )
-    ],
-    "url.search": [
-        "",
-        *(f"?scope={scope}" for scope in SCOPES),
-        *(f"?scope={s}&id={i}" for s in SCOPES for i in IDS),
-    ],
-    "live-clock.n_intervals": [1],
-    "try-button.n_clicks": [1],
-    "try-text.value": TEXTS,
-    "try-scope.data": SCOPES,
-    "search-button.n_clicks": [1],
-    "search-text.n_submit": [1],
-    "search-text.value": [*TEXTS, *IDS, "word", OTHER_WORD],
-    "search-scope.data": SCOPES,
-    "review-same.n_clicks": [1],
-    "review-different.n_clicks": [None],
-    "review-unsure.n_clicks": [None],
-    "review-state.data": [
-        {"scope": scope, "pairs": [[OWN_ID, f"{OWN_ID}-2"], list(IDS)], "position": 0}
-        for scope in SCOPES
-    ],
-    "tune-threshold.value": [0.8],
-    "tune-recall.value": [0.9, 2],
-    "tune-k.value": [128],
-    "tune-size.value": [2, 1_000_000],
-    "tune-scope.data": SCOPES,
+PAGE_QUERIES = [
+    "",
+    *(f"?scope={scope}" for scope in SCOPES),
+    *(f"?scope={scope}&id={id}" for scope in SCOPES for id in IDS),
+]
+SENT: dict[str, dict[str, list[str]]] = {
+    "live": {},
+    "try": {"scope": SCOPES, "text": TEXTS},
+    "clusters": {"scope": SCOPES, "text": [*TEXTS, *IDS, "word", OTHER_WORD]},
+    "review": {
+        "answer": ["same"],
+        "state": [
+            json.dumps(
+                {"scope": scope, "pairs": [[OWN_ID, f"{OWN_ID}-2"], list(IDS)], "position": 0}
+            )
+            for scope in SCOPES
+        ],
+    },
+    "tuning": {
+        "scope": SCOPES,
+        "threshold": ["0.8"],
+        "recall": ["0.9", "2"],
+        "k": ["128"],
+        "size": ["2", "1000000"],
+    },
 }
-"""Values by input of the console's callbacks. A new input must be added here."""
+"""The values that forms of the console send, by page. A new form must be added here."""
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -193,27 +179,16 @@ def every_route(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
             )
 
 
-def every_callback(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
-    """Opens every page of the console and calls every callback with every combination of values."""
+def every_form(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
+    """Opens every page of the console with every query, and sends every form with all values."""
     client.post("/console/login", data={"token": token}, headers=SAME_ORIGIN).raise_for_status()
-    for address in VALUES["url.pathname"]:
-        answer = client.get(address)
-        yield address, f"{answer.headers} {answer.text}"
-    for call in client.get("/console/_dash-dependencies").json():
-        inputs, state = call["inputs"], call["state"]
-        names = [f"{field['id']}.{field['property']}" for field in (*inputs, *state)]
-        for values in itertools.product(*(VALUES[name] for name in names)):
-            fields = [
-                {**field, "value": value}
-                for field, value in zip((*inputs, *state), values, strict=True)
-            ]
-            id, _, field = call["output"].partition(".")
-            body = {
-                "output": call["output"],
-                "outputs": {"id": id, "property": field},
-                "inputs": fields[: len(inputs)],
-                "state": fields[len(inputs) :],
-                "changedPropIds": names[:1],
-            }
-            answer = client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN)
-            yield json.dumps(body), f"{answer.status_code} {answer.headers} {answer.text}"
+    assert {page.path for page in NAVIGATION if page.answer is not None} == set(SENT)
+    for page, query in itertools.product(PAGES, PAGE_QUERIES):
+        answer = client.get(f"/console/{page}{query}")
+        yield f"/console/{page}{query}", f"{answer.status_code} {answer.headers} {answer.text}"
+    for page, fields in SENT.items():
+        for combination in itertools.product(*fields.values()):
+            values = dict(zip(fields, combination, strict=True))
+            answer = client.post(f"/console/{page}", json=values, headers=SAME_ORIGIN)
+            request = f"/console/{page} {json.dumps(values)}"
+            yield request, f"{answer.status_code} {answer.headers} {answer.text}"

@@ -1,118 +1,152 @@
-"""Charts for plotly, in colours that are readable on light and dark backgrounds.
+"""Charts of several series, in the style of reports. Classes give the colours."""
 
-The style sheet sets the colours of labels.
-"""
-
+import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from dash import dcc, html
-from dash.development.base_component import Component
+from nearkin.reports.charts import Bar, Tick
+from nearkin.reports.formatting import format_compact
 
-from nearkin.service.server.console import components as ui
-
-BLUE = "#4d86d9"
-PURPLE = "#9a6fd6"
-ORANGE = "#cf7f2a"
-GREY = "#8591a0"
-GRID_COLOUR = "rgba(128, 138, 150, 0.25)"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-TRANSPARENT = "rgba(0, 0, 0, 0)"
-PlotlyProperties = dict[str, Any]
-"""Properties of a trace, an axis or a layout, as JSON for plotly."""
+WIDTH = 640
+HEIGHT = 300
+LEFT = 52
+RIGHT = 44
+TOP = 36
+BOTTOM = 40
 
 
-def make_axis(title: str, **more: Any) -> PlotlyProperties:
-    """Returns an axis."""
-    return {
-        "title": {"text": title, "standoff": 8},
-        "gridcolor": GRID_COLOUR,
-        "linecolor": GRID_COLOUR,
-        "zeroline": False,
-        "fixedrange": True,
-        "automargin": True,
-        **more,
-    }
+class Line(NamedTuple):
+    """A curve, whose parts are `points` attributes of SVG. A value that is missing divides it."""
+
+    colour: str
+    parts: list[str]
 
 
-def line_trace(
-    name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
-) -> PlotlyProperties:
-    """Returns a curve."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": {"color": colour, "width": 2},
-        **more,
-    }
+class Area(NamedTuple):
+    """An area, as a `points` attribute of SVG."""
+
+    colour: str
+    points: str
 
 
-def area_trace(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> PlotlyProperties:
-    """Returns an area that is stacked on the previous ones."""
-    return line_trace(name, x, y, colour, stackgroup="one", line={"color": colour, "width": 1})
+@dataclass(frozen=True)
+class Plot:
+    """The positions of everything in a chart, in units of the view box.
+
+    Attributes:
+        right_ticks: Ticks of the right axis. Empty without a second scale.
+        marker: A vertical line and its label, or None.
+        legend: Names of the series and their colours.
+    """
+
+    id: str
+    caption: str
+    description: str
+    x_ticks: Sequence[Tick]
+    y_ticks: Sequence[Tick]
+    legend: Sequence[tuple[str, str]]
+    x_title: str = ""
+    y_title: str = ""
+    bars: Sequence[Bar] = ()
+    areas: Sequence[Area] = ()
+    lines: Sequence[Line] = ()
+    right_ticks: Sequence[Tick] = ()
+    marker: Tick | None = None
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = RIGHT
+    top: int = TOP
+    bottom: int = BOTTOM
 
 
-def bar_trace(
-    name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
-) -> PlotlyProperties:
-    """Returns bars."""
-    return {"type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour}, **more}
+class Scale:
+    """The positions of values from `low` to `high` between two places.
+
+    Examples:
+        >>> scale = Scale(0, 10, 100, 200)
+        >>> scale.place(2.5), [tick.label for tick in scale.ticks()]
+        (125.0, ['0', '5', '10'])
+    """
+
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        self._low = low
+        self._high = high
+        self._start = start
+        self._end = end
+
+    def place(self, value: float) -> float:
+        """Returns the place of a value."""
+        share = (value - self._low) / (self._high - self._low)
+        return self._start + share * (self._end - self._start)
+
+    def ticks(self) -> list[Tick]:
+        """Returns ticks at both ends and in the middle."""
+        values = (self._low, (self._low + self._high) / 2, self._high)
+        return [Tick(self.place(value), f"{value:,.3g}") for value in values]
 
 
-def vertical_line(x: float, label: str) -> PlotlyProperties:
-    """Returns layout properties for a dashed vertical line with a label."""
-    stroke = {"color": GREY, "width": 1.5, "dash": "dash"}
-    shape = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}
-    anchor = "right" if x > 0.5 else "left"
-    annotation = {
-        "x": x,
-        "y": 1,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "text": label,
-        "showarrow": False,
-        "xanchor": anchor,
-    }
-    return {"shapes": [shape], "annotations": [annotation]}
+def horizontal(low: float, high: float) -> Scale:
+    """Returns the scale of the lower axis."""
+    return Scale(low, high, LEFT, WIDTH - RIGHT)
 
 
-def make_chart(
-    id: str,
-    caption: str,
-    description: str,
-    traces: Sequence[PlotlyProperties],
-    height: int = 300,
-    **layout: Any,
-) -> Component:
-    """Returns a chart with a caption."""
-    layout_properties = {
-        "height": height,
-        "margin": {"l": 8, "r": 20, "t": 28, "b": 8},
-        "paper_bgcolor": TRANSPARENT,
-        "plot_bgcolor": TRANSPARENT,
-        "font": {"family": FONT, "size": 12, "color": GREY},
-        "hovermode": "x",
-        "dragmode": False,
-        "bargap": 0.08,
-        "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"},
-        # keeps the state of a chart that is redrawn with other data
-        "uirevision": id,
-        **layout,
-    }
-    graph = dcc.Graph(
-        id=id,
-        figure={"data": list(traces), "layout": layout_properties},
-        config={"displayModeBar": False, "responsive": True},
-        style={"height": f"{height}px"},
-    )
-    # reserves the space until plotly is loaded, so that the content below does not move
-    frame = html.Div(
-        graph,
-        role="img",
-        style={"minHeight": f"{height}px"},
-        **ui.aria_attributes(label=description),
-    )
-    return html.Figure([html.Figcaption(caption), frame])
+def vertical(values: Sequence[float | None]) -> Scale:
+    """Returns the scale of the left axis from 0 to at least the largest value."""
+    largest = max((value for value in values if value is not None), default=0.0)
+    digit = 10.0 ** math.floor(math.log10(largest)) if largest else 1.0
+    return Scale(0, digit * math.ceil(largest / digit) or 1.0, HEIGHT - BOTTOM, TOP)
+
+
+SHARES = Scale(0, 1, HEIGHT - BOTTOM, TOP)
+"""The scale of shares on the right axis."""
+SHARE_TICKS = [Tick(SHARES.place(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
+
+
+class LogScale:
+    """A scale of counts, on which 1 is at the bottom and `largest` at the top."""
+
+    def __init__(self, largest: float) -> None:
+        self._powers = max(1, math.ceil(math.log10(max(largest, 1.0))))
+        self._scale = Scale(0, self._powers, HEIGHT - BOTTOM, TOP)
+
+    def bar(self, x: float, width: float, count: float, colour: str, label: str) -> Bar:
+        """Returns a bar from the bottom to a count above 0."""
+        y = min(self._scale.place(math.log10(count)), HEIGHT - BOTTOM - 1)
+        return Bar(x, y, width, HEIGHT - BOTTOM - y, round(count), label, colour)
+
+    def ticks(self) -> list[Tick]:
+        """Returns ticks at powers of ten."""
+        step = 1 + self._powers // 7
+        return [
+            Tick(self._scale.place(power), format_compact(10**power))
+            for power in range(0, self._powers + 1, step)
+        ]
+
+
+def draw_line(
+    colour: str, x: Scale, y: Scale, values: Sequence[tuple[float, float | None]]
+) -> Line:
+    """Returns the curve of values. A single value between missing ones is a short line."""
+    parts: list[list[str]] = [[]]
+    for at, value in values:
+        if value is None:
+            parts.append([])
+        else:
+            parts[-1].append(f"{x.place(at):.1f},{y.place(value):.1f}")
+    return Line(colour, [" ".join(part * 2 if len(part) == 1 else part) for part in parts if part])
+
+
+def draw_area(
+    colour: str,
+    x: Scale,
+    y: Scale,
+    low: Sequence[float],
+    high: Sequence[float],
+    at: Sequence[float],
+) -> Area:
+    """Returns the area between two curves over the same positions."""
+    top = [f"{x.place(a):.1f},{y.place(v):.1f}" for a, v in zip(at, high, strict=True)]
+    bottom = [f"{x.place(a):.1f},{y.place(v):.1f}" for a, v in zip(at, low, strict=True)]
+    return Area(colour, " ".join([*top, *reversed(bottom)]))

@@ -2,22 +2,34 @@
 
 import hashlib
 import logging
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+import orjson
+from markupsafe import Markup
 from starlette.datastructures import State
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
+from nearkin.errors import NearkinError, StoreError
 from nearkin.reports import page
-from nearkin.service.server.console.assets import Assets
-from nearkin.service.server.console.layout import PAGES, build_app
+from nearkin.service.server.console.markup import render
+from nearkin.service.server.console.pages import (
+    audit,
+    buckets,
+    clusters,
+    live,
+    review,
+    shadow,
+    tuning,
+)
+from nearkin.service.server.console.pages import search as searching
 from nearkin.service.server.console.recent_metrics import RecentMetrics
 from nearkin.service.server.console.sessions import SESSION_SECONDS, Sessions, load_signing_secret
-from nearkin.service.server.console.visitor import CURRENT, ROOT, Visit
+from nearkin.service.server.console.visitor import ROOT, Page, Visit
 from nearkin.service.server.http.auth import (
     Authenticator,
     origin_host,
@@ -25,7 +37,11 @@ from nearkin.service.server.http.auth import (
     source_address,
 )
 from nearkin.service.server.http.gate import SAFE, RouteLabel
-from nearkin.service.server.http.middleware import problem_response, request_id
+from nearkin.service.server.http.middleware import (
+    problem_from_error,
+    problem_response,
+    request_id,
+)
 from nearkin.service.server.http.parsing import check_json_shape, read_body
 from nearkin.service.server.http.problems import ProblemError
 from nearkin.service.server.http.tokens import LOCAL_PRINCIPAL, Principal
@@ -45,11 +61,24 @@ FILES = {
     "console.js": (HERE / "static" / "console.js", "text/javascript"),
     "icon.svg": (HERE / "static" / "icon.svg", "image/svg+xml"),
 }
-CALLBACK = "_dash-update-component"
-DASH_PATHS = ("_dash-layout", "_dash-dependencies", CALLBACK)
-"""Paths of Dash that the pages need. Other paths of Dash are not served."""
-LIBRARY_FILES = "_dash-component-suites/"
-KNOWN_PATHS = {*PAGES, *DASH_PATHS, "login", "logout"}
+NAVIGATION = (
+    live.PAGE,
+    searching.PAGE,
+    clusters.PAGE,
+    review.PAGE,
+    tuning.PAGE,
+    buckets.PAGE,
+    shadow.PAGE,
+    audit.PAGE,
+)
+PAGES: Mapping[str, Page | None] = {"": None, **{page.path: page for page in NAVIGATION}}
+"""The pages by path. The empty path stands for the first page that a token may open."""
+KNOWN_PATHS = {*PAGES, "login", "logout"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""The content security policy of pages."""
 NO_SCRIPTS_POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -64,16 +93,6 @@ class Console:
         self._state = state
         self._sessions = Sessions(load_signing_secret(shared))
         self.recent_metrics = RecentMetrics(shared)
-        self._dash = build_app(static_addresses())
-        self._assets = Assets(self._dash.files())
-        hashes = " ".join(self._dash.csp_hashes())
-        # Plotly and Dash create styles at run time. Scripts are files of this server, or have
-        # known hashes.
-        self._policy = (
-            f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; "
-            f"img-src 'self'; "
-            "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
@@ -81,40 +100,68 @@ class Console:
             await send({"type": "websocket.close", "code": 1008})
             return
         request = Request(scope, receive)
-        path = _path_of(request)
         who: Principal = scope["state"]["principal"]
-        self._running_service().register_request(
-            who, source_address(request), scope["state"]["reservations"]
-        )
-        body = await read_body(request, self._running_service())
-        # Dash parses the body on the event loop
-        check_json_shape(body, MAX_PAGE_VALUES, MAX_PAGE_VALUES)
+        service = self._running_service()
+        service.register_request(who, source_address(request), scope["state"]["reservations"])
         visit = Visit(
-            service=self._running_service(),
+            service=service,
             authenticator=self._authenticator,
             recent_metrics=self.recent_metrics,
             who=who,
             source=source_address(request),
-            path=path,
             request_id=request_id(request),
         )
-        previous_visit = CURRENT.set(visit)
+        response = await self._answer(request, visit)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request, visit: Visit) -> Response:
+        """Returns a page, or the part of it that answers what the page has sent."""
+        page = PAGES[_path_of(request)] or next(filter(visit.may_open, NAVIGATION), None)
+        is_whole = request.method in SAFE
+        body = await read_body(request, visit.service)
+        problem: ProblemError | None = None
         try:
-            # all pages are the same document, which shows the content for its URL
-            await self._dash.server(
-                dash_scope(scope, "" if path in PAGES else path),
-                replay_body(body, receive),
-                self._add_headers(send, is_callback=path == CALLBACK),
+            values = dict(request.query_params) if is_whole else _parse_values(body)
+            if page is None:
+                content = render("empty.html")
+            else:
+                visit.require_page(page)
+                visit.service.require_ready()
+                build = page.build if is_whole else page.answer
+                if build is None:
+                    raise ProblemError("method-not-allowed", "this page takes no input")
+                content = await build(visit, values)
+        except (ProblemError, NearkinError, TimeoutError) as error:
+            if isinstance(error, StoreError):
+                visit.service.instruments.record_store_error("console")
+                log.warning("store failed", extra={"request_id": visit.request_id})
+            problem = problem_from_error(error)
+        except Exception:
+            log.exception("internal error", extra={"request_id": visit.request_id})
+            problem = ProblemError("internal", f"request {visit.request_id}")
+        if problem is not None:
+            # the page shows it in place of its content, with the status 200
+            visit.service.instruments.record_problem(problem.code)
+            content = render("alert.html", title=problem.title, detail=problem.detail)
+        if is_whole:
+            content = render(
+                "document.html",
+                page=page,
+                links=list(filter(visit.may_open, NAVIGATION)),
+                who=visit.who,
+                is_open=self._authenticator.is_open,
+                static=static_addresses(),
+                content=content,
             )
-        finally:
-            CURRENT.reset(previous_visit)
+        headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+        return HTMLResponse(content, headers=headers)
 
     async def answer_at_gate(self, request: Request) -> Response | None:
         """Returns the response to a request that is not for a page, or has no session."""
         path = _path_of(request)
         request.scope["route"] = RouteLabel(ROOT + path if path in KNOWN_PATHS else ROOT)
         who = None
-        if path in PAGES or path in DASH_PATHS:
+        if path in PAGES:
             who = self._principal_of(request)
         if who is None:
             await self._authenticator.admit_unauthenticated(source_address(request))
@@ -122,29 +169,20 @@ class Console:
             return self._answer_problem(request, "forbidden", "cross-origin request rejected")
         if path.startswith("static/"):
             return static_file(request, path.removeprefix("static/"))
-        if path.startswith(LIBRARY_FILES) and request.method in SAFE:
-            return await self._answer_asset(request, path.removeprefix(LIBRARY_FILES))
         if path == "login":
             return await self._log_in(request)
         if path == "logout" and request.method == "POST":
             return self._log_out()
-        if path in PAGES and request.method not in SAFE:
-            return self._answer_problem(request, "method-not-allowed")
-        if path not in PAGES and path not in DASH_PATHS:
+        if path not in PAGES:
             return self._answer_problem(request, "no-such-path")
+        if request.method not in (*SAFE, "POST"):
+            return self._answer_problem(request, "method-not-allowed")
         if who is None:
-            if path in PAGES:
+            if request.method in SAFE:
                 return RedirectResponse(ROOT + "login", 303)
-            return self._answer_problem(request, "unauthenticated")
+            return self._answer_problem(request, "unauthenticated", "log in again")
         request.state.principal = who
         return None
-
-    async def _answer_asset(self, request: Request, path: str) -> Response:
-        response = await self._assets.answer(request, path)
-        if response is None:
-            return self._answer_problem(request, "no-such-path")
-        response.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
-        return response
 
     # -- logging in
 
@@ -227,54 +265,21 @@ class Console:
         answer.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
         return answer
 
-    def _add_headers(self, send: Send, *, is_callback: bool) -> Send:
-        """Wraps a send function so that it adds the content security policy and forbids caching."""
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                if message["status"] >= 500 and is_callback:
-                    # errors of callbacks are shown in the page (`show_error`)
-                    raise ProblemError(
-                        "invalid-request", "the body is not a request that a page sends"
-                    )
-                if message["status"] >= 500:
-                    # Dash answers requests that it cannot parse like this, without a log line
-                    log.warning(
-                        "Dash failed to answer a request", extra={"status": message["status"]}
-                    )
-                headers = [
-                    (b"content-security-policy", self._policy.encode()),
-                    (b"cache-control", b"no-store"),
-                ]
-                message = {**message, "headers": [*message["headers"], *headers]}
-            await send(message)
-
-        return send_with_headers
+def _parse_values(body: bytes) -> dict[str, str]:
+    """Returns the texts that a page has sent, by name."""
+    # no other thread runs while a body is parsed
+    check_json_shape(body, MAX_PAGE_VALUES, MAX_PAGE_VALUES)
+    try:
+        values = orjson.loads(body)
+        return {name: value for name, value in values.items() if isinstance(value, str)}
+    except (orjson.JSONDecodeError, AttributeError) as error:
+        raise ProblemError("invalid-request", "the body is not what a page sends") from error
 
 
 def _path_of(request: Request) -> str:
     """Returns the path of a request below the console."""
     return str(request.scope["path"]).removeprefix(ROOT)
-
-
-def dash_scope(scope: Scope, path: str) -> Scope:
-    """Returns the ASGI scope for Dash, with the full path and a copy of the state."""
-    return {**scope, "path": ROOT + path, "root_path": "", "state": dict(scope["state"])}
-
-
-def replay_body(body: bytes, receive: Receive) -> Receive:
-    """Returns an ASGI receive function that first returns a body that was read already."""
-    message: Message | None = {"type": "http.request", "body": body, "more_body": False}
-
-    async def received() -> Message:
-        nonlocal message
-        if message is None:
-            return await receive()
-        first = message
-        message = None
-        return first
-
-    return received
 
 
 def is_same_origin(request: Request) -> bool:
@@ -327,12 +332,10 @@ def login_page(problem: str | None = None, error: ProblemError | None = None) ->
 
 
 @cache
-def _render_login_page(problem: str | None) -> str:
+def _render_login_page(problem: str | None) -> Markup:
     """Renders the page. The result is cached, because requests for it need no token."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template("login.html").render(
+    return render(
+        "login.html",
         root=ROOT,
         static=static_addresses(),
         problem=problem,

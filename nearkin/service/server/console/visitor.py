@@ -1,14 +1,12 @@
 """Visits of the console: the pages, and the requests for which they are built."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from dash import Dash
-from dash.development.base_component import Component
+from markupsafe import Markup
 
 from nearkin.index.entry import RESERVED
 from nearkin.service.server.console.recent_metrics import RecentMetrics
@@ -35,7 +33,6 @@ class Visit:
         recent_metrics: Activity of all workers in the last minutes.
         who: Principal of the token.
         source: Address of the client.
-        path: Path of the page below the console.
         request_id: Id of the request.
     """
 
@@ -44,7 +41,6 @@ class Visit:
     recent_metrics: RecentMetrics
     who: Principal
     source: str
-    path: str
     request_id: str
 
     def require(self, right: str) -> None:
@@ -113,6 +109,16 @@ class ScopeMenu(NamedTuple):
     """The scope of the page, or an empty text if the page is not of one scope."""
 
     @property
+    def choices(self) -> list[str]:
+        """The scopes to choose from. The selected one comes first, also if it is unknown."""
+        return sorted({*self.scopes, self.selected}, key=lambda name: (name != self.selected, name))
+
+    @property
+    def has_documents(self) -> bool:
+        """True if the page has a scope to show."""
+        return bool(self.selected) and not self.is_unknown
+
+    @property
     def is_complete(self) -> bool:
         """True if the menu offers every scope that the token may read."""
         return len(self.scopes) < MAX_SCOPES
@@ -123,16 +129,8 @@ class ScopeMenu(NamedTuple):
         return bool(self.selected) and self.counts.get(self.selected) == 0
 
 
-CURRENT: ContextVar[Visit] = ContextVar("console visit")
-"""The visit of the current request."""
-
-
-def current_visit() -> Visit:
-    """Returns the visit of the current request."""
-    return CURRENT.get()
-
-
-Build = Callable[[Visit, Mapping[str, str]], Awaitable[list[Component]]]
+Build = Callable[[Visit, Mapping[str, str]], Awaitable[Markup]]
+"""A function that returns content for a visit and values by name: the query, or what was sent."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,8 @@ class Page:
         path: Path of the page below the console.
         name: Name in the navigation and in the title.
         right: Right that the page needs.
-        build: Function that returns the content for a visit and the query of the URL.
-        connect: Function that registers the callbacks of the page.
+        build: Function that returns the content for the query of the URL.
+        answer: Function that returns the part of the page for values that the page sends.
         every_scope: Whether the page concerns all scopes, so that it needs access to all of them.
         writes: Whether visitors change the index on the page, which needs the right to write, too.
     """
@@ -153,7 +151,7 @@ class Page:
     name: str
     right: str
     build: Build
-    connect: Callable[[Dash], None] = lambda app: None
+    answer: Build | None = None
     every_scope: bool = False
     writes: bool = False
 

@@ -19,7 +19,7 @@ from nearkin.service.server.http.tokens import Principal, TokenFile
 from tests.conftest import PATIENCE
 from tests.service.server.conftest import Serve
 from tests.service.server.console.documents import WORDS, variant
-from tests.service.server.console.pages import AUDIT, SAME_ORIGIN, console_response, page_content
+from tests.service.server.console.pages import AUDIT, SAME_ORIGIN, page_content, sent
 from tests.services import free_port, start_serving
 
 PHONE, DESK = {"width": 360, "height": 800}, {"width": 1200, "height": 900}
@@ -328,10 +328,10 @@ def test_pairs_are_decided_by_keys_and_buttons(visit: Open, running: Running) ->
 
 def test_sliders_update_the_curve_and_the_figures(visit: Open) -> None:
     page = visit(path="tuning?scope=news")
-    curve = page.locator("#tune-curve .scatterlayer path.js-line").first
+    curve = page.locator("#tune-curve polyline.orange")
     curve.wait_for()
     numbers = page.locator("#tune-result [role=status]")
-    before = curve.get_attribute("d"), numbers.text_content()
+    before = curve.get_attribute("points"), numbers.text_content()
     assert page.locator("#tune-threshold-value").text_content() == "0.8"
     slider = page.get_by_label("Threshold")
     slider.focus()
@@ -340,8 +340,8 @@ def test_sliders_update_the_curve_and_the_figures(visit: Open) -> None:
     numbers.get_by_text("Found at 0.60").wait_for()
     page.locator("#tune-threshold-value", has_text="0.6").wait_for()
     page.wait_for_function(
-        "d => document.querySelector('#tune-curve .scatterlayer path.js-line').getAttribute('d') "
-        "!== d",
+        "points => document.querySelector('#tune-curve polyline.orange').getAttribute('points') "
+        "!== points",
         arg=before[0],
     )
     lower = numbers.text_content()
@@ -369,7 +369,7 @@ def test_live_page_updates_itself(visit: Open, running: Running) -> None:
             ).raise_for_status()
     page.wait_for_function("() => Number(document.querySelector('#live dl dd').textContent) > 0")
     assert float(tile.text_content() or 0) > 0
-    page.locator("#live-rates .main-svg").first.wait_for()
+    page.locator("#live-rates svg").wait_for()
 
 
 def test_audit_page_shows_result(visit: Open) -> None:
@@ -377,13 +377,13 @@ def test_audit_page_shows_result(visit: Open) -> None:
     text = page.locator("main").text_content() or ""
     assert "96.0%" in text
     assert "Recall is 90.0% to 98.0% of 100" in text
-    page.locator("#audit-recall .main-svg").first.wait_for()
+    page.locator("figure svg").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_readable_in_light_and_dark_schemes(visit: Open, scheme: str) -> None:
     page = visit(path="tuning?scope=news", color_scheme=scheme)
-    page.locator("#tune-curve .xtick text").first.wait_for()
+    page.locator("#tune-curve text.tick").first.wait_for()
     ground, ink, muted = (
         ("rgb(255, 255, 255)", "rgb(26, 31, 38)", "rgb(89, 99, 111)")
         if scheme == "light"
@@ -392,25 +392,23 @@ def test_pages_are_readable_in_light_and_dark_schemes(visit: Open, scheme: str) 
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
     assert page.evaluate("getComputedStyle(document.querySelector('#scope')).color") == ink
     assert (
-        page.evaluate("getComputedStyle(document.querySelector('#tune-curve .xtick text')).fill")
+        page.evaluate("getComputedStyle(document.querySelector('#tune-curve text.tick')).fill")
         == muted
     )
     assert (
-        page.evaluate(
-            "getComputedStyle(document.querySelector('.js-plotly-plot .main-svg')).backgroundColor"
-        )
+        page.evaluate("getComputedStyle(document.querySelector('#tune-curve svg')).backgroundColor")
         == "rgba(0, 0, 0, 0)"
     )
 
 
 def test_console_fits_narrow_screens(visit: Open, running: Running) -> None:
     page = visit(viewport=PHONE)
-    fields = "[...document.querySelectorAll('input, textarea, button')]"
+    fields = "[...document.querySelectorAll('input:not([type=hidden]), textarea, button')]"
     for path in PAGES:
         page.goto(f"{running.url}/console/{path}")
         page.locator("main h1").wait_for()
         if path in ("live", "tuning", "audit"):
-            page.locator(".js-plotly-plot .main-svg").first.wait_for()
+            page.locator("figure svg").first.wait_for()
         assert (
             page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -425,16 +423,15 @@ def test_console_fits_narrow_screens(visit: Open, running: Running) -> None:
 
 def test_console_is_usable_by_keyboard(visit: Open) -> None:
     page = visit(path="tuning?scope=news")
-    page.locator("#tune-curve .main-svg").first.wait_for()
+    page.locator("#tune-curve svg").wait_for()
     page.evaluate("document.activeElement.blur()")
     reached = []
     for _ in range(15):
         page.keyboard.press("Tab")
         seen = page.evaluate(
-            "(() => { const e = document.activeElement, frame = e.closest('.dash-input-container') "
-            "|| e;"
+            "(() => { const e = document.activeElement;"
             " return [e.className === 'skip' ? 'skip' : e.id || e.textContent, "
-            "getComputedStyle(frame).outlineStyle]; })()"
+            "getComputedStyle(e).outlineStyle]; })()"
         )
         reached.append(seen)
     names = [name for name, _ in reached]
@@ -520,17 +517,12 @@ def test_console_requires_session(running: Running) -> None:
         for path in ("", "live", "clusters?scope=news&id=first"):
             answer = client.get(path)
             assert (answer.status_code, answer.headers["location"]) == (303, "/console/login")
-        assert client.get("_dash-layout").status_code == 401
-        update = {"output": "main.children", "inputs": []}
-        response = client.post("_dash-update-component", json=update, headers=SAME_ORIGIN)
+        response = client.post("try", json={"text": "x", "scope": "a"}, headers=SAME_ORIGIN)
         assert response.status_code == 401
         for path in (
             "nope",
             "docs",
             "openapi.json",
-            "_dash-ws-callback",
-            "_mcp",
-            "_reload-hash",
             "static/login.html",
             "static/../mount.py",
         ):
@@ -550,7 +542,7 @@ def test_cross_origin_requests_to_the_console_are_rejected(running: Running) -> 
             {"Origin": "null"},
             {},
         ):
-            for path in ("login", "logout", "_dash-update-component"):
+            for path in ("login", "logout", "review"):
                 assert client.post(path, data=form, headers=headers).status_code == 403
         assert (
             client.post("login", data=form, headers={"Origin": f"http://{host}"}).status_code == 303
@@ -609,15 +601,9 @@ def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
     client = serve()
     assert client.get("/console/", follow_redirects=False).status_code == 200
     assert client.get("/console/login", follow_redirects=False).headers["location"] == "/console/"
-    head = {
-        "output": "head.children",
-        "outputs": {"id": "head", "property": "children"},
-        "changedPropIds": ["url.pathname"],
-    }
-    update = {**head, "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}]}
-    answer = client.post("/console/_dash-update-component", json=update, headers=SAME_ORIGIN)
-    assert "no tokens" in answer.text
-    assert "logout" not in answer.text
+    page = page_content(client, "try")
+    assert "no tokens" in page
+    assert "logout" not in page
     assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
 
 
@@ -647,12 +633,10 @@ def test_search_page_accepts_vectors_as_json(serve: Serve) -> None:
         "/v1/scopes/a/documents", json={"id": "one", "vector": [1, 2, 3]}
     ).raise_for_status()
     assert "A vector, as JSON" in page_content(client, "try")
-    clicked = "try-found.children", ("try-button.n_clicks", 1)
-    assert "1 representative is 0.800 similar or more" in console_response(
-        client, *clicked, try_text="[1, 2, 3]", try_scope="a"
-    )
+    found = sent(client, "try", text="[1, 2, 3]", scope="a")
+    assert "1 representative is 0.800 similar or more" in found
     for wrong in ("words", "[1, 2]", "[1, null, 2]", "5", f"[1, 2, {10**400}]"):
-        assert "warnings" in console_response(client, *clicked, try_text=wrong, try_scope="a")
+        assert "warnings" in sent(client, "try", text=wrong, scope="a")
     assert "The text is not stored" in page_content(client, "clusters?scope=a&id=one")
     assert "Candidate probability" in page_content(client, "tuning?scope=a")
 
@@ -669,40 +653,10 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
         assert "warnings" in page_content(client, page), page
     for start in ("-1", "x", "99999999999999999999", "²"):
         assert "one" in page_content(client, f"clusters?scope=a&order=none&start={start}")
-    for threshold, recall, k in (
-        (2, 0.9, 128),
-        (0.8, "x", 128),
-        (0.8, 0.9, 10**9),
-        (0.8, 0.9, 12.5),
-        (None, 0.9, 128),
-    ):
-        positions = [
-            ("tune-threshold.value", threshold),
-            ("tune-recall.value", recall),
-            ("tune-k.value", k),
-            ("tune-size.value", None),
-        ]
-        body = {"id": "tune-scope", "property": "data", "value": "a"}
-        request = {
-            "output": "tune-result.children",
-            "outputs": {"id": "tune-result", "property": "children"},
-            "inputs": [
-                dict(zip(("id", "property", "value"), (*n.split("."), v), strict=True))
-                for n, v in positions
-            ],
-            "state": [body],
-            "changedPropIds": ["tune-k.value"],
-        }
-        assert (
-            "Invalid request"
-            in client.post(
-                "/console/_dash-update-component", json=request, headers=SAME_ORIGIN
-            ).text
-        ), (
-            threshold,
-            recall,
-            k,
-        )
+    for wrong in ({"threshold": "2"}, {"recall": "x"}, {"k": "1" * 9}, {"k": "12.5"}):
+        values = {"threshold": "0.8", "recall": "0.9", "k": "128", "scope": "a", **wrong}
+        assert "Invalid request" in sent(client, "tuning", **values), wrong
+    assert "Invalid request" in sent(client, "tuning", recall="0.9", k="128", scope="a")
     assert "internal error" not in capfd.readouterr().err
 
 
@@ -715,51 +669,31 @@ def test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api(
     memory.caller_share = 10_000_000
     client.post("/console/login", data={"token": token}, headers=SAME_ORIGIN)
     headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
-    path = "/console/_dash-update-component"
+    path = "/console/try"
     beyond_the_share = client.post(path, content=b" " * 10_000_001, headers=headers)
     assert (beyond_the_share.status_code, beyond_the_share.json()["code"]) == (429, "rate-limited")
     many_values = client.post(
-        path, content=b'{"inputs": [' + b"[]," * 1_000_000 + b"[]]}", headers=headers
+        path, content=b'{"text": [' + b"[]," * 1_000_000 + b"[]]}", headers=headers
     )
-    assert (many_values.status_code, many_values.json()["code"]) == (422, "invalid-request")
+    assert "Invalid request" in many_values.text
     long_text = "word " * 1_000_000
-    response = console_response(
-        client, "try-found.children", ("try-button.n_clicks", 1), try_text=long_text, try_scope="a"
-    )
-    assert "No match" in response
+    assert "No match" in sent(client, "try", text=long_text, scope="a")
     assert memory.used == 0
 
 
-VALID_UPDATE: dict[str, object] = {
-    "output": "head.children",
-    "outputs": {"id": "head", "property": "children"},
-    "changedPropIds": ["url.pathname"],
-    "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}],
-}
-
-
-def test_malformed_callback_is_an_invalid_request(
+def test_malformed_input_is_an_invalid_request(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
     client = serve()
     headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
-    changes: tuple[dict[str, object], ...] = (
-        {"output": "x.y"},
-        {"output": []},
-        {"outputs": None},
-        {"inputs": 5},
-        {"inputs": []},
-        {"inputs": [{}]},
-        {"changedPropIds": 7},
-    )
-    bodies = [b"", b"{", b"{}", b"[]", b"null", b'"x"', b"\xff"]
-    bodies += [json.dumps({**VALID_UPDATE, **change}).encode() for change in changes]
-    for body in bodies:
-        answer = client.post("/console/_dash-update-component", content=body, headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request"), body
+    for body in (b"", b"{", b"[]", b"null", b'"x"', b"\xff"):
+        answer = client.post("/console/try", content=body, headers=headers)
+        assert "Invalid request" in answer.text, body
+    for values in ({}, {"text": 5}, {"text": None, "scope": ["a"]}):
+        answer = client.post("/console/try", json=values, headers=SAME_ORIGIN)
+        assert "Invalid request" in answer.text, values
+    assert client.post("/console/buckets", json={}, headers=SAME_ORIGIN).status_code == 200
     assert "Traceback" not in capfd.readouterr().err
-    update = client.post("/console/_dash-update-component", json=VALID_UPDATE, headers=SAME_ORIGIN)
-    assert update.status_code == 200
 
 
 def test_hostile_vectors_are_rejected_before_parsing(
@@ -767,10 +701,7 @@ def test_hostile_vectors_are_rejected_before_parsing(
 ) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
     for text in ("[" * 100_000, "[0" + ",0" * 1_000_000 + "]"):
-        response = console_response(
-            client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a"
-        )
-        assert "Invalid request" in response
+        assert "Invalid request" in sent(client, "try", text=text, scope="a")
     assert "internal error" not in capfd.readouterr().err
 
 
@@ -779,7 +710,7 @@ def test_server_without_console_does_not_import_it(serve: Serve) -> None:
     assert client.get("/console/").status_code == 404
     code = (
         "import sys, nearkin.service.server.processes; "
-        "sys.exit(any(name in sys.modules for name in ('dash', 'plotly', 'flask')))"
+        "sys.exit('nearkin.service.server.console' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -788,9 +719,9 @@ def test_server_without_console_does_not_import_it(serve: Serve) -> None:
     "work",
     [
         "clusters.find_documents",
-        "clusters._comparison_section",
+        "clusters._beside_representative",
         "clusters.explain_match",
-        "search._match_articles",
+        "search._beside_input",
         "tuning.tune",
     ],
 )
@@ -815,28 +746,7 @@ def test_slow_pages_use_overview_threads(
     monkeypatch.setattr(f"{path}.{name}", recording)
     page_content(client, "clusters?scope=a&id=d0")
     page_content(client, "tuning?scope=a")
-    console_response(
-        client,
-        "try-found.children",
-        ("try-button.n_clicks", 1),
-        try_text=f"{variant()} end5",
-        try_scope="a",
-    )
-    search = {"id": "search-found", "property": "children"}
-    given = [("search-button.n_clicks", 1), ("search-text.n_submit", 1)]
-    inputs = [
-        dict(zip(("id", "property", "value"), (*name.split("."), value), strict=True))
-        for name, value in given
-    ]
-    state = [
-        {"id": "search-text", "property": "value", "value": "word1"},
-        {"id": "search-scope", "property": "data", "value": "a"},
-    ]
-    body = {"output": "search-found.children", "outputs": search, "inputs": inputs, "state": state}
-    body["changedPropIds"] = ["search-button.n_clicks"]
-    assert (
-        client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN).status_code
-        == 200
-    )
+    sent(client, "try", text=f"{variant()} end5", scope="a")
+    sent(client, "clusters", text="word1", scope="a")
     assert threads
     assert all(name.startswith("nearkin-overview") for name in threads)

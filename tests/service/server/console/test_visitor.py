@@ -20,7 +20,7 @@ def test_page_offers_limited_number_of_scopes() -> None:
     )
     who = Principal("everybody", ("scope-04*", "other"), ("read",))
     nothing: Any = None
-    visit = Visit(service, nothing, nothing, who, "192.0.2.1", "clusters", "one")
+    visit = Visit(service, nothing, nothing, who, "192.0.2.1", "one")
     with ThreadPoolExecutor(1) as pool:
         # the thread of a browser test has a running event loop
         found = pool.submit(asyncio.run, visit.scopes()).result()

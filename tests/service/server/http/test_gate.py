@@ -11,7 +11,6 @@ from nearkin.service.server.http.rates import RateLimiter
 from nearkin.service.server.http.tokens import Principal, TokenFile
 from tests.service.server.conftest import Serve
 
-LIBRARY = "/console/_dash-component-suites/plotly/package_data/plotly.min.js"
 REQUESTS = [
     ("GET", "/healthz", 200),
     ("GET", "/healthz?" + "%41=%42&" * 90, 200),
@@ -25,11 +24,10 @@ REQUESTS = [
     ("GET", "/console/review?scope=a", 303),
     ("GET", "/console/login", 200),
     ("GET", "/console/static/console.css", 200),
-    ("GET", LIBRARY, 200),
-    ("GET", "/console/_dash-layout", 401),
+    ("GET", "/console/static/console.js", 200),
     ("GET", "/console/unknown", 404),
     ("POST", "/console/", 403),
-    ("POST", "/console/_dash-update-component", 403),
+    ("POST", "/console/try", 403),
     ("GET", "/v1/spec", 401),
     ("GET", "/v1/unknown", 401),
     ("POST", "/v1/scopes/a/documents", 401),
@@ -115,6 +113,7 @@ def test_files_without_compression_are_read_once(
 ) -> None:
     client = serve()
     plain = {"accept-encoding": "identity"}
-    first = client.get(LIBRARY, headers=plain)
-    monkeypatch.setattr("nearkin.service.server.console.assets.pkgutil.get_data", None)
-    assert client.get(LIBRARY, headers=plain).content == first.content
+    path = "/console/static/console.js"
+    first = client.get(path, headers=plain)
+    monkeypatch.setattr("nearkin.service.server.console.mount.Path.read_bytes", None)
+    assert client.get(path, headers=plain).content == first.content

@@ -2,49 +2,27 @@
 
 from collections.abc import Mapping
 
-from dash.development.base_component import Component
+from markupsafe import Markup
 
 from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.stats import MAX_HOT_BUCKETS
-from nearkin.runtime.visible_text import make_visible
-from nearkin.service.server.console import components as ui
+from nearkin.service.server.console.markup import cluster_link, excerpt, render
 from nearkin.service.server.console.visitor import Page, Visit
 
 MAX_BUCKETS = 20
 """Maximum number of buckets that are shown."""
 
 
-async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+async def build(visit: Visit, query: Mapping[str, str]) -> Markup:
     """Builds the page."""
     index = visit.service.index
     hottest = await visit.service.run_overview(index.hot_buckets, MAX_HOT_BUCKETS)
     buckets = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MAX_BUCKETS]
-    page = ui.page_heading(
-        "Hot buckets",
-        "Buckets of many documents. A search that reads a bucket reads all of its postings.",
-    )
-    limits = (
-        f"A search reads at most {index.settings.bucket_capacity:,} postings of a bucket, and "
-        f"compares {index.settings.max_candidates:,} candidates at a time until one is a match."
-    )
-    if not buckets:
-        empty = "No search of this process has read a large bucket of your scopes yet."
-        return [*page, ui.note(f"{empty} {limits}")]
     rows = [
-        (
-            f"{size:,}",
-            make_visible(entry.scope),
-            ui.cluster_link(entry.scope, entry.id),
-            ui.excerpt(entry.text),
-        )
+        (f"{size:,}", entry.scope, cluster_link(entry.scope, entry.id), excerpt(entry.text))
         for size, entry in buckets
     ]
-    caption = "Largest first, as read by searches of this process"
-    return [
-        *page,
-        ui.note(limits),
-        ui.table(caption, ("Documents", "Scope", "Oldest document", ui.EXCERPT_COLUMN), rows),
-    ]
+    return render("buckets.html", rows=rows, settings=index.settings)
 
 
 def is_shown(visit: Visit, entry: Entry) -> bool:

@@ -1,10 +1,9 @@
 """The page of clusters: listings, a search, and one cluster with its members."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from dash import Dash, Input, Output, State, dcc, html
-from dash.development.base_component import Component
+from markupsafe import Markup
 
 from nearkin.errors import UsageError
 from nearkin.index.entry import MAX_NAME_BYTES, ClusterPart, Entry
@@ -13,10 +12,20 @@ from nearkin.reports.diff import DocumentRole
 from nearkin.reports.explanation import describe_explanation
 from nearkin.runtime.number_format import format_similarity
 from nearkin.runtime.visible_text import make_visible
-from nearkin.service.server.cluster_listings import ClusterSummary
-from nearkin.service.server.console import components as ui
+from nearkin.service.server.console.markup import (
+    ShownText,
+    cluster_link,
+    equality_remark,
+    excerpt,
+    format_time,
+    id_label,
+    render,
+    render_in_thread,
+    side_by_side,
+    time_label,
+)
 from nearkin.service.server.console.pages.search import MAX_MATCHES
-from nearkin.service.server.console.visitor import Page, Visit, current_visit, page_url
+from nearkin.service.server.console.visitor import Page, ScopeMenu, Visit, page_url
 from nearkin.service.server.http.auth import CONTROL_CHARACTER, validate_name
 from nearkin.service.server.http.problems import ProblemError
 from nearkin.stages.measures.explanation import Explanation
@@ -28,28 +37,26 @@ SCAN_SECONDS = 2.0
 """Maximum number of seconds for which texts are searched."""
 
 
-async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+async def build(visit: Visit, query: Mapping[str, str]) -> Markup:
     """Builds the page: one cluster if the query has an id, otherwise a listing."""
     # A page of one cluster has no menu, so it does not count the documents of the scopes.
     if "id" in query and query.get("scope"):
         visit.require_scope(query["scope"])
         return await _build_cluster(visit, query["scope"], query)
     menu = await visit.scope_menu(query)
-    scope = menu.selected
-    page = [*ui.page_heading("Clusters"), ui.scope_form("clusters", menu)]
-    remark = ui.scope_note(menu)
-    if remark is not None:
-        return [*page, remark]
+    if not menu.has_documents:
+        return render("clusters.html", menu=menu)
     if "id" in query:
-        return await _build_cluster(visit, scope, query)
-    return [*page, _search_form(scope), *await _build_listing(visit, scope, query)]
+        return await _build_cluster(visit, menu.selected, query)
+    return await _build_listing(visit, menu, query)
 
 
 # -- lists
 
 
-async def _build_listing(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
+async def _build_listing(visit: Visit, menu: ScopeMenu, query: Mapping[str, str]) -> Markup:
     service = visit.service
+    scope = menu.selected
     listing = await service.run_overview(service.cluster_listings.listing, scope)
     order = query.get("order", LARGEST)
     if order not in ORDERS:
@@ -60,58 +67,36 @@ async def _build_listing(visit: Visit, scope: str, query: Mapping[str, str]) -> 
     representatives = await service.run_in_thread(
         service.index.get_many, scope, [cluster.representative for cluster in shown_clusters]
     )
-    document_word = "document" if listing.documents == 1 else "documents"
-    cluster_word = "cluster" if listing.clusters == 1 else "clusters"
-    caption = f"{ORDERS[order]} clusters of {make_visible(scope)}"
-    return [
-        ui.note(
-            f"{listing.documents:,} {document_word} in {listing.clusters:,} {cluster_word}, "
-            f"counted at {ui.format_time(listing.as_of)}. "
-            "Searches find a cluster by its representative."
-        ),
-        html.Nav(
-            html.Ul([html.Li(_order_link(scope, name, order)) for name in ORDERS]),
-            className="orders",
-            **ui.aria_attributes(label="Order"),
-        ),
-        _cluster_table(caption, scope, shown_clusters, representatives),
-        ui.page_steps("clusters", start, PAGE_SIZE, len(clusters), scope=scope, order=order),
-    ]
-
-
-def _order_link(scope: str, order: str, current_order: str) -> Component:
-    attributes = ui.aria_attributes(current="true") if order == current_order else {}
-    return html.A(ORDERS[order], href=page_url("clusters", scope=scope, order=order), **attributes)
-
-
-def _cluster_table(
-    caption: str,
-    scope: str,
-    clusters: Sequence[ClusterSummary],
-    representatives: Sequence[Entry | None],
-) -> Component:
     rows = [
         (
-            ui.cluster_link(scope, cluster.representative),
+            cluster_link(scope, cluster.representative),
             f"{cluster.size:,}",
-            ui.excerpt(entry and entry.text),
-            ui.time_label(cluster.created),
+            excerpt(entry and entry.text),
+            time_label(cluster.created),
         )
-        for cluster, entry in zip(clusters, representatives, strict=True)
+        for cluster, entry in zip(shown_clusters, representatives, strict=True)
     ]
-    return ui.table(
-        caption, ("Representative", "Documents", ui.EXCERPT_COLUMN, "Created"), rows, numbers=(1,)
+    return render(
+        "clusters.html",
+        menu=menu,
+        listing=listing,
+        orders=ORDERS,
+        order=order,
+        rows=rows,
+        start=start,
+        page_size=PAGE_SIZE,
+        total=len(clusters),
     )
 
 
-def parse_number(text: str | None) -> int:
+def parse_number(text: str | None, digits: int = 9) -> int:
     """Returns a number of a URL, or 0 if it is not a valid number.
 
     Examples:
         >>> parse_number("50"), parse_number("-1"), parse_number(None)
         (50, 0, 0)
     """
-    if text and text.isascii() and text.isdigit() and len(text) < 10:
+    if text and text.isascii() and text.isdigit() and len(text) <= digits:
         return int(text)
     return 0
 
@@ -119,39 +104,13 @@ def parse_number(text: str | None) -> int:
 # -- search
 
 
-def _search_form(scope: str) -> Component:
-    field = dcc.Input(
-        id="search-text", type="text", autoComplete="off", spellCheck=False, debounce=True
-    )
-    return html.Div(
-        [
-            html.Div(
-                [html.Label("Document id, or words of a text", htmlFor="search-text"), field],
-                className="field",
-            ),
-            html.Button("Search", id="search-button", type="button"),
-            dcc.Store(id="search-scope", data=scope),
-            html.Div(
-                id="search-found",
-                role="region",
-                **ui.aria_attributes(live="polite", label="Results"),
-            ),
-        ],
-        className="bar",
-        role="search",
-    )
-
-
-async def _search(
-    _: int | None, __: int | None, text: str | None, scope: str | None
-) -> list[Component]:
-    """Returns the documents that match the input. Dash passes None for an empty field."""
-    visit = current_visit()
-    searched_text = (text or "").strip()
-    scope = scope or ""
+async def search(visit: Visit, values: Mapping[str, str]) -> Markup:
+    """Returns the documents that match what was entered."""
+    searched_text = values.get("text", "").strip()
+    scope = values.get("scope", "")
     visit.require_scope(scope)
     if not searched_text:
-        return []
+        return Markup("")
     await visit.admit()
     entries, is_complete = await visit.service.run_overview(
         find_documents, visit.service.index, scope, searched_text
@@ -159,21 +118,11 @@ async def _search(
     extent = ""
     if not is_complete:
         extent = f" in the documents that were searched within {SCAN_SECONDS:g} seconds"
-    if not entries:
-        return [ui.note(f"No documents found{extent}.")]
     rows = [
-        (
-            ui.cluster_link(scope, entry.id),
-            ui.id_label(entry.leader),
-            ui.excerpt(entry.text),
-        )
+        (cluster_link(scope, entry.id), id_label(entry.leader), excerpt(entry.text))
         for entry in entries
     ]
-    return [
-        ui.table(
-            f"{len(entries)} found{extent}", ("Document", "Representative", ui.EXCERPT_COLUMN), rows
-        )
-    ]
+    return render("found.html", rows=rows, extent=extent)
 
 
 def find_documents(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
@@ -205,7 +154,7 @@ def find_documents(index: Index, scope: str, text: str) -> tuple[list[Entry], bo
 # -- one cluster
 
 
-async def _build_cluster(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
+async def _build_cluster(visit: Visit, scope: str, query: Mapping[str, str]) -> Markup:
     service = visit.service
     id = validate_name(query["id"], "id")
     start = parse_number(query.get("start"))
@@ -221,31 +170,38 @@ async def _build_cluster(visit: Visit, scope: str, query: Mapping[str, str]) -> 
     )
     representative = await service.run_in_thread(service.index.get, scope, cluster.representative)
     lowest = min((similarity for _, similarity in cluster.members), default=1.0)
-    created = ui.format_time(representative.created)[:10] if representative else "–"
-    back = html.A(f"Clusters of {make_visible(scope)}", href=page_url("clusters", scope=scope))
-    page: list[Component] = [
-        html.P(back, className="back"),
-        html.H1(ui.id_label(cluster.id)),
-        ui.fact_tiles(
-            ("Documents", f"{cluster.size:,}"),
-            ("Lowest similarity on this page", format_similarity(lowest)),
-            ("Created", created),
-        ),
+    facts = [
+        ("Documents", f"{cluster.size:,}"),
+        ("Lowest similarity on this page", format_similarity(lowest)),
+        ("Created", format_time(representative.created)[:10] if representative else "–"),
     ]
     member = None
     if member_id is not None:
         member = await service.run_in_thread(service.index.get, scope, member_id)
-    if member is None or representative is None:
-        return [*page, *_representative_text(cluster, representative)]
-    explanation = await service.run_overview(
-        explain_match, service.index, scope, cluster.representative, member.id
+    explanation = None
+    sides = Markup("")
+    if member is not None and representative is not None:
+        explanation = await service.run_overview(
+            explain_match, service.index, scope, cluster.representative, member.id
+        )
+        if explanation is not None and not visit.who.has_right("admin"):
+            explanation = explanation.without_counts()
+        sides = await service.run_overview(_beside_representative, representative, member)
+    return await render_in_thread(
+        visit,
+        "cluster.html",
+        scope=scope,
+        cluster=cluster,
+        id=id_label(cluster.id),
+        facts=facts,
+        representative=representative,
+        member=member,
+        sides=sides,
+        reasons=None if explanation is None else describe_explanation(explanation),
+        rows=_member_rows(scope, cluster, member_id),
+        start=start,
+        page_size=PAGE_SIZE,
     )
-    if explanation is not None and not visit.who.has_right("admin"):
-        explanation = explanation.without_counts()
-    comparison = await service.run_overview(
-        _comparison_section, representative, member, explanation
-    )
-    return [*page, comparison, _members_section(scope, cluster, start, member.id)]
 
 
 def _choose_member(index: Index, scope: str, cluster: ClusterPart, requested_id: str) -> str | None:
@@ -260,41 +216,19 @@ def _choose_member(index: Index, scope: str, cluster: ClusterPart, requested_id:
     return next(ids_that_differ, first_page.members[0][0])
 
 
-def _representative_text(cluster: ClusterPart, representative: Entry | None) -> list[Component]:
-    """Returns the text of the representative, for clusters without another document to show."""
-    heading = "No similar documents" if cluster.size == 1 else "Representative"
-    if representative is None or representative.text is None:
-        return [html.H2(heading), ui.note("The text is not stored.")]
-    text = ui.truncate_text(representative.text)
-    return [html.H2(heading), html.Pre(text, tabIndex="0", dir="auto")]
-
-
-def _comparison_section(
-    representative: Entry, member: Entry, explanation: Explanation | None
-) -> Component:
-    """Returns a member beside the representative, and the reasons why they match."""
-    title = html.H3([ui.id_label(member.id), ", ", ui.similarity_label(member.similarity)])
+def _beside_representative(representative: Entry, member: Entry) -> Markup:
+    """Returns the text of a member beside that of its representative, if both are stored."""
     if representative.text is None or member.text is None:
-        content = [ui.note("Texts are not stored.")]
-    else:
-        content = [
-            ui.side_by_side(
-                ui.ShownText(
-                    f"Representative {make_visible(representative.id)}",
-                    representative.text,
-                    DocumentRole.KEPT,
-                ),
-                ui.ShownText(
-                    f"Member {make_visible(member.id)}", member.text, DocumentRole.REMOVED
-                ),
-                ui.equality_remark(member.similarity),
-            )
-        ]
-        if explanation is not None:
-            rows = describe_explanation(explanation)
-            reasons = ui.table("Compared exactly", ("", ""), rows)
-            content.append(html.Details([html.Summary("Why they match"), reasons]))
-    return ui.section("Beside the representative", title, *content, id="beside")
+        return Markup("")
+    return side_by_side(
+        ShownText(
+            f"Representative {make_visible(representative.id)}",
+            representative.text,
+            DocumentRole.KEPT,
+        ),
+        ShownText(f"Member {make_visible(member.id)}", member.text, DocumentRole.REMOVED),
+        equality_remark(member.similarity),
+    )
 
 
 def explain_match(index: Index, scope: str, a: str, b: str) -> Explanation | None:
@@ -305,35 +239,16 @@ def explain_match(index: Index, scope: str, a: str, b: str) -> Explanation | Non
         return None
 
 
-def _members_section(scope: str, cluster: ClusterPart, start: int, shown_id: str) -> Component:
+def _member_rows(
+    scope: str, cluster: ClusterPart, shown_id: str | None
+) -> list[tuple[Markup, str]]:
+    link = Markup('<a href="{}"{}>{}</a>')
     rows = []
     for id, similarity in cluster.members:
-        attributes = ui.aria_attributes(current="true") if id == shown_id else {}
-        link = html.A(
-            ui.id_label(id),
-            href=page_url("clusters", scope=scope, id=cluster.representative, member=id),
-            **attributes,
-        )
-        rows.append((link, format_similarity(similarity)))
-    members = cluster.size - 1
-    caption = f"{members:,} resolved to {make_visible(cluster.representative)}"
-    table = ui.table(caption, ("Member", "Similarity"), rows, numbers=(1,))
-    steps = ui.page_steps(
-        "clusters", start, PAGE_SIZE, members, scope=scope, id=cluster.representative
-    )
-    return ui.section("Members", table, steps, id="members")
+        address = page_url("clusters", scope=scope, id=cluster.representative, member=id)
+        mark = Markup(' aria-current="true"') if id == shown_id else ""
+        rows.append((link.format(address, mark, id_label(id)), format_similarity(similarity)))
+    return rows
 
 
-def connect(app: Dash) -> None:
-    """Registers the callback of the search."""
-    app.callback(
-        Output("search-found", "children"),
-        Input("search-button", "n_clicks"),
-        Input("search-text", "n_submit"),
-        State("search-text", "value"),
-        State("search-scope", "data"),
-        prevent_initial_call=True,
-    )(_search)
-
-
-PAGE = Page("clusters", "Clusters", "read", build, connect)
+PAGE = Page("clusters", "Clusters", "read", build, search)

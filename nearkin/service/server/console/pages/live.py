@@ -3,15 +3,16 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
-from dash import Dash, Input, Output, dcc, html
-from dash.development.base_component import Component
+from markupsafe import Markup
 
+from nearkin.reports.charts import Tick
 from nearkin.reports.formatting import format_bytes
 from nearkin.runtime.number_format import format_percent
 from nearkin.service.server.console import charts
-from nearkin.service.server.console import components as ui
-from nearkin.service.server.console.visitor import Page, Visit, current_visit
+from nearkin.service.server.console.markup import format_time, render
+from nearkin.service.server.console.visitor import Page, Visit
 from nearkin.service.server.index_gauges import FLEET_METRICS, fleet_metrics
 from nearkin.service.server.telemetry import LAYER_RESULTS, RECENT_SECONDS, SecondOfActivity
 
@@ -24,10 +25,10 @@ STEP = 5
 percentiles."""
 STARTS = tuple(range(-RECENT_SECONDS, 0, STEP))
 RESULT_GROUPS = (
-    ("New", ("new", "related"), charts.BLUE),
-    ("Matched", ("match",), charts.PURPLE),
-    ("Updated", ("updated",), charts.ORANGE),
-    ("Known", tuple(LAYER_RESULTS.values()), charts.GREY),
+    ("New", ("new", "related"), "blue"),
+    ("Matched", ("match",), "purple"),
+    ("Updated", ("updated",), "orange"),
+    ("Known", tuple(LAYER_RESULTS.values()), "grey"),
 )
 PERCENT_METRICS = (
     "verify_drop_rate",
@@ -37,23 +38,17 @@ PERCENT_METRICS = (
 )
 
 
-async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+async def build(visit: Visit, query: Mapping[str, str]) -> Markup:
     """Builds the page."""
-    return [
-        *ui.page_heading("Live"),
-        dcc.Interval(id="live-clock", interval=REFRESH_MILLISECONDS),
-        html.Div(await _activity_content(visit), id="live"),
-    ]
+    return render(
+        "live.html",
+        milliseconds=REFRESH_MILLISECONDS,
+        content=await build_activity(visit, {}),
+    )
 
 
-async def _refresh(_: int | None) -> list[Component]:
-    visit = current_visit()
-    visit.require_page(PAGE)
-    visit.service.require_ready()
-    return await _activity_content(visit)
-
-
-async def _activity_content(visit: Visit) -> list[Component]:
+async def build_activity(visit: Visit, values: Mapping[str, str]) -> Markup:
+    """Builds the part of the page that is updated."""
     service = visit.service
     series, waiting, workers = await service.run_in_thread(visit.recent_metrics.read, service)
     counts = await service.run_overview(service.cluster_listings.counts)
@@ -69,35 +64,26 @@ async def _activity_content(visit: Visit) -> list[Component]:
     scope_of_rates = f"Rate and latency are those of the last {WINDOW} seconds"
     if workers > 1:
         scope_of_rates += f" and of {workers} workers; percentiles are those of the slowest worker"
-    return [
-        ui.fact_tiles(
-            ("Upserts per second", f"{rate:,.1f}"),
-            ("Latency, p99", format_milliseconds(max(latencies, default=None))),
-            ("Waiting", f"{waiting:,}"),
-            ("Documents", f"{counts['records']:,}"),
-            ("Clusters", f"{counts['leaders']:,}"),
-            ("Index", format_bytes(counts["bytes"])),
-        ),
-        ui.note(
-            f"At {ui.format_time(now)}. {scope_of_rates}. "
-            "Latencies are those of single documents, without streams. Counts may be older: "
-            "each is reused for twenty times as long as counting takes."
-        ),
-        html.Div([_rate_chart(seconds, now), _latency_chart(seconds, now)], className="charts"),
-        ui.section(
-            "Fleet metrics",
-            ui.table(
-                "Of this process in the last ten minutes",
-                ("Metric", "Value", "Meaning"),
-                [
-                    (name, format_metric(name, fleet[name]), meaning)
-                    for name, meaning in FLEET_METRICS.items()
-                ],
-                numbers=(1,),
-            ),
-            id="fleet",
-        ),
+    facts = [
+        ("Upserts per second", f"{rate:,.1f}"),
+        ("Latency, p99", format_milliseconds(max(latencies, default=None))),
+        ("Waiting", f"{waiting:,}"),
+        ("Documents", f"{counts['records']:,}"),
+        ("Clusters", f"{counts['leaders']:,}"),
+        ("Index", format_bytes(counts["bytes"])),
     ]
+    metrics = [
+        (name, format_metric(name, fleet[name]), meaning) for name, meaning in FLEET_METRICS.items()
+    ]
+    return render(
+        "activity.html",
+        facts=facts,
+        now=format_time(now),
+        scope_of_rates=scope_of_rates,
+        rates=_rate_chart(seconds, now),
+        latencies=_latency_chart(seconds, now),
+        metrics=metrics,
+    )
 
 
 def format_metric(name: str, value: float | None) -> str:
@@ -127,44 +113,52 @@ def format_milliseconds(seconds: float | None) -> str:
     return f"{1000 * seconds:,.3g} ms"
 
 
-def _rate_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
+def _rate_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> charts.Plot:
     counts_of_points = []
     for activities in _activities_of_points(seconds, now):
         counts = Counter[str]()
         for activity in activities:
             counts.update(activity.counts)
         counts_of_points.append(counts)
-    traces = []
-    for name, results, colour in RESULT_GROUPS:
+    bounds = [[0.0] * len(STARTS)]
+    for _, results, _ in RESULT_GROUPS:
         rates = [sum(counts[result] for result in results) / STEP for counts in counts_of_points]
-        traces.append(charts.area_trace(name, STARTS, rates, colour))
+        bounds.append([low + rate for low, rate in zip(bounds[-1], rates, strict=True)])
+    x = _time_scale()
+    y = charts.vertical(bounds[-1])
+    areas = [
+        charts.draw_area(colour, x, y, low, high, STARTS)
+        for (_, _, colour), (low, high) in zip(RESULT_GROUPS, pairwise(bounds), strict=True)
+    ]
     total = sum(counts.total() for counts in counts_of_points)
-    return charts.make_chart(
-        "live-rates",
-        "Upserts per second, by result",
-        f"{total:,} upserts in the last five minutes",
-        traces,
-        xaxis=_time_axis(),
-        yaxis=charts.make_axis("", rangemode="tozero"),
+    return charts.Plot(
+        id="live-rates",
+        caption="Upserts per second, by result",
+        description=f"{total:,} upserts in the last five minutes",
+        x_ticks=_time_ticks(x),
+        y_ticks=y.ticks(),
+        areas=areas,
+        legend=[(name, colour) for name, _, colour in RESULT_GROUPS],
     )
 
 
-def _latency_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
+def _latency_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> charts.Plot:
     points = _activities_of_points(seconds, now)
     medians = [_max_milliseconds(activity.p50 for activity in point) for point in points]
     percentiles = [_max_milliseconds(activity.p99 for activity in point) for point in points]
-    style = {"mode": "lines+markers", "marker": {"size": 4}}
-    traces = [
-        charts.line_trace("Median", STARTS, medians, charts.BLUE, **style),
-        charts.line_trace("99th percentile", STARTS, percentiles, charts.ORANGE, **style),
-    ]
-    return charts.make_chart(
-        "live-latencies",
-        "Milliseconds from arrival to outcome",
-        "Median and 99th percentile of the last five minutes",
-        traces,
-        xaxis=_time_axis(),
-        yaxis=charts.make_axis("", rangemode="tozero"),
+    x = _time_scale()
+    y = charts.vertical(percentiles)
+    return charts.Plot(
+        id="live-latencies",
+        caption="Milliseconds from arrival to outcome",
+        description="Median and 99th percentile of the last five minutes",
+        x_ticks=_time_ticks(x),
+        y_ticks=y.ticks(),
+        lines=[
+            charts.draw_line("blue", x, y, list(zip(STARTS, medians, strict=True))),
+            charts.draw_line("orange", x, y, list(zip(STARTS, percentiles, strict=True))),
+        ],
+        legend=[("Median", "blue"), ("99th percentile", "orange")],
     )
 
 
@@ -184,18 +178,16 @@ def _activities_of_points(
     return points
 
 
-def _time_axis() -> charts.PlotlyProperties:
-    """Returns an axis of the time before now, in seconds."""
-    ticks = [-240, -180, -120, -60, 0]
-    texts = [f"{-tick // 60} min" if tick else "now" for tick in ticks]
-    return charts.make_axis("", range=[-RECENT_SECONDS, 2], tickvals=ticks, ticktext=texts)
+def _time_scale() -> charts.Scale:
+    """Returns the scale of the time before now, in seconds."""
+    return charts.horizontal(-RECENT_SECONDS, 0)
 
 
-def connect(app: Dash) -> None:
-    """Registers the callback that updates the page."""
-    app.callback(
-        Output("live", "children"), Input("live-clock", "n_intervals"), prevent_initial_call=True
-    )(_refresh)
+def _time_ticks(x: charts.Scale) -> list[Tick]:
+    return [
+        Tick(x.place(-60 * minutes), f"{minutes} min" if minutes else "now")
+        for minutes in (4, 3, 2, 1, 0)
+    ]
 
 
-PAGE = Page("live", "Live", "metrics", build, connect, every_scope=True)
+PAGE = Page("live", "Live", "metrics", build, build_activity, every_scope=True)

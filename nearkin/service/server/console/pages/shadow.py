@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dash.development.base_component import Component
+from markupsafe import Markup
 
 from nearkin.runtime.number_format import format_fraction
-from nearkin.runtime.visible_text import make_visible
-from nearkin.service.server.console import components as ui
+from nearkin.service.server.console.markup import render
 from nearkin.service.server.console.visitor import Page, Visit
 
 SIDES = ("live", "shadow")
@@ -22,39 +21,20 @@ NAMES = {
 """Labels of members whose names are not clear by themselves."""
 
 
-async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
+async def build(visit: Visit, query: Mapping[str, str]) -> Markup:
     """Builds the page."""
-    page = ui.page_heading(
-        "Shadow",
-        "A second index with another banding, which receives the same documents as the live index.",
-    )
     shadow_index = visit.service.shadow
-    if shadow_index is None:
-        advice = (
-            "There is no shadow index. Start the server with --shadow-store, --shadow-bands and "
-            "--shadow-rows to compare one."
-        )
-        return [*page, ui.note(advice)]
-    status = await visit.service.run_in_thread(shadow_index.status)
     common_facts: list[tuple[str, str]] = []
     facts_of_both: list[tuple[str, str, str]] = []
-    for label, value in flatten_status(status):
-        if isinstance(value, tuple):
-            live, shadow = value
-            facts_of_both.append((label, format_value(live), format_value(shadow)))
-        else:
-            common_facts.append((label, format_value(value)))
-    return [
-        *page,
-        ui.fact_tiles(*common_facts),
-        ui.table(
-            "Documents of this process since its start or the last switch",
-            ("", "Live", "Shadow"),
-            facts_of_both,
-            numbers=(1, 2),
-        ),
-        ui.note("To switch, send POST /v1/shadow with a token that has the right admin."),
-    ]
+    if shadow_index is not None:
+        status = await visit.service.run_in_thread(shadow_index.status)
+        for label, value in flatten_status(status):
+            if isinstance(value, tuple):
+                live, shadow = value
+                facts_of_both.append((label, format_value(live), format_value(shadow)))
+            else:
+                common_facts.append((label, format_value(value)))
+    return render("shadow.html", common_facts=common_facts, facts_of_both=facts_of_both)
 
 
 def flatten_status(status: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -96,7 +76,7 @@ def format_value(value: Any) -> str:
         return f"{value:,.3g}"
     if isinstance(value, int):
         return f"{value:,}"
-    return make_visible(str(value))
+    return str(value)
 
 
 PAGE = Page("shadow", "Shadow", "admin", build, every_scope=True)
