@@ -70,8 +70,8 @@ def are_files_parts(
 ) -> bool:
     """Returns whether files that cannot be read from the middle are parts for threads.
 
-    So they are if there are several for each worker, and none takes longer than the share of a
-    worker. Otherwise one thread reads them, and hands batches to all workers.
+    So they are if the largest is at most half of all. Otherwise one thread reads them, and hands
+    batches to all workers, which keeps two of them busy.
     """
     if workers == 1:
         return False
@@ -80,7 +80,7 @@ def are_files_parts(
         for file in _files_from(corpus, start)
         if not corpus.can_divide(file.file, columns)
     ]
-    return len(sizes) >= PARTS_PER_WORKER * workers and max(sizes) * workers <= sum(sizes)
+    return bool(sizes) and 2 * max(sizes) <= sum(sizes)
 
 
 def _split(
