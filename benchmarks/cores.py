@@ -2,6 +2,7 @@
 
 python -m benchmarks.cores                 a quick size, to the terminal
 python -m benchmarks.cores --full --write  full sizes; writes cores.json and the page on performance
+python -m benchmarks.cores --model         what the recorded tasks of a run take with more workers
 
 Each round runs a command with one worker, with two, and two processes with one worker each at the
 same time. Whoever has few cores can tell from this how a command grows with cores. Where other
@@ -10,8 +11,10 @@ it does with two workers is not shared by them.
 """
 
 import argparse
+import heapq
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from benchmarks.pages import ROOT, describe, replace_block, table_lines
+from benchmarks.recorded_run import RecordedRun
 from nearkin.quality.lab.measurements import MachineFacts, describe_machine, run_process
 from nearkin.quality.lab.synth import SynthSettings, synth
 
@@ -32,6 +36,13 @@ COMMANDS = {"pairs": "pairs.parquet", "dedup": "dedup"}
 QUICK = {20_000: "fixed:300"}
 FULL = {1_000_000: "lognormal:300:0.3", 400_000: "lognormal:1500:0.3"}
 """The length of a document, by the number of documents."""
+LARGEST = 400_000
+"""The number of documents of the run that is extrapolated."""
+TIMES = 20
+"""How many times as many documents the extrapolated run has."""
+PART = 4
+"""How many times as many documents a recorded run has as the one that it is compared with."""
+WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 192)
 FEW = 100
 """The number of documents of a run that is mostly start-up."""
 CODE = """
@@ -83,9 +94,9 @@ class Usage(NamedTuple):
 
 def run_command(command: str, inputs: Path, folder: Path, workers: int) -> Usage:
     """Runs a command as a process."""
-    folder.mkdir(exist_ok=True)
-    out = folder / COMMANDS[command]
-    line = [command, inputs, "--workers", workers, "--out", out, "--overwrite"]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    line = [command, inputs, "--workers", workers, "--out", folder / COMMANDS[command]]
     seen = folder / "main-thread"
     used = run_process([sys.executable, "-c", CODE, str(seen), *map(str, line)])
     return Usage(used.seconds, used.cpu, float(seen.read_text()))
@@ -164,12 +175,87 @@ def summarize(figures: Sequence[CoreFigure]) -> str:
     return f"{table}\n\n{describe(figures[0]['machine'])}" if figures else table
 
 
+def record_run(command: str, inputs: Path, folder: Path) -> RecordedRun:
+    """Runs a command with two workers, and returns its tasks."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    record = folder / "tasks.json"
+    line = [command, inputs, "--workers", 2, "--out", folder / COMMANDS[command]]
+    run_process([sys.executable, "-m", "benchmarks.recorded_run", str(record), *map(str, line)])
+    recorded: RecordedRun = json.loads(record.read_bytes())
+    return recorded
+
+
+def time_alone(run: RecordedRun) -> float:
+    """Returns the wall seconds in which no task was done."""
+    return run["wall"] - sum(portion["wall"] for portion in run["portions"])
+
+
+def predict(run: RecordedRun, serial: float, workers: int, times: int = 1) -> float:
+    """Returns the wall seconds of a run with any number of workers.
+
+    A free worker takes the next task. Each task takes the processor seconds that were recorded, so
+    memory and disks are taken to be fast enough for all workers. What the main thread does beside
+    tasks is a bound.
+
+    Args:
+        serial: Wall seconds in which no task is done.
+        times: How many times as many documents the run has.
+    """
+    seconds = serial
+    for portion in run["portions"]:
+        free = [0.0] * workers
+        for task in portion["tasks"] * times:
+            heapq.heapreplace(free, free[0] + task)
+        seconds += max(max(free), times * portion["main"])
+    return seconds
+
+
+def model(inputs: Path, part: Path, corpus: str, rounds: int) -> str:
+    """Returns the measured and predicted seconds of each command over a corpus, as a table.
+
+    Args:
+        part: A corpus of a `PART`th of the documents, from which it follows how much of the time
+            without tasks grows with the documents.
+    """
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "a")
+        for command in COMMANDS:
+            runs = sorted(
+                (record_run(command, inputs, folder) for _ in range(rounds)), key=time_alone
+            )
+            run = runs[rounds // 2]
+            alone = time_alone(run)
+            least = statistics.median(
+                time_alone(record_run(command, part, folder)) for _ in range(rounds)
+            )
+            for workers in (1, 2):
+                walls = [run_command(command, inputs, folder, workers) for _ in range(rounds)]
+                measured = statistics.median(usage.seconds for usage in walls)
+                predicted = predict(run, alone, workers)
+                rows.append((command, corpus, workers, f"{measured:.2f}", f"{predicted:.2f}", ""))
+            growth = max(0.0, alone - least) * PART / (PART - 1)
+            serial = alone + (TIMES - 1) * growth
+            one = predict(run, serial, 1, TIMES)
+            for workers in WORKERS:
+                predicted = predict(run, serial, workers, TIMES)
+                gain = f"{one / predicted:.1f}"
+                many = f"{TIMES} times as many"
+                rows.append((command, many, workers, "", f"{predicted:.1f}", gain))
+            share = f"{serial / one:.1%} of the time"
+            rows.append((command, f"{many}, without tasks", "", "", f"{serial:.1f}", share))
+    names = ("command", "documents", "workers", "measured, s", "predicted, s", "gain")
+    return table_lines(names, [tuple(map(str, row)) for row in rows])
+
+
 def main() -> None:
     """Measures all commands over all corpora."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="measure full sizes")
     parser.add_argument("--write", action="store_true", help="write the record and the page")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each kind")
+    parser.add_argument("--model", action="store_true", help="predict from recorded tasks")
     given = parser.parse_args()
     figures: list[CoreFigure] = []
     with tempfile.TemporaryDirectory() as name:
@@ -179,6 +265,14 @@ def main() -> None:
             folder = Path(name, str(documents))
             synth(folder, SynthSettings(documents=documents, length=length))
             corpus = f"{documents:,} × {length.split(':')[1]} B"
+            if given.model:
+                part = Path(name, f"part of {documents}")
+                synth(part, SynthSettings(documents=documents // PART, length=length))
+                table = model(folder / "documents", part / "documents", corpus, given.rounds)
+                print(f"{table}\n", flush=True)
+                if given.write and length == FULL[LARGEST]:
+                    replace_block(PAGE, "core-model", f"{table}\n\n{describe(describe_machine())}")
+                continue
             for command in COMMANDS:
                 inputs = folder / "documents"
                 figure = measure(command, inputs, few / "documents", corpus, given.rounds)
