@@ -25,7 +25,7 @@ class Portion(TypedDict):
 
 
 class RecordedRun(TypedDict):
-    """What a run did at once, and what one after the other."""
+    """The work that a run did at once, and the time that it took in all."""
 
     wall: float
     """Wall seconds from the first import to the end."""
