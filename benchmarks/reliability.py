@@ -6,7 +6,8 @@ python -m benchmarks.reliability --full --write
 
 `--points N` kills each command at N of its file operations; all of them take many hours.
 `--only aerospike` runs the tests with this word in their names, as -k of pytest, and replaces the
-rows of their subjects.
+rows of their subjects. So a table can be made in pieces: `--only "warc and not gzip" damage`.
+`--workers 1` leaves the other cores to others.
 """
 
 import argparse
@@ -49,18 +50,21 @@ class Form(NamedTuple):
         full: True for the full form.
         points: Number of file operations at which the full form kills each command. All if None.
         only: Words in the names of the tests that run. All run if it is empty.
+        workers: Number of processes that run tests.
     """
 
     full: bool
     points: int | None = None
     only: str = ""
+    workers: int = 2
 
     @property
     def options(self) -> list[str]:
         """The options of pytest."""
         points = [] if self.points is None else [f"--points={self.points}"]
+        full = ["--full", *points] if self.full else []
         only = ["-k", self.only] if self.only else []
-        return ["--full", *points, *only] if self.full else only
+        return ["-n", str(self.workers), *full, *only]
 
     def __str__(self) -> str:
         if not self.full:
@@ -92,7 +96,7 @@ def run_suite(paths: tuple[str, ...], form: Form) -> Iterator[Attempts]:
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-v", "-n", "2", f"--junitxml={report}"]
+        command = [sys.executable, "-m", "pytest", "-v", f"--junitxml={report}"]
         subprocess.run([*command, *form.options, *paths], cwd=ROOT, check=False, stdout=sys.stderr)
         for case in ElementTree.parse(report).iter("testcase"):
             if case.find("skipped") is not None:
@@ -151,23 +155,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--points", type=int)
     parser.add_argument("--only", default="")
+    parser.add_argument("--workers", type=int, default=2)
     known, arguments = parser.parse_known_args()
 
     def kills(full: bool) -> Table:
         what = "a command is killed, or the power fails; it is resumed"
-        form = Form(full, known.points, known.only)
+        form = Form(full, known.points, known.only, known.workers)
         return make_table("kills", count_attempts(what, ("tests/runs/test_kills.py",), form), form)
 
     def interruptions(full: bool) -> Table:
         what = "a call is interrupted, and repeated, over"
         paths = ("tests/index/test_interruptions.py",)
-        form = Form(full, only=known.only)
+        form = Form(full, only=known.only, workers=known.workers)
         return make_table("interruptions", count_attempts(what, paths, form), form)
 
     def damage(full: bool) -> Table:
-        what = "a file of one of 21 formats and codecs is damaged"
+        what = "a damaged file:"
         paths = ("tests/corpus/test_mutations.py",)
-        form = Form(full)
+        form = Form(full, only=known.only, workers=known.workers)
         return make_table("damage", count_attempts(what, paths, form), form)
 
     makers = [kills, interruptions, damage, others]

@@ -32,6 +32,7 @@ def test_damaged_files_lose_no_row_without_a_word(
 ) -> None:
     """Kept rows are those of the format's own reader, and the process neither crashes nor hangs."""
     names = list(FORMATS)[half::2]
+    record_property("subject", "all formats")
     record_property("attempts", len(names))
     mutate(names, seed=0, count=1)
 
@@ -43,5 +44,6 @@ def test_damaged_files_lose_no_row_without_a_word(
 def test_many_damaged_files_lose_no_row_without_a_word(
     seed: int, name: str, record_property: Callable[[str, object], None]
 ) -> None:
+    record_property("subject", name)
     record_property("attempts", PIECE)
     mutate([name], seed, PIECE)
