@@ -284,13 +284,21 @@ def _write_warc() -> bytes:
 
 
 def _read_warc(content: bytes) -> Iterator[Row]:
-    """Yields everything between the beginnings of records. Line breaks after a body are no part."""
+    """Yields everything between the beginnings of records. Line breaks after a body are no part.
+
+    If the beginning of the next record is damaged, a record ends where its length says, provided
+    that line breaks follow.
+    """
     failed = False
     for record in re.split(rb"(?=WARC/1\.\d\r\n)", content):
         head, _, body = record.partition(b"\r\n\r\n")
         if record:
             yield {"head": head, "body": body.strip(b"\r\n")}
             failed |= b"Content-Length: %d" % (len(body) - 4) not in head
+        length = re.search(rb"\r\nContent-Length: (\d{1,9})$", head)
+        end = int(length[1]) if length else len(body)
+        if body[end : end + 4] == b"\r\n\r\n" and body[end:].strip(b"\r\n"):
+            yield {"head": head, "body": body[:end].strip(b"\r\n")}
     if failed:
         raise ValueError("a record is not as long as it says")
 
