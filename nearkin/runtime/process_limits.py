@@ -6,6 +6,7 @@ it, so the smallest one on the way to the root counts. Versions 1 and 2 are read
 
 import math
 import os
+import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +16,17 @@ MEMORY_SHARE = 2
 """By default, a run may use the memory of the process divided by this."""
 LEAST_MEMORY = 512 << 20
 """The smallest memory bound of a run, in bytes."""
-NO_LIMIT = "max"
-"""What a group of version 2 has in place of a limit."""
+MEMORY_FILES = ("memory.max", "memory.high", "memory.limit_in_bytes")
+"""The files of limits of memory. Above `memory.high`, processes are slowed down."""
+HIERARCHICAL_LIMIT = re.compile(r"^hierarchical_memory_limit (\d+)$", re.MULTILINE)
+"""The least limit of a group of version 1 and of all groups around it, in its statistics."""
 
 
 def available_cores(root: Path = ROOT) -> int:
     """Returns the number of cores that this process may use.
 
-    It is the number of cores that the process may run on, or the quota of its control groups,
-    rounded up.
+    It is the number of cores that the process may run on (those of its cpusets), or the quota of
+    its control groups, rounded up.
     """
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -73,17 +76,14 @@ def _core_quotas(root: Path) -> Iterator[float]:
 def _memory_limits(root: Path) -> Iterator[int]:
     """Yields the limit of each control group that limits memory, in bytes."""
     for folder in _groups(root, "memory"):
-        limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
-        if limit.isdecimal():
-            yield int(limit)
+        limits = [_read(folder / name) for name in MEMORY_FILES]
+        # a container does not see the groups around its own, but version 1 states their limit
+        limits += HIERARCHICAL_LIMIT.findall(_read(folder / "memory.stat"))
+        yield from (int(limit) for limit in limits if limit.isdecimal())
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """Yields the folders of the control groups of this process, from its own to the root.
-
-    In a container, the path of its group may be that of the host, which it does not see. The root
-    of what it sees is then its own group.
-    """
+    """Yields the folders of the control groups of this process, from its own to the root."""
     mounted = root / "sys" / "fs" / "cgroup"
     for line in _read(root / "proc" / "self" / "cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -95,9 +95,24 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
         else:
             continue
         for base in bases:
-            own = base / path.strip("/")
-            folders = [own, *own.parents]
-            yield from folders[: folders.index(base) + 1]
+            yield from _groups_from(base, path)
+
+
+def _groups_from(base: Path, path: str) -> Iterator[Path]:
+    """Yields the folder of a control group and those of the groups around it, up to the root.
+
+    In a container, the path may be that of the host, of which only the end may be visible: the
+    root of what it sees is then a group somewhere in the path, or the group itself.
+
+    Args:
+        base: The folder of the root.
+        path: The path of the group from the root.
+    """
+    names = [name for name in path.split("/") if name]
+    ends = [names[first:] for first in range(len(names))]
+    visible = next((end for end in ends if base.joinpath(*end).is_dir()), [])
+    for end in [names] if visible == names else [names, visible]:
+        yield from (base.joinpath(*end[:count]) for count in range(len(end), -1, -1))
 
 
 def _read(path: Path) -> str:

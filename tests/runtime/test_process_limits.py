@@ -117,6 +117,51 @@ def test_unlimited_groups_of_version_1_have_no_effect(tmp_path: Path) -> None:
     assert available_memory(tmp_path) == MEMORY
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_end_of_the_path_may_be_all_that_a_container_sees(tmp_path: Path, version: int) -> None:
+    """The path is that of the host, and the root that is visible is a group in the path."""
+    own = "/kubepods/pod1/box/workers"
+    limits = {
+        "workers": {"cpu": "800000", "memory": 5 << 30},
+        "other": {"cpu": "100000", "memory": 1 << 30},
+        "": {"cpu": "300000", "memory": 6 << 30},
+    }
+    files = {"proc/self/cgroup": f"0::{own}" if version == 2 else f"2:memory:{own}\n1:cpu:{own}"}
+    for group, limit in limits.items():
+        if version == 2:
+            files[f"sys/fs/cgroup/{group}/cpu.max"] = f"{limit['cpu']} 100000"
+            files[f"sys/fs/cgroup/{group}/memory.max"] = str(limit["memory"])
+        else:
+            files[f"sys/fs/cgroup/cpu/{group}/cpu.cfs_quota_us"] = str(limit["cpu"])
+            files[f"sys/fs/cgroup/cpu/{group}/cpu.cfs_period_us"] = "100000"
+            memory = f"sys/fs/cgroup/memory/{group}/memory.limit_in_bytes"
+            files[memory] = str(limit["memory"])
+    put(tmp_path, files)
+    assert available_cores(tmp_path) == 3
+    assert available_memory(tmp_path) == 5 << 30
+
+
+def test_limits_of_groups_that_a_container_does_not_see_are_read(tmp_path: Path) -> None:
+    """Those of version 1 are in the statistics of its own group."""
+    memory = "sys/fs/cgroup/memory"
+    put(
+        tmp_path,
+        {
+            "proc/self/cgroup": "2:memory:/pod/box",
+            f"{memory}/memory.limit_in_bytes": "9223372036854771712",
+            f"{memory}/memory.stat": f"cache 4096\nhierarchical_memory_limit {3 << 30}\nrss 1",
+        },
+    )
+    assert available_memory(tmp_path) == 3 << 30
+
+
+def test_memory_above_which_processes_are_slowed_down_is_not_used(tmp_path: Path) -> None:
+    groups = "sys/fs/cgroup/box"
+    limits = {f"{groups}/memory.max": "max", f"{groups}/memory.high": str(2 << 30)}
+    put(tmp_path, {"proc/self/cgroup": "0::/box", **limits})
+    assert available_memory(tmp_path) == 2 << 30
+
+
 def test_limits_of_the_process_bound_its_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
