@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from nearkin.quality.evaluate.audit import Audit
 from nearkin.reports.formatting import format_compact
-from nearkin.reports.model import BINS, EDGES, Histogram, Parameters, SizeCount
+from nearkin.reports.model import Parameters, SizeCount
+from nearkin.reports.similarity_bins import Histogram, name_bin
 from nearkin.runtime.number_format import format_percent
 
 WIDTH = 420
@@ -21,6 +22,10 @@ LEFT = 40
 RIGHT = 40
 TOP = 36
 BOTTOM = 40
+GAP = 0.8
+"""The space between two bars of similarities."""
+NARROWEST_BAR = 0.4
+"""The width of the bar of a bin that is hardly wider than the space between bars."""
 NARROWEST_RANGE = 0.05
 """The range of similarities that a chart shows if all pairs have the same."""
 SIZE_CLASSES = (2, 3, 4, 5, 10, 20, 50, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -191,7 +196,7 @@ def draw_recall(audit: Audit) -> Chart:
         curve.append(f"{x:.1f},{y_of(entry.predicted):.1f}")
         if entry.recall.total:
             label = (
-                f"{entry.low:.2f} to {entry.high:.2f}: {entry.recall.hits:,} of "
+                f"{name_bin(entry.low, entry.high)}: {entry.recall.hits:,} of "
                 f"{entry.recall.total:,} found, predicted {format_percent(entry.predicted)}"
             )
             points.append(
@@ -220,18 +225,17 @@ def _format_level(level: float) -> str:
 
 
 def _histogram_bars(histogram: Histogram, scale: "_LogScale", series: str) -> list[Bar]:
-    width = (WIDTH - LEFT - RIGHT) / BINS
     return [
         Bar(
-            x=LEFT + i * width + 0.4,
+            x=min(_similarity_x(low) + GAP / 2, WIDTH - RIGHT - NARROWEST_BAR),
             y=scale.y(count),
-            width=width - 0.8,
+            width=max(_similarity_x(high) - _similarity_x(low) - GAP, NARROWEST_BAR),
             height=scale.height(count),
             value=count,
-            label=f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}: {count:,} {series}",
+            label=f"{name_bin(low, high)}: {count:,} {series}",
             series=series,
         )
-        for i, count in enumerate(histogram.counts)
+        for (low, high), count in zip(histogram.bins, histogram.counts, strict=True)
         if count
     ]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.options import RunOptions
 from nearkin.engine.removal_limit import doubt_removals
 from nearkin.engine.result_schema import FURTHER, NEAR
 from nearkin.engine.run import Run
@@ -23,16 +24,13 @@ from nearkin.reports.excerpts import (
     hottest_buckets,
 )
 from nearkin.reports.model import (
-    BINS,
     BORDERLINE_CHARACTERS,
-    EDGES,
     LOSSY_CHARACTERS,
     BetterCopies,
     BorderlinePair,
     ClosestCall,
     ClusterExcerpt,
     Counts,
-    Histogram,
     LossyExample,
     LostReport,
     Parameters,
@@ -46,6 +44,7 @@ from nearkin.reports.model import (
     StageSeconds,
 )
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.reports.similarity_bins import Histogram
 from nearkin.reports.whatif import evaluate_thresholds
 from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.settings.spec import Spec
@@ -140,10 +139,11 @@ def _count_cluster_sizes(result: Clustering) -> tuple[SizeCount, ...]:
 
 def _verified_histogram(run: Run) -> Histogram:
     scored = run.scored()
-    total = Histogram()
+    threshold = _threshold_of_bins(run.options)
+    total = Histogram.from_similarities(np.empty(0), threshold)
     for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
         batch = scored.select(slice(start, start + PAIRS_PER_BATCH))
-        total += Histogram.from_similarities(batch.similarity)
+        total += Histogram.from_similarities(batch.similarity, threshold)
     return total
 
 
@@ -356,14 +356,17 @@ def collect_counts(run: Run, clusters: Mapping[str, int]) -> Counts:
 
 def estimated_histogram(run: Run) -> Histogram:
     """Returns the histogram of the candidate pairs by estimated similarity."""
-    agreements = run.recorded("candidates").get("histogram")
-    if agreements is None:
-        return Histogram()
-    counts = np.array(agreements)
+    counts = np.array(run.recorded("candidates").get("histogram", []), np.int64)
     slots = np.arange(len(counts))
-    similarities = run.measure.estimator.estimate(np.zeros(len(slots), np.uint64), slots).similarity
-    bins = np.clip(np.searchsorted(EDGES, similarities, side="right") - 1, 0, BINS - 1)
-    return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
+    estimates = run.measure.estimator.estimate(np.zeros(len(slots), np.uint64), slots).similarity
+    return Histogram.from_similarities(
+        np.clip(estimates, 0, 1), _threshold_of_bins(run.options), counts
+    )
+
+
+def _threshold_of_bins(options: RunOptions) -> float | None:
+    """Returns the threshold of a run, or None if a condition decides about its pairs."""
+    return options.threshold if options.condition is None else None
 
 
 def _describe_hot_bucket(run: Run, band: int, members: int, text: str) -> QuotedBucket:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
-import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.audit import Audit
@@ -15,6 +14,7 @@ from nearkin.quality.evaluate.boilerplate import Boilerplate
 from nearkin.quality.evaluate.lost_share import LostShare
 from nearkin.quality.evaluate.overlap import Overlap
 from nearkin.quality.evaluate.template_families import TemplateFamilies
+from nearkin.reports.similarity_bins import Histogram
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.version import VERSION
@@ -22,10 +22,6 @@ from nearkin.texts.passages.cutting.request import CutCounts
 
 Restored = TypeVar("Restored")
 
-BINS = 50
-EDGES = np.arange(BINS + 1) / BINS
-"""The bin edges of similarity histograms, from 0 to 1 in steps of 0.02. A bin contains its left
-edge, the last bin both edges."""
 NOTABLE_LOSS = 0.9
 """The share of removed documents above which a source is warned about. Such a source is probably
 contained in another one."""
@@ -195,45 +191,6 @@ class Counts:
             f" {self.related:,} kept {documents} related to others ({self.related_pairs:,} {pairs} "
             "of different clusters)."
         )
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """A histogram of the similarities of pairs, in the bins of `EDGES`.
-
-    The histograms of two sets of pairs add up to the histogram of both.
-
-    Attributes:
-        counts: Number of pairs in each bin.
-
-    Examples:
-        >>> first = Histogram.from_similarities(np.array([0.58, 1.0]))
-        >>> both = first + Histogram.from_similarities(np.array([0.57]))
-        >>> both.counts[28], both.counts[29], both.counts[49], both.total
-        (1, 1, 1, 3)
-    """
-
-    counts: tuple[int, ...] = (0,) * BINS
-
-    def __post_init__(self) -> None:
-        if len(self.counts) != BINS:
-            raise UsageError(
-                f"a similarity histogram has {BINS} bins, not {len(self.counts)}; the report is "
-                "damaged, run nearkin dedup again"
-            )
-
-    @classmethod
-    def from_similarities(cls, similarities: np.ndarray) -> Self:
-        """Counts similarities in [0, 1], float64 (n,)."""
-        return cls(tuple(np.histogram(similarities, bins=EDGES)[0].tolist()))
-
-    def __add__(self, other: "Histogram") -> "Histogram":
-        return Histogram(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
-
-    @property
-    def total(self) -> int:
-        """The number of counted pairs."""
-        return sum(self.counts)
 
 
 class StageSeconds(NamedTuple):

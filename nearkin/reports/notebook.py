@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import MissingExtraError
+from nearkin.reports.similarity_bins import bin_edges, name_bin
 from nearkin.runtime.notebook_view import SHOWN_ROWS, BarView, TableView
 
 if TYPE_CHECKING:
@@ -22,19 +23,6 @@ def first_rows(title: str, table: pa.Table) -> TableView:
     return TableView(title, names, [[row[name] for name in names] for row in rows], table.num_rows)
 
 
-def bin_edges(bins: int, threshold: float | None) -> np.ndarray:
-    """Returns the edges of bins of similarity from 0 to 1, float64. A bin contains its left edge.
-
-    Examples:
-        >>> bin_edges(4, 0.8).tolist()
-        [0.0, 0.25, 0.5, 0.75, 0.8, 1.0]
-    """
-    # A quotient is rounded like a similarity. The edges of np.histogram are products, some of which
-    # are larger than the similarity that they stand for.
-    edges = np.arange(bins + 1) / bins
-    return edges if threshold is None else np.union1d(edges, [threshold])
-
-
 def similarity_bars(
     title: str, similarities: pa.ChunkedArray, threshold: float | None
 ) -> list[BarView]:
@@ -45,8 +33,7 @@ def similarity_bars(
     if not len(occupied):
         return []
     shown = range(occupied[0], occupied[-1] + 1)
-    names = [max(f"{edge:.2f}", f"{edge:g}", key=len) for edge in edges.tolist()]
-    labels = [f"{names[bar]} to {names[bar + 1]}" for bar in shown]
+    labels = [name_bin(*edges[bar : bar + 2].tolist()) for bar in shown]
     return [BarView(title, labels, [int(counts[bar]) for bar in shown])]
 
 
@@ -60,7 +47,9 @@ def plot_similarities(
         raise MissingExtraError.for_extra("plots require matplotlib", "plot") from error
     if axes is None:
         axes = pyplot.subplots(layout="constrained")[1]
-    axes.hist(_numbers(similarities), bins=bin_edges(5 * BARS, threshold).tolist())
+    # a bar needs a width, also that of a threshold of 1
+    edges = np.unique(bin_edges(5 * BARS, threshold))
+    axes.hist(_numbers(similarities), bins=edges.tolist())
     if threshold is not None:
         axes.axvline(threshold, color="black", linestyle="--", label=f"threshold {threshold:g}")
         axes.legend()

@@ -29,7 +29,6 @@ from nearkin.reports.diff import (
 from nearkin.reports.formatting import describe_match, format_bytes, format_compact
 from nearkin.reports.model import (
     BORDERLINE_CHARACTERS,
-    EDGES,
     NOTABLE_LOSS,
     BorderlinePair,
     ClusterExcerpt,
@@ -38,6 +37,7 @@ from nearkin.reports.model import (
     ReportData,
 )
 from nearkin.reports.row_categories import categorize_rows
+from nearkin.reports.similarity_bins import name_bin
 from nearkin.reports.template_cache import open_template_cache
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.runtime.progress import describe_stage
@@ -204,6 +204,7 @@ def make_environment(folder: Path = _FOLDER) -> Environment:
         "seconds": "{:,.2f}".format,
         "match": describe_match,
         "similarity": format_similarity,
+        "range_to": name_bin,
         "stage": describe_stage,
         "date": _format_date,
     }
@@ -273,10 +274,10 @@ def _size_figure(data: ReportData) -> _SizeFigure | None:
 def _similarity_figure(data: ReportData) -> _SimilarityFigure | None:
     if not data.estimated.total and not data.verified.total:
         return None
-    counts = zip(data.estimated.counts, data.verified.counts, strict=True)
+    counts = zip(data.verified.bins, data.estimated.counts, data.verified.counts, strict=True)
     rows = [
-        _SimilarityRow(f"{EDGES[i]:.2f} to {EDGES[i + 1]:.2f}", candidates, verified)
-        for i, (candidates, verified) in enumerate(counts)
+        _SimilarityRow(name_bin(*ends), candidates, verified)
+        for ends, candidates, verified in counts
         if candidates or verified
     ]
     labels = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}

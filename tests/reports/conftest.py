@@ -8,11 +8,9 @@ from nearkin.quality.evaluate.intervals import Proportion
 from nearkin.quality.evaluate.overlap import Overlap
 from nearkin.quality.evaluate.recall import RecallBin
 from nearkin.reports.model import (
-    BINS,
     BorderlinePair,
     ClusterExcerpt,
     Counts,
-    Histogram,
     Parameters,
     QuotedBucket,
     ReasonCount,
@@ -23,6 +21,7 @@ from nearkin.reports.model import (
     StageSeconds,
     ThresholdStep,
 )
+from nearkin.reports.similarity_bins import BINS, Histogram
 from nearkin.stages.lsh.curve import candidate_probability
 
 AUDIT = Audit(

@@ -6,7 +6,8 @@ import pytest
 
 from nearkin.reports import charts
 from nearkin.reports.charts import draw_similarities, draw_sizes, group_sizes
-from nearkin.reports.model import BINS, Histogram, Parameters, ReportData, SizeCount
+from nearkin.reports.model import Parameters, ReportData, SizeCount
+from nearkin.reports.similarity_bins import BINS, Histogram
 
 
 def test_size_classes_count_each_cluster_once() -> None:

@@ -1,15 +1,12 @@
-"""Tests of the data of a report: JSON round trip, totals, histograms and warnings."""
+"""Tests of the data of a report: JSON round trip, totals and warnings."""
 
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nearkin.errors import UsageError
-from nearkin.reports.model import BINS, Counts, Histogram, ReportData, SourceCount
+from nearkin.reports.model import Counts, ReportData, SourceCount
 
 
 def test_json_round_trip(data: ReportData) -> None:
@@ -56,21 +53,3 @@ def test_source_that_loses_nearly_all_documents_causes_a_warning(data: ReportDat
     assert nine_tenths.all_warnings == ()
     unnamed = replace(nine_tenths, sources=(SourceCount("", 10, 10),))
     assert unnamed.all_warnings == ("the source (empty) lost 10 of 10 documents (100%)",)
-
-
-@given(st.integers(0, BINS))
-def test_bin_contains_its_left_edge(step: int) -> None:
-    counts = Histogram.from_similarities(np.array([step / BINS])).counts
-    assert counts.index(1) == min(step, BINS - 1)
-
-
-@given(st.lists(st.floats(0, 1)), st.lists(st.floats(0, 1)))
-def test_histograms_of_parts_add_up(a: list[float], b: list[float]) -> None:
-    assert Histogram.from_similarities(np.array(a)) + Histogram.from_similarities(
-        np.array(b)
-    ) == Histogram.from_similarities(np.array(a + b))
-
-
-def test_histogram_with_other_bins_is_rejected() -> None:
-    with pytest.raises(UsageError, match="50 bins, not 3"):
-        Histogram((1, 2, 3))

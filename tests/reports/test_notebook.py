@@ -31,7 +31,7 @@ def test_no_bar_begins_below_the_threshold(percent: int) -> None:
     """A pair exactly at the threshold is in the bar that begins there."""
     threshold = percent / 100
     chart = similarity_bars("pairs", pa.chunked_array([[threshold, 1.0]]), threshold)[0]
-    assert chart.labels[0].startswith(f"{threshold:.2f} to " if percent < 100 else "0.95 to ")
+    assert chart.labels[0].startswith(f"{threshold:.2f}")
     assert sum(chart.values) == 2
 
 

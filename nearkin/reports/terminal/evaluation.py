@@ -10,6 +10,7 @@ from rich.text import Text
 from nearkin.quality.evaluate.audit import Audit
 from nearkin.quality.evaluate.golden import Scores
 from nearkin.quality.evaluate.shadow import ShadowComparison, ShadowSide
+from nearkin.reports.similarity_bins import name_bin
 from nearkin.reports.terminal.tables import format_proportion, text_table
 from nearkin.runtime.number_format import (
     format_count,
@@ -41,7 +42,7 @@ def print_audit(audit: Audit, golden_recall: float | None, console: Console) -> 
     console.print(table)
     rows = [
         (
-            f"{entry.low:.2f} to {entry.high:.2f}",
+            name_bin(entry.low, entry.high),
             format_proportion(entry.recall),
             format_fraction(entry.predicted),
         )

@@ -5,6 +5,7 @@ They are computed from time to time, because stores do not rank clusters.
 
 import heapq
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.index import Index
 from nearkin.quality.plan.distribution import Distribution
 from nearkin.quality.plan.observe import observe_sample
+from nearkin.reports.similarity_bins import BINS, Histogram, bin_edges
 
 T = TypeVar("T")
 
@@ -33,8 +35,6 @@ MAX_SAMPLE_SHINGLES = 1_000_000
 for long documents."""
 SAMPLE_BATCH = 50
 """Number of sampled documents that are read at once."""
-SIMILARITY_BINS = 50
-"""Number of bins of equal width into which similarities from 0 to 1 are counted."""
 SAMPLE_MULTIPLIER = 0x9E3779B97F4A7C15
 """2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are spread evenly (Knuth, *The Art of
 Computer Programming*, 6.4)."""
@@ -82,8 +82,8 @@ class ClusterListing:
         documents: Number of documents.
         largest: Clusters in descending order of size.
         newest: Clusters in descending order of creation time.
-        resolved: Numbers of documents by similarity to their representative, in SIMILARITY_BINS
-            bins from 0 to 1. Representatives are not counted.
+        resolved: Histogram of the similarities of documents to their representative, divided at
+            the threshold. Representatives are not counted.
         sample: Numbers of sampled documents. Every prefix is spread evenly over the order of
             arrival.
         valid_until: Time after which the listing is computed again.
@@ -94,7 +94,7 @@ class ClusterListing:
     documents: int
     largest: tuple[ClusterSummary, ...]
     newest: tuple[ClusterSummary, ...]
-    resolved: tuple[int, ...]
+    resolved: Histogram
     sample: tuple[int, ...]
     valid_until: float
 
@@ -307,14 +307,16 @@ class ClusterListings:
         began = self._clock()
         sizes: dict[str, int] = {}
         representatives: dict[str, tuple[str, float]] = {}
-        resolved = [0] * SIMILARITY_BINS
         sample: list[tuple[int, int]] = []
-        for entry in self._index().scan(scope, content=False):
+        index = self._index()
+        edges = bin_edges(BINS, index.threshold).tolist()
+        resolved = [0] * (len(edges) - 1)
+        for entry in index.scan(scope, content=False):
             sizes[entry.leader] = sizes.get(entry.leader, 0) + 1
             if entry.is_leader:
                 representatives[entry.id] = (entry.cluster, entry.created)
             else:
-                resolved[min(int(entry.similarity * SIMILARITY_BINS), SIMILARITY_BINS - 1)] += 1
+                resolved[bisect_right(edges, entry.similarity, hi=len(edges) - 1) - 1] += 1
             ranked = (entry.ref * SAMPLE_MULTIPLIER % 2**64, entry.ref)
             if len(sample) < SAMPLE_SIZE:
                 heapq.heappush(sample, ranked)
@@ -332,7 +334,7 @@ class ClusterListings:
             documents=sum(sizes.values()),
             largest=tuple(largest),
             newest=tuple(newest),
-            resolved=tuple(resolved),
+            resolved=Histogram(tuple(resolved), index.threshold),
             sample=tuple(ref for _, ref in sorted(sample)),
             valid_until=_valid_until(began, self._clock()),
         )

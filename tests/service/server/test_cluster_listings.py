@@ -4,6 +4,7 @@ import pytest
 
 from nearkin.index.index import Index
 from nearkin.service.server.cluster_listings import ClusterListings
+from nearkin.settings.spec import Spec
 from tests.service.server.conftest import Serve
 from tests.service.server.console.documents import variant
 
@@ -15,11 +16,26 @@ def test_cluster_listings_have_scopes_and_similarities(serve: Serve) -> None:
     catalogue = client.app.state.service.cluster_listings  # type: ignore[attr-defined]
     assert set(catalogue.scopes()) == {"a", "b"}
     listing = catalogue.listing("b")
-    assert (sum(listing.resolved), listing.resolved[45], len(listing.sample)) == (1, 1, 2)
+    resolved = listing.resolved
+    assert (resolved.total, resolved.counts[45], len(listing.sample)) == (1, 1, 2)
     pairs = catalogue.pairs("b")
     assert pairs is not None
     assert pairs.pairs.sum() == pytest.approx(1)
     assert catalogue.pairs("a") is None
+
+
+@pytest.mark.parametrize("threshold", [0.58, 0.85])
+def test_resolved_documents_are_shown_from_the_threshold_on(threshold: float) -> None:
+    """0.58 · 50 is 28.999999999999996: the product is in a bin below the threshold."""
+    words = [f"w{number}" for number in range(100)]
+    spec = Spec(n=1)
+    with Index.open("memory://", spec, threshold=threshold) as index:
+        index.upsert("a", " ".join(words), "whole")
+        outcome = index.upsert("a", " ".join(words[: round(100 * threshold)]), "part")
+        assert (outcome.representative, outcome.similarity) == ("whole", threshold)
+        resolved = ClusterListings(lambda: index).listing("a").resolved
+        place = resolved.counts.index(1)
+        assert resolved.bins[place][0] == threshold
 
 
 def test_listings_are_computed_again_after_the_clock_was_set_back() -> None:

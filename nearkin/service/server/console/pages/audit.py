@@ -12,6 +12,7 @@ from nearkin.quality.evaluate.intervals import Proportion
 from nearkin.reports import charts
 from nearkin.reports.charts import draw_recall
 from nearkin.reports.model import restore_dataclass
+from nearkin.reports.similarity_bins import name_bin
 from nearkin.runtime.number_format import format_percent
 from nearkin.service.server.console.markup import render
 from nearkin.service.server.console.visitor import Page, Visit
@@ -24,7 +25,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> Markup:
     bins = () if audit is None else audit.bins
     rows = [
         (
-            f"{similarity_bin.low:.2f} to {similarity_bin.high:.2f}",
+            name_bin(similarity_bin.low, similarity_bin.high),
             f"{similarity_bin.recall.total:,}",
             format_share(similarity_bin.recall),
             format_interval(similarity_bin.recall),

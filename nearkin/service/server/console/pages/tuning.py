@@ -1,6 +1,6 @@
 """The tuning page: the S-curve of a banding over the similarities of a scope."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ from nearkin.quality.plan.tune import (
 )
 from nearkin.reports.charts import Tick
 from nearkin.reports.curves import format_banding
+from nearkin.reports.similarity_bins import Histogram, name_bin
 from nearkin.runtime.number_format import format_percent, format_similarity
-from nearkin.service.server.cluster_listings import SIMILARITY_BINS
 from nearkin.service.server.console import charts
 from nearkin.service.server.console.markup import render
 from nearkin.service.server.console.pages.clusters import parse_number
@@ -28,6 +28,8 @@ from nearkin.service.server.console.visitor import Page, Visit
 from nearkin.service.server.http.parsing import parse_json
 from nearkin.service.server.routes.models import TuneRequest
 
+NARROWEST_BAR = 0.5
+"""Width of the bar of a bin that is narrower, in units of the view box."""
 SLIDER_PRECISION = 0.005
 """Half the step of the sliders of shares."""
 CURVE_POINTS = 101
@@ -127,7 +129,7 @@ async def _tuning_content(
         facts=_best_point_facts(tuning),
         curve=_curve_chart(tuning, index, sampled, listing.resolved),
         source=None if sampled is None else sampled.source,
-        resolved=sum(listing.resolved),
+        resolved=listing.resolved.total,
         threshold=f"{tuning.threshold:.2f}",
         points=_point_rows(tuning, current_point),
         command=_command(index, threshold, k),
@@ -172,26 +174,25 @@ def _best_point_facts(tuning: Tuning) -> list[tuple[str, str]]:
 
 
 def _curve_chart(
-    tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]
+    tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Histogram
 ) -> charts.Plot:
     """Returns the S-curves of two bandings over the similarities of a scope."""
     best = tuning.best
     x = charts.horizontal(0, 1)
-    series = [("Documents, to their representative", "blue", list(map(float, resolved)))]
+    series = [("Documents, to their representative", "blue", list(map(float, resolved.counts)))]
     if sampled is not None:
-        series.insert(0, ("Pairs, from a sample", "grey", pairs_by_similarity(sampled)))
+        series.insert(0, ("Pairs, from a sample", "grey", pairs_by_similarity(sampled, resolved)))
     scale = charts.LogScale(max(max(counts) for _, _, counts in series))
-    width = 1 / SIMILARITY_BINS
     bars = [
         scale.bar(
-            x.place(i * width),
-            x.place(width) - x.place(0),
+            x.place(low),
+            max(x.place(high) - x.place(low), NARROWEST_BAR),
             count,
             colour,
-            f"{i * width:.2f} to {(i + 1) * width:.2f}: {count:,.0f} ({name})",
+            f"{name_bin(low, high)}: {count:,.0f} ({name})",
         )
         for name, colour, counts in series
-        for i, count in enumerate(counts)
+        for (low, high), count in zip(resolved.bins, counts, strict=True)
         if count > 0
     ]
     similarities = np.linspace(0, 1, CURVE_POINTS)
@@ -227,11 +228,10 @@ def _curve_chart(
     )
 
 
-def pairs_by_similarity(pairs: Distribution) -> list[float]:
-    """Returns the number of pairs in each of SIMILARITY_BINS bins of similarity."""
-    bins = np.minimum((pairs.similarities * SIMILARITY_BINS).astype(np.int64), SIMILARITY_BINS - 1)
-    counts = np.bincount(bins, pairs.pairs, SIMILARITY_BINS) * pairs.documents / 2
-    return [float(count) for count in counts]
+def pairs_by_similarity(pairs: Distribution, bins: Histogram) -> list[float]:
+    """Returns the number of pairs of a scope in each bin of a histogram."""
+    counts, _ = np.histogram(pairs.similarities, bins.edges, weights=pairs.pairs)
+    return [float(count) for count in counts * pairs.documents / 2]
 
 
 def _point_rows(
