@@ -219,7 +219,13 @@ def _without_folders(message: str) -> str:
 
 
 def _describe(explanation: Explanation | FieldsExplanation) -> dict[str, Any]:
-    """Returns an explanation without the texts of its documents."""
+    """Returns an explanation without the texts of its documents.
+
+    What tells how to change a text so that it is not found is hidden, as from tokens without the
+    right admin.
+    """
+    if isinstance(explanation, Explanation):
+        explanation = explanation.without_counts()
     values: dict[str, Any] = json.loads(json.dumps(explanation.to_dict(), default=str))
     values.pop("texts", None)
     return values

@@ -90,6 +90,22 @@ def test_agents_search_one_scope_of_an_index(index: nk.Index) -> None:
     assert "texts" not in pair
 
 
+@pytest.mark.promise("Agents do not see how nearly a search misses.")
+def test_agents_do_not_see_how_nearly_a_search_misses(index: nk.Index, run: Path) -> None:
+    """An agent that may store documents could try which words to change."""
+    ((found, *_), of_index, of_run) = call(
+        AgentAccess(index, "news", run=run),
+        ("find_near_duplicates", {"text": TEXT + "!"}),
+        ("explain_pair", {"a": "a", "b": "c"}),
+        ("explain_pair_of_run", {"a": "a", "b": "b"}),
+    )
+    assert set(found) == {"id", "cluster", "similarity", "exact"}
+    for explained in (of_index, of_run):
+        for name in ("estimate", "agreeing", "shared_bands"):
+            assert explained[name] is None
+        assert "slots agree" not in explained["why"]
+
+
 def test_agents_cannot_reach_another_scope_or_store_documents(index: nk.Index) -> None:
     access = AgentAccess(index, "news")
     assert tools_of(access) == READING

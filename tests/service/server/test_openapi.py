@@ -1,6 +1,5 @@
 """The OpenAPI description: examples, names and bounds are those of the server; the docs page."""
 
-import copy
 import json
 import re
 from collections.abc import Iterator
@@ -15,10 +14,8 @@ from starlette.testclient import TestClient
 
 from nearkin.service.server.http.tokens import Principal, TokenFile
 from nearkin.service.server.routes import models
+from tests.service.server.api_operations import JSON, TEXT, example_request, operations, success
 from tests.service.server.conftest import Serve
-
-JSON = "application/json"
-TEXT = "the quick brown fox jumps over the lazy dog and runs away over the hills into the {}"
 
 
 @pytest.fixture
@@ -30,30 +27,6 @@ def client(serve: Serve, tmp_path: Path) -> TestClient:
         body = {"id": id, "text": TEXT.format(word)}
         assert client.post("/v1/scopes/shop/documents", json=body).status_code == 200
     return client
-
-
-def operations(client: TestClient) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yields method, path and description of each operation; what deletes comes last."""
-    paths = client.get("/openapi.json").json()["paths"]
-    found = [(method, path, one) for path, rest in paths.items() for method, one in rest.items()]
-    yield from sorted(found, key=lambda operation: operation[0] == "delete")
-
-
-def success(operation: dict[str, Any]) -> dict[str, Any]:
-    (status,) = [status for status in operation["responses"] if status.startswith("2")]
-    response: dict[str, Any] = operation["responses"][status]
-    return response
-
-
-def example_request(path: str, operation: dict[str, Any]) -> dict[str, Any]:
-    """Returns path and JSON of the example of an operation."""
-    values = {
-        one["name"]: one["example"]
-        for one in operation.get("parameters", ())
-        if one["in"] == "path"
-    }
-    body = operation.get("requestBody", {}).get("content", {}).get(JSON, {}).get("example")
-    return {"url": path.format(**values), "json": copy.deepcopy(body)}
 
 
 def test_each_operation_has_examples_that_its_schemas_accept(client: TestClient) -> None:
