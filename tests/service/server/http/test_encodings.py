@@ -13,7 +13,11 @@ import pytest
 
 from nearkin.service.server.http.encodings import MAX_PART, decode_body
 from nearkin.service.server.http.problems import ProblemError
+from tests.service.server.api_operations import JSON, TEXT, example_request, operations
+from tests.service.server.conftest import Serve
+from tests.service.server.console.pages import SAME_ORIGIN
 from tests.service.server.exchange import ARROW, NDJSON, run, running
+from tests.services import wait_until
 
 DOCUMENT = {"id": "one", "text": "a text of some words that another one may resemble"}
 PATH = "/v1/scopes/ann/documents"
@@ -172,3 +176,67 @@ def test_decompressed_bodies_have_the_limits_of_others(tmp_path: Path) -> None:
             assert (last["line"], last["problem"]["code"]) == (0, "invalid-request")
 
     run(test())
+
+
+BOMB = gzip.compress(bytes(50_000_000))
+"""A body of 50 kB that becomes 50 MB."""
+
+
+def test_every_route_that_takes_a_body_reads_gzip_within_its_limits(
+    serve: Serve, tmp_path: Path
+) -> None:
+    shadow = {"shadow_store": f"sqlite:///{tmp_path}/b.db", "shadow_bands": 32, "shadow_rows": 4}
+    client = serve(store=f"sqlite:///{tmp_path}/a.db", index={"passages": "4"}, **shadow)
+    for id, word in (("one", "woods"), ("two", "valley")):
+        body = {"id": id, "text": TEXT.format(word)}
+        client.post("/v1/scopes/shop/documents", json=body).raise_for_status()
+    wait_until(lambda: client.get("/v1/shadow").json()["filled"], "the shadow index is filled")
+    bodies = 0
+    for method, path, operation in operations(client):
+        request = example_request(path, operation)
+        content = json.dumps(request.pop("json")).encode()
+        for kind in operation.get("requestBody", {}).get("content", ()):
+            bodies += 1
+            answers = [
+                client.request(
+                    method,
+                    **request,
+                    content=sent,
+                    headers={"content-type": kind, "content-encoding": encoding},
+                )
+                for sent, encoding in (
+                    (gzip.compress(content), "gzip"),
+                    (BOMB, "gzip"),
+                    (b"x", "br"),
+                )
+            ]
+            assert answers[0].is_success or kind == ARROW, (path, kind)
+            if kind == JSON:
+                assert answers[1].json()["code"] == "too-large", path
+            assert "problem" in answers[1].text or not answers[1].is_success, (path, kind)
+            assert answers[2].json()["code"] == "unsupported-media-type", (path, kind)
+    assert bodies == 11
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "content", "status"),
+    [
+        ("login", "application/x-www-form-urlencoded", b"token=x", 303),
+        ("try", JSON, b'{"text": "some words", "scope": "a"}', 200),
+    ],
+)
+def test_the_console_reads_gzip_within_its_limits(
+    serve: Serve, path: str, kind: str, content: bytes, status: int
+) -> None:
+    client = serve()
+    for sent, encoding, expected in (
+        (gzip.compress(content), "gzip", status),
+        (BOMB, "gzip", 413),
+        (b"x", "gzip", 422),
+        (b"x", "br", 415),
+    ):
+        headers = {**SAME_ORIGIN, "content-type": kind, "content-encoding": encoding}
+        answer = client.post(
+            f"/console/{path}", content=sent, headers=headers, follow_redirects=False
+        )
+        assert answer.status_code == expected, (sent[:10], answer.text)
