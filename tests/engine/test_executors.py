@@ -1,5 +1,6 @@
 """Tests that a result does not depend on where the tasks of a run are done."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,9 @@ from nearkin.corpus.parts import are_files_parts
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
+from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Silent
+from tests.engine.variants import variants_of_a_text
 from tests.late_tasks import LateTasks
 from tests.processes import Processes
 
@@ -80,6 +83,10 @@ WRITERS = {
 }
 
 
+TIMES = frozenset({"seconds", "compile_seconds", "build_latency"})
+"""The facts of a stage that are times."""
+
+
 def read_output(out: Path) -> dict[str, bytes]:
     """Returns the files of an output that do not depend on times."""
     paths = [path for path in out.rglob("*") if path.is_file() and path.parent.name != "columns"]
@@ -96,6 +103,50 @@ def read_output(out: Path) -> dict[str, bytes]:
     }
 
 
+def read_facts(out: Path) -> dict[str, Any]:
+    """Returns what a run recorded and reported, without times."""
+    record = json.loads((out / "run.json").read_bytes())
+    report = json.loads((out / "report.json").read_bytes())
+    stages = {
+        stage: {name: value for name, value in facts.items() if name not in TIMES}
+        for stage, facts in record["stages"].items()
+    }
+    reported = ("counts", "warnings", "hot_buckets", "verified", "estimated", "what_if")
+    return {
+        "counts": record["counts"],
+        "stages": stages,
+        **{name: report[name] for name in reported},
+    }
+
+
+def run_with_missing_pairs(
+    folder: Path, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """Compares a run with hot buckets, of which pairs are missing, with that of threads.
+
+    Returns:
+        What both recorded and reported.
+    """
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    # a round in which few leaders take all places leaves pairs that are similar enough
+    monkeypatch.setattr("nearkin.engine.hot_bucket_loop.MOST_ROUNDS", 1)
+    (folder / "in").mkdir()
+    table = variants_of_a_text(variants=400, copies=60, changed_of_copies=6)
+    pq.write_table(table, folder / "in" / "texts.parquet", row_group_size=50)
+    options = RunOptions(spec=nk.Spec(), workers=2, hot_bucket_size=20, fanout=2, max_removed=1.0)
+    job = Job((str(folder / "in"),), folder / "threads", Columns(id="id"), options)
+    run_dedup(job, Silent())
+    elsewhere = replace(job, out=folder / "out", executor=executor)
+    run_dedup(elsewhere, Silent())
+    assert read_output(elsewhere.out) == read_output(job.out)
+    facts = read_facts(job.out)
+    assert read_facts(elsewhere.out) == facts
+    (warning,) = (text for text in facts["warnings"] if "may be missed" in text)
+    for out in (job.out, elsewhere.out):
+        assert warning[:40] in (out / "report.html").read_text()
+    return facts
+
+
 def compare_executors(job: Job, processes: Processes) -> set[str]:
     """Requires equal outputs of threads and processes, and returns the names of the tasks."""
     run_dedup(job, Silent())
@@ -105,6 +156,7 @@ def compare_executors(job: Job, processes: Processes) -> set[str]:
     expected = read_output(job.out)
     assert {"clusters.parquet", "pairs.parquet", "rejected.jsonl"} <= expected.keys()
     assert read_output(elsewhere.out) == expected
+    assert read_facts(elsewhere.out) == read_facts(job.out)
     return {task.__name__ for task in processes.maps}
 
 
@@ -173,6 +225,17 @@ def test_result_does_not_depend_on_the_executor(
     assert ("WritePayloads" in tasks) == (name != "estimates")
     if name == "hot buckets":
         assert "ClusterBucket" in tasks
+
+
+def test_missing_pairs_of_hot_buckets_do_not_depend_on_the_executor(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes.maps.clear()
+    facts = run_with_missing_pairs(tmp_path, processes, monkeypatch)
+    assert "ClusterBucket" in {task.__name__ for task in processes.maps}
+    missing = facts["stages"]["missing_pairs"]
+    assert missing["pairs"] > 0
+    assert missing["share"] > 0.05
 
 
 @pytest.mark.parametrize("name", ["word shingles", "hot buckets"])

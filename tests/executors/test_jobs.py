@@ -25,7 +25,12 @@ from nearkin.runs.job import Job
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.progress import Silent
 from tests.cli.conftest import run
-from tests.engine.test_executors import documents, read_output, write_parquet
+from tests.engine.test_executors import (
+    documents,
+    read_output,
+    run_with_missing_pairs,
+    write_parquet,
+)
 
 PATIENCE = 120.0
 
@@ -92,6 +97,15 @@ def test_output_does_not_depend_on_lost_workers(
         is_done.set()
         killed.join()
     assert read_output(elsewhere.out) == read_output(job.out)
+
+
+def test_missing_pairs_of_hot_buckets_do_not_depend_on_the_executor(
+    workers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = run_with_missing_pairs(tmp_path, JobsExecutor(2), monkeypatch)
+    assert not workers.exists(), "the workers shared this folder"
+    assert facts["stages"]["candidates"]["hot_buckets"]
+    assert facts["stages"]["missing_pairs"]["share"] > 0.05
 
 
 def test_results_are_in_the_order_of_the_items(workers: Path) -> None:
