@@ -5,8 +5,9 @@ The suites are those of `make test-full`. A test that makes several attempts say
 python -m benchmarks.reliability --full --write
 
 `--points N` kills each command at N of its file operations; all of them take many hours.
-`--only aerospike` runs the tests with this word in their names, as -k of pytest, and replaces the
-rows of their subjects. So a table can be made in pieces: `--only "warc and not gzip" damage`.
+`--only aerospike` runs the tests with this word in their names, as -k of pytest. They are counted
+in place of their last run, beside the tests that were run before. So a table can be made in pieces:
+`--only "warc and not gzip" damage`.
 `--workers 1` leaves the other cores to others.
 """
 
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -26,6 +26,8 @@ from benchmarks.pages import HERE, ROOT
 from benchmarks.tables import Table
 
 RECORD = HERE / "reliability.json"
+TESTS = HERE / "reliability_tests.json"
+"""The attempts of each test of a table, from which tables are made in pieces."""
 PAGE = ROOT / "docs" / "explanation" / "reliability.md"
 OTHERS = {
     "A process changes the index between two steps of another one": ("tests/index/test_races.py",),
@@ -77,23 +79,25 @@ class Attempts(NamedTuple):
     """The attempts of one test.
 
     Attributes:
-        subject: What they are made on, for example a store. Empty if the suite has one subject.
+        row: Name of the row of the table that counts them: what is done, and to what.
         times: Number of attempts.
         wrong: True if the test failed.
     """
 
-    subject: str
+    row: str
     times: int
     wrong: bool
 
 
-def run_suite(paths: tuple[str, ...], form: Form) -> Iterator[Attempts]:
-    """Runs tests, and yields what each has attempted. Skipped tests are left out.
+def run_suite(what: str, paths: tuple[str, ...], form: Form) -> dict[str, Attempts]:
+    """Runs tests, and returns what each has attempted, by its name. Skipped tests are left out.
 
     Args:
+        what: What is done. The subject of a test follows, for example a store.
         paths: Files of tests.
         form: Form of the suites.
     """
+    made = {}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-v", f"--junitxml={report}"]
@@ -102,52 +106,76 @@ def run_suite(paths: tuple[str, ...], form: Form) -> Iterator[Attempts]:
             if case.find("skipped") is not None:
                 continue
             facts = {fact.get("name"): fact.get("value") for fact in case.iter("property")}
-            wrong = case.find("failure") is not None or case.find("error") is not None
-            yield Attempts(facts.get("subject") or "", int(facts.get("attempts") or 1), wrong)
+            made[f"{case.get('classname')}::{case.get('name')}"] = Attempts(
+                row=f"{what} {facts.get('subject') or ''}".strip(),
+                times=int(facts.get("attempts") or 1),
+                wrong=case.find("failure") is not None or case.find("error") is not None,
+            )
+    return dict(sorted(made.items(), key=lambda test: test[1].row))
 
 
-def count_attempts(what: str, paths: tuple[str, ...], form: Form) -> list[tuple[str, ...]]:
-    """Returns a row for each subject of suites: what was done to it, how often, what went wrong.
+class CountedTests(NamedTuple):
+    """The tests that a table counts.
 
-    Args:
-        what: What is done.
-        paths: Files of tests.
-        form: Form of the suites.
+    Attributes:
+        note: The note above the table.
+        attempts: What each test attempted, by its name.
     """
-    attempts: Counter[str] = Counter()
-    wrong: Counter[str] = Counter()
-    for attempt in run_suite(paths, form):
-        attempts[attempt.subject] += attempt.times
-        wrong[attempt.subject] += attempt.wrong
-    return [
-        (f"{what} {subject}".strip(), f"{attempts[subject]:,}", f"{wrong[subject]:,}")
-        for subject in sorted(attempts)
-    ]
+
+    note: str
+    attempts: dict[str, Attempts]
 
 
-def make_table(name: str, rows: list[tuple[str, ...]], form: Form) -> Table:
-    """Returns a table that says which form of the suites it counts.
+def read_tests() -> dict[str, CountedTests]:
+    """Returns the tests that were counted before, by the name of their table."""
+    recorded = json.loads(TESTS.read_bytes()) if TESTS.exists() else {}
+    return {
+        name: CountedTests(
+            note=table["note"],
+            attempts={test: Attempts._make(made) for test, made in table["attempts"].items()},
+        )
+        for name, table in recorded.items()
+    }
 
-    Args:
-        name: Name of the table.
-        rows: Rows of the table.
-        form: Form of the suites.
+
+class TableMaker:
+    """Makes tables of attempts.
+
+    Attributes:
+        made: The tests of each table that was made.
     """
-    note = f"Attempts of the {form}, and tests in which one was wrong:"
-    if form.only:
-        recorded = {table["name"]: table for table in json.loads(RECORD.read_bytes())["tables"]}
-        if recorded[name]["note"] != note:
-            raise SystemExit(f"the recorded table {name} is of another form; run all of its tests")
-        old = {row[0]: tuple(row) for row in recorded[name]["rows"]}
-        rows = list({**old, **{row[0]: row for row in rows}}.values())
-    return Table(name, note, ("what happens", "attempts", "failed tests"), rows)
 
+    def __init__(self) -> None:
+        self.made: dict[str, CountedTests] = {}
 
-def others(full: bool) -> Table:
-    """Counts races, cut connections, power cuts, full disks and wrong clocks."""
-    form = Form(full)
-    rows = [row for what, paths in OTHERS.items() for row in count_attempts(what, paths, form)]
-    return make_table("others", rows, form)
+    def make_table(self, name: str, tests: dict[str, Attempts], form: Form) -> Table:
+        """Returns a table that says which form of the suites it counts.
+
+        Args:
+            name: Name of the table.
+            tests: The attempts of each test that was run.
+            form: Form of the suites.
+        """
+        note = f"Attempts of the {form}, and tests in which one was wrong:"
+        if form.only:
+            before = read_tests().get(name, CountedTests(note, {}))
+            if before.note != note:
+                raise SystemExit(f"the recorded table {name} is of another form; run all its tests")
+            tests = {**before.attempts, **tests}
+        self.made[name] = CountedTests(note, tests)
+        times: Counter[str] = Counter()
+        wrong: Counter[str] = Counter()
+        for attempts in tests.values():
+            times[attempts.row] += attempts.times
+            wrong[attempts.row] += attempts.wrong
+        rows = [(row, f"{times[row]:,}", f"{wrong[row]:,}") for row in times]
+        return Table(name, note, ("what happens", "attempts", "failed tests"), rows)
+
+    def write(self) -> None:
+        """Keeps the tests of the tables that were made."""
+        kept = {**read_tests(), **self.made}
+        counted = {name: table._asdict() for name, table in kept.items()}
+        TESTS.write_text(json.dumps(counted, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:
@@ -157,26 +185,36 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--workers", type=int, default=2)
     known, arguments = parser.parse_known_args()
+    maker = TableMaker()
 
     def kills(full: bool) -> Table:
         what = "a command is killed, or the power fails; it is resumed"
         form = Form(full, known.points, known.only, known.workers)
-        return make_table("kills", count_attempts(what, ("tests/runs/test_kills.py",), form), form)
+        tests = run_suite(what, ("tests/runs/test_kills.py",), form)
+        return maker.make_table("kills", tests, form)
 
     def interruptions(full: bool) -> Table:
         what = "a call is interrupted, and repeated, over"
-        paths = ("tests/index/test_interruptions.py",)
         form = Form(full, only=known.only, workers=known.workers)
-        return make_table("interruptions", count_attempts(what, paths, form), form)
+        tests = run_suite(what, ("tests/index/test_interruptions.py",), form)
+        return maker.make_table("interruptions", tests, form)
 
     def damage(full: bool) -> Table:
-        what = "a damaged file:"
-        paths = ("tests/corpus/test_mutations.py",)
         form = Form(full, only=known.only, workers=known.workers)
-        return make_table("damage", count_attempts(what, paths, form), form)
+        tests = run_suite("a damaged file:", ("tests/corpus/test_mutations.py",), form)
+        return maker.make_table("damage", tests, form)
+
+    def others(full: bool) -> Table:
+        form = Form(full)
+        tests = {}
+        for what, paths in OTHERS.items():
+            tests |= run_suite(what, paths, form)
+        return maker.make_table("others", tests, form)
 
     makers = [kills, interruptions, damage, others]
     tables.main(__doc__, makers, RECORD, PAGE, arguments=arguments)
+    if "--write" in arguments:
+        maker.write()
 
 
 if __name__ == "__main__":
