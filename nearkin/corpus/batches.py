@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.places import are_among, places_of
+from nearkin.corpus.places import places_of
+from nearkin.stages.packed_pairs import isin_sorted
 
 RAW_PREFIX = 200
 """The maximum number of characters of a rejected row that the quarantine quotes."""
@@ -65,12 +66,12 @@ class Batch(NamedTuple):
 
     def select(self, places: np.ndarray) -> "Batch":
         """Returns the batch with the rows at some places, ascending, uint64 (n,)."""
-        is_selected = are_among(places_of(self.files, self.rows), places)
+        is_selected = isin_sorted(places_of(self.files, self.rows), places)
         # A rejection that concerns a part of a file has no place.
         in_rows = [entry for entry in self.rejected if entry.row != WHOLE_FILE]
         files = np.array([entry.file for entry in in_rows], np.int64)
         rows = np.array([entry.row for entry in in_rows], np.int64)
-        rejected = compress(in_rows, are_among(places_of(files, rows), places))
+        rejected = compress(in_rows, isin_sorted(places_of(files, rows), places))
         return self._replace(
             files=self.files[is_selected],
             rows=self.rows[is_selected],

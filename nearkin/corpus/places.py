@@ -90,14 +90,6 @@ def files_and_rows(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (places >> FILE_SHIFT).astype(np.int32), rows.astype(np.int64)
 
 
-def are_among(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Returns which rows or places are in an ascending array of them, bool (n,)."""
-    if not len(wanted):
-        return np.zeros(len(values), bool)
-    candidates = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
-    return np.asarray(wanted[candidates] == values)
-
-
 def has_row_between(rows: np.ndarray | None, first: int, end: int) -> bool:
     """Returns whether a range has a needed row: ascending, int64 (n,), or None for all."""
     if rows is None:

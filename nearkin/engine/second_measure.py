@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
-from nearkin.corpus.places import are_among, places_of
+from nearkin.corpus.places import places_of
 from nearkin.engine.clustering import Clustering, ExactGroupOrder
 from nearkin.engine.documents import Documents
 from nearkin.engine.leader_similarity import find_leader_similarities
@@ -29,7 +29,7 @@ from nearkin.settings.choices import ClusterMethod
 from nearkin.settings.spec import Spec
 from nearkin.stages.cluster.election import elect_leaders
 from nearkin.stages.measures.base import StoredPayloads
-from nearkin.stages.packed_pairs import pack_pairs, unpack_pairs
+from nearkin.stages.packed_pairs import isin_sorted, pack_pairs, unpack_pairs
 from nearkin.stages.sketch.hyperplanes import matrix_of
 from nearkin.stages.sketch.resources import SpecResources
 
@@ -72,7 +72,7 @@ class Subset:
         Args:
             places: The places, ascending, uint64 (n,).
         """
-        places = places[are_among(places, self._places)]
+        places = places[isin_sorted(places, self._places)]
         yield from self._corpus.batches_at(columns, places, start, first)
 
 

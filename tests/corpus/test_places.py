@@ -11,8 +11,9 @@ import pytest
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
 from nearkin.corpus.batches import Batch, read_content
-from nearkin.corpus.places import are_among, places_from, places_of
+from nearkin.corpus.places import places_from, places_of
 from nearkin.errors import RunError
+from nearkin.stages.packed_pairs import isin_sorted
 from tests.corpus.samples import FLAT_TABLE, SAMPLE_FILES, write_parquet
 
 COLUMNS = Columns(id="id")
@@ -111,5 +112,5 @@ def test_a_row_group_without_a_needed_row_is_not_read(tmp_path: Path) -> None:
 def test_membership_in_a_sorted_array() -> None:
     wanted = np.array([2, 3, 9])
     values = np.array([0, 2, 9, 10])
-    assert are_among(values, wanted).tolist() == [False, True, True, False]
-    assert not are_among(values, wanted[:0]).any()
+    assert isin_sorted(values, wanted).tolist() == [False, True, True, False]
+    assert not isin_sorted(values, wanted[:0]).any()

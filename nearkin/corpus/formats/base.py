@@ -13,9 +13,10 @@ from nearkin.corpus.batches import WHOLE_FILE, Rejection
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.places import ByteSpan, are_among, has_row_between
+from nearkin.corpus.places import ByteSpan, has_row_between
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.runtime.compressed_files import create_file
+from nearkin.stages.packed_pairs import isin_sorted
 
 Item = TypeVar("Item")
 
@@ -42,12 +43,12 @@ class FileSlice(NamedTuple):
 
     def select(self, rows: np.ndarray) -> "FileSlice":
         """Returns the slice with some rows, ascending, int64 (n,), without their complete rows."""
-        is_selected = are_among(self.rows, rows)
+        is_selected = isin_sorted(self.rows, rows)
         rejected_rows = np.array([entry.row for entry in self.rejected], np.int64)
         return FileSlice(
             self.rows[is_selected],
             self.documents.filter(pa.array(is_selected)),
-            list(compress(self.rejected, are_among(rejected_rows, rows))),
+            list(compress(self.rejected, isin_sorted(rejected_rows, rows))),
             self.next_row,
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nearkin.stages.cluster import kernels
-from nearkin.stages.sketch.minhash import splitmix64
+from nearkin.stages.sketch.minhash import mix_splitmix64, splitmix64
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """The increment of SplitMix64."""
@@ -43,12 +43,14 @@ def hash_clusters(cluster: np.ndarray, content: np.ndarray, seed: int) -> np.nda
 def hash_documents(content: np.ndarray, seed: int) -> np.ndarray:
     """Returns the hash of each document, of which the smallest represents a cluster."""
     salt = splitmix64(seed, 1)[0]
-    return _mix(_mix(content[:, 0] ^ salt) ^ content[:, 1])
+    return mix_splitmix64(mix_splitmix64(content[:, 0] ^ salt) ^ content[:, 1])
 
 
 def expand_smallest_hashes(smallest: np.ndarray) -> np.ndarray:
     """Returns the hashes of clusters, uint64 (clusters, 2), from the smallest of documents."""
-    return np.stack([_mix(smallest + GOLDEN), _mix(smallest + GOLDEN + GOLDEN)], axis=1)
+    return np.stack(
+        [mix_splitmix64(smallest + GOLDEN), mix_splitmix64(smallest + GOLDEN + GOLDEN)], axis=1
+    )
 
 
 def assign_clusters(hashes: np.ndarray, sizes: np.ndarray, shares: Sequence[float]) -> np.ndarray:
@@ -77,10 +79,3 @@ def assign_clusters(hashes: np.ndarray, sizes: np.ndarray, shares: Sequence[floa
     groups = np.empty(len(sizes), np.int64)
     kernels.fill_groups(order, sizes, selected, lacking, groups)
     return groups
-
-
-def _mix(words: np.ndarray) -> np.ndarray:
-    """Returns the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) of each word."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(words ^ (words >> np.uint64(31)))

@@ -21,6 +21,7 @@ from nearkin.stages.lsh.slot_bands import Banding
 from nearkin.stages.measures.base import Measure, as_stored, band_layout_of
 from nearkin.stages.measures.compared_sets import payload_builder_for_run
 from nearkin.stages.measures.registry import measure_of
+from nearkin.stages.packed_pairs import isin_sorted
 from nearkin.stages.shingle.readable import shingle_texts
 from nearkin.stages.sketch.resources import SpecResources
 from nearkin.stages.verify.jaccard import SetBuilder
@@ -369,7 +370,7 @@ def overlap_of_shingles(a: str, b: str, spec: Spec, resources: SpecResources) ->
     builder = SetBuilder(resources.shingler(spec))
     sets = builder.build(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
-    shared = int(_contained_in(first, second).sum())
+    shared = int(isin_sorted(second, first).sum())
     shared_examples, only_first = _example_shingles(a, first, second, builder, spec)
     _, only_second = _example_shingles(b, second, first, builder, spec)
     return ShingleOverlap(
@@ -392,18 +393,9 @@ def _example_shingles(
     # last one may be cut off.
     single = np.flatnonzero(sets.sizes == 1)
     hashes = sets.hashes[(np.cumsum(sets.sizes) - sets.sizes)[single]]
-    in_text = _contained_in(own, hashes)
+    in_text = isin_sorted(hashes, own)
     single = single[in_text]
-    is_shared = _contained_in(others, hashes[in_text])
+    is_shared = isin_sorted(hashes[in_text], others)
     shared_examples = tuple(candidates[i] for i in single[is_shared][:MAX_EXAMPLES])
     only = tuple(candidates[i] for i in single[~is_shared][:MAX_EXAMPLES])
     return shared_examples, only
-
-
-def _contained_in(values: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-    """Returns which hashes, in any order, are among sorted values, bool (m,)."""
-    if not len(values):
-        return np.zeros(len(hashes), np.bool_)
-    positions = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
-    contained: np.ndarray = values[positions] == hashes
-    return contained

@@ -30,12 +30,15 @@ def splitmix64(seed: int, count: int, first: int = 0) -> np.ndarray:
         >>> [hex(x) for x in splitmix64(0, 2).tolist()]
         ['0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4']
     """
-    x = np.uint64(seed) + np.uint64(GOLDEN) * np.arange(
-        first + 1, first + count + 1, dtype=np.uint64
-    )
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(x ^ (x >> np.uint64(31)))
+    steps = np.arange(first + 1, first + count + 1, dtype=np.uint64)
+    return mix_splitmix64(np.uint64(seed) + np.uint64(GOLDEN) * steps)
+
+
+def mix_splitmix64(words: np.ndarray) -> np.ndarray:
+    """Returns the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) of each word."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)))
 
 
 class SlotScheme(Protocol):
