@@ -95,7 +95,7 @@ def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
         broken = [
             at
             for at, value in enumerate(raw.to_pylist())
-            if value is not None and not _is_utf8(value)
+            if value is not None and not is_utf8(value)
         ]
         fit = np.ones(len(raw), bool)
         fit[broken] = False
@@ -132,14 +132,6 @@ def format_as_readable_text(values: pa.Array) -> pa.Array:
         [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw],
         TEXT,
     )
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _text_of_bytes(value: bytes | None) -> str | None:

@@ -27,7 +27,12 @@ from nearkin.corpus.encoded_columns import (
 )
 from nearkin.corpus.fingerprints import check_fingerprints, fingerprint_type
 from nearkin.corpus.nested_columns import derive_columns
-from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
+from nearkin.corpus.text_forms import (
+    format_as_readable_text,
+    format_as_text,
+    is_utf8,
+    validate_text,
+)
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
 from nearkin.runtime.setting_names import name_setting
@@ -284,14 +289,6 @@ def _long_texts(values: pa.Array, limit: int) -> list[int]:
     return list(np.flatnonzero(long.to_numpy(zero_copy_only=False)).tolist())
 
 
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
     """Checks a column of lists of tokens, which together have at most `limit` bytes.
 
@@ -347,7 +344,7 @@ def _without_bad_lists(lists: pa.Array) -> tuple[pa.Array, list[int]]:
     broken = [
         at
         for at, value in enumerate(raw)
-        if value is not None and not all(t is not None and _is_utf8(t) for t in value)
+        if value is not None and not all(t is not None and is_utf8(t) for t in value)
     ]
     wrong = set(broken)
     fit = [

@@ -152,7 +152,7 @@ def draw_similarities(verified: Histogram, estimated: Histogram, parameters: Par
     scale = _LogScale(max(*verified.counts, *estimated.counts))
     right_ticks: tuple[Tick, ...] = ()
     if parameters.curve:
-        right_ticks = tuple(Tick(_plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1))
+        right_ticks = tuple(Tick(plot_y(p), f"{p:.0%}") for p in (0, 0.5, 1))
     similarities = (0, 0.2, 0.4, 0.6, 0.8, 1)
     # a condition decides about pairs on both sides of any similarity
     marker = _similarity_x(parameters.threshold) if parameters.accept is None else None
@@ -187,7 +187,7 @@ def draw_recall(audit: Audit) -> Chart:
         return LEFT + plot_width * (similarity - first) / (last - first)
 
     def y_of(share: float) -> float:
-        return _plot_y((share - floor) / (1 - floor))
+        return plot_y((share - floor) / (1 - floor))
 
     points = []
     curve = []
@@ -242,7 +242,7 @@ def _histogram_bars(histogram: Histogram, scale: "_LogScale", series: str) -> li
 
 def _curve_points(shares: tuple[float, ...]) -> str:
     last = max(len(shares) - 1, 1)
-    points = ((_similarity_x(i / last), _plot_y(share)) for i, share in enumerate(shares))
+    points = ((_similarity_x(i / last), plot_y(share)) for i, share in enumerate(shares))
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
@@ -250,7 +250,7 @@ def _similarity_x(similarity: float) -> float:
     return LEFT + similarity * (WIDTH - LEFT - RIGHT)
 
 
-def _plot_y(share: float) -> float:
+def plot_y(share: float) -> float:
     """Returns the vertical position of a share of the plot's height."""
     return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
 
@@ -261,11 +261,8 @@ class _LogScale:
     def __init__(self, largest: int) -> None:
         self._largest = max(largest, 1)
 
-    def _relative_height(self, count: int) -> float:
-        return math.log1p(count) / math.log1p(self._largest)
-
     def y(self, count: int) -> float:
-        return _plot_y(self._relative_height(count))
+        return plot_y(math.log1p(count) / math.log1p(self._largest))
 
     def height(self, count: int) -> float:
         return HEIGHT - BOTTOM - self.y(count)
@@ -275,6 +272,6 @@ class _LogScale:
         powers = math.floor(math.log10(self._largest))
         step = 1 + powers // 7
         return (
-            Tick(_plot_y(0), "0"),
+            Tick(plot_y(0), "0"),
             *(Tick(self.y(10**p), format_compact(10**p)) for p in range(0, powers + 1, step)),
         )

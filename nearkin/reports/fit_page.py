@@ -12,7 +12,7 @@ from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.result import FitResult, FittedSettings, WrongPair
 from nearkin.quality.fit.validation import HeldOut
-from nearkin.reports.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Tick
+from nearkin.reports.charts import BOTTOM, HEIGHT, LEFT, WIDTH, Tick, plot_y
 from nearkin.reports.diff import DocumentRole
 from nearkin.reports.page import (
     describe_equal_texts,
@@ -163,7 +163,7 @@ def draw_precision_recall(
     """
     return PrecisionRecallChart(
         x_ticks=tuple(Tick(recall_x(level), f"{level:.0%}") for level in LEVELS),
-        y_ticks=tuple(Tick(precision_y(level), f"{level:.0%}") for level in LEVELS),
+        y_ticks=tuple(Tick(plot_y(level), f"{level:.0%}") for level in LEVELS),
         curves=tuple(
             _plot_curve(choice, series) for choice, series in zip(choices, SERIES, strict=False)
         ),
@@ -193,16 +193,11 @@ def recall_x(recall: float) -> float:
     return LEFT + recall * (WIDTH - LEFT - RIGHT_EDGE)
 
 
-def precision_y(precision: float) -> float:
-    """Returns the vertical position of a precision."""
-    return HEIGHT - BOTTOM - precision * (HEIGHT - BOTTOM - TOP)
-
-
 def _plot_curve(choice: FittedSettings, series: str) -> CurvePlot:
     curve = choice.curve
     positions = np.flatnonzero(curve.together > 0)
     points = " ".join(
-        f"{recall_x(float(curve.recall[i])):.1f},{precision_y(float(curve.precision[i])):.1f}"
+        f"{recall_x(float(curve.recall[i])):.1f},{plot_y(float(curve.precision[i])):.1f}"
         for i in positions
     )
     label = (
@@ -214,7 +209,7 @@ def _plot_curve(choice: FittedSettings, series: str) -> CurvePlot:
         name=f"{describe_definition(choice.definition)} at {choice.threshold:g}",
         points=points,
         x=recall_x(choice.recall.value),
-        y=precision_y(choice.precision.value),
+        y=plot_y(choice.precision.value),
         label=label,
     )
 
@@ -224,11 +219,11 @@ def _plot_held_out(held_out: HeldOut) -> IntervalPoint:
     precision = held_out.precision
     return IntervalPoint(
         x=recall_x(recall.value),
-        y=precision_y(precision.value),
+        y=plot_y(precision.value),
         left=recall_x(recall.low),
         right=recall_x(recall.high),
-        low=precision_y(precision.low),
-        high=precision_y(precision.high),
+        low=plot_y(precision.low),
+        high=plot_y(precision.high),
         label=f"In cross-validation: precision {_format_estimate(precision)}, recall "
         f"{_format_estimate(recall)}",
     )

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser
 import nearkin as nk
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.result import FitResult, WrongPair
-from nearkin.reports.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH
-from nearkin.reports.fit_page import draw_precision_recall, precision_y, recall_x, render_fit
+from nearkin.reports.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, plot_y
+from nearkin.reports.fit_page import draw_precision_recall, recall_x, render_fit
 from nearkin.settings.choices import ClusterMethod
 from tests.conftest import PATIENCE
 from tests.quality.fit.corpora import records
@@ -54,7 +54,7 @@ def test_curves_are_the_scores_of_each_threshold(fitted: FitResult) -> None:
         assert recall == pytest.approx(choice.curve.recall[has_found], abs=0.05 / 300)
         assert precision == pytest.approx(choice.curve.precision[has_found], abs=0.05 / 180)
         assert plotted.x == recall_x(choice.recall.value)
-        assert plotted.y == precision_y(choice.precision.value)
+        assert plotted.y == plot_y(choice.precision.value)
 
 
 def test_held_out_point_has_both_intervals(fitted: FitResult) -> None:
@@ -65,7 +65,7 @@ def test_held_out_point_has_both_intervals(fitted: FitResult) -> None:
     point = draw_precision_recall(fitted.choices, held_out).held_out
     assert point is not None
     assert (point.left, point.x, point.right) == tuple(recall_x(r) for r in (0.25, 0.5, 0.75))
-    assert (point.low, point.y, point.high) == tuple(precision_y(p) for p in (0.7, 0.8, 0.9))
+    assert (point.low, point.y, point.high) == tuple(plot_y(p) for p in (0.7, 0.8, 0.9))
     assert "precision 0.800 (0.700 to 0.900)" in point.label
     assert draw_precision_recall(fitted.choices, None).held_out is None
 

@@ -71,7 +71,7 @@ def test_sketch_of_arrow_creates_no_python_strings(monkeypatch: pytest.MonkeyPat
     def fail(*_: object) -> None:
         raise AssertionError("Python objects were made")
 
-    monkeypatch.setattr(accept, "_is_utf8", fail)
+    monkeypatch.setattr(accept, "is_utf8", fail)
     monkeypatch.setattr(convert.pa, "array", fail)
     assert len(nk.sketch(COLUMNS["arrow large"])) == len(TEXTS)
 

@@ -10,6 +10,7 @@ and drawn too, so that rare duplicates are among the pairs. The pairs of the sam
 the pairs of all documents that were not found in this way.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -178,12 +179,8 @@ class _SampledPairs(NamedTuple):
         pairs = pack_pairs(used[first], used[second])
         is_other = ~np.isin(pairs, listed)
         weights = self.weights[is_other]
-        weights *= (_count_pairs(searched) - len(listed)) / weights.sum()
+        weights *= (math.comb(searched, 2) - len(listed)) / weights.sum()
         return _SampledPairs(pairs[is_other], weights)
-
-
-def _count_pairs(documents: int) -> int:
-    return documents * (documents - 1) // 2
 
 
 def _sample_pairs(
@@ -193,7 +190,7 @@ def _sample_pairs(
     of_definitions = _list_pairs(scorer, rows, progress)
     listed = np.unique(np.concatenate([scored.pairs for scored in of_definitions]))
     others = _draw_other_pairs(rng, rows, listed)
-    weight = (_count_pairs(len(rows)) - len(listed)) / max(len(others), 1)
+    weight = (math.comb(len(rows), 2) - len(listed)) / max(len(others), 1)
     listed_weights = np.ones(len(listed))
     if len(listed) > MOST_POOL_PAIRS:
         chances = _chances_of_listed(listed, of_definitions)

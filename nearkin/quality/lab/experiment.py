@@ -9,6 +9,7 @@ Every pair is compared, so recall and precision are exact. A banding reports the
 exact similarity reaches the threshold, as a run with exact verification does.
 """
 
+import math
 import re
 import time
 from dataclasses import asdict, dataclass, replace
@@ -320,7 +321,7 @@ def label_pairs(golden: GoldenSet, ids: list[str]) -> LabelledPairs:
 def find_candidates(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
     """Returns which pairs of documents share a band key, by signatures, uint32 (documents, k)."""
     documents = len(slots)
-    is_candidate = np.zeros(documents * (documents - 1) // 2, bool)
+    is_candidate = np.zeros(math.comb(documents, 2), bool)
     for keys in slot_band_keys(slots, bands, rows).T:
         order = np.argsort(keys, kind="stable")
         ordered = keys[order]
@@ -359,7 +360,7 @@ def compare_bandings(
     for bands, rows in settings.bandings:
         is_candidate = find_candidates(slots, bands, rows)
         results.append(_score_banding(bands, rows, is_candidate, near, labels, settings))
-    every_pair = np.ones(len(contents) * (len(contents) - 1) // 2, bool)
+    every_pair = np.ones(math.comb(len(contents), 2), bool)
     results.append(_score_banding(0, 0, every_pair, near, labels, settings))
     return Experiment(
         documents=len(contents),
@@ -427,8 +428,8 @@ def measure_growth(
     projected = [
         GrowthResult(
             documents=size,
-            pairs=_count_pairs(size),
-            candidates=round(_count_pairs(size) * last.candidates / last.pairs),
+            pairs=math.comb(size, 2),
+            candidates=round(math.comb(size, 2) * last.candidates / last.pairs),
             is_projected=True,
             seconds=None,
             brute=None,
@@ -437,10 +438,6 @@ def measure_growth(
         if size > MAX_MEASURED
     ]
     return (*measured, *projected)
-
-
-def _count_pairs(documents: int) -> int:
-    return documents * (documents - 1) // 2
 
 
 def _measure_size(
@@ -457,7 +454,7 @@ def _measure_size(
     brute = time.perf_counter() - began
     return GrowthResult(
         documents=texts.documents,
-        pairs=_count_pairs(texts.documents),
+        pairs=math.comb(texts.documents, 2),
         candidates=int(is_candidate.sum()),
         is_projected=False,
         seconds=seconds,
