@@ -257,7 +257,7 @@ def take_console(browser: Browser, folder: Path) -> None:
             save_picture(page.screenshot(), name)
         page.goto(f"{url}/console/try?scope=news")
         page.locator("#try-text").fill(STORM.replace("two days", "three days"))
-        page.locator("#try-button").click()
+        page.get_by_role("button", name="Search").click()
         page.wait_for_timeout(2500)
         save_picture(page.screenshot(full_page=True), "console-search.png")
         page.close()
