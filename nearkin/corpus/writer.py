@@ -120,7 +120,7 @@ def write_kept(
                 copied = _copy_in_threads(copier, parts, advance, workers)
             else:
                 copied = _copy_elsewhere(copier, parts, advance, executor, parts_folder)
-            _join_parts(corpus, copied, targets, observe)
+            _join_parts(corpus, copied, targets, observe, workers)
             delete_shared_folder(parts_folder)
         return
     first = 0
@@ -241,24 +241,28 @@ def _join_parts(
     copied: Iterator[_CopiedRows],
     targets: Sequence[Path],
     observe: Observer | None,
+    workers: int,
 ) -> None:
-    for number, copies in groupby(copied, lambda done: done.part.rows.file):
-        target = targets[number]
-        has_lines = not isinstance(corpus.format_of(corpus.files[number]), Parquet)
-        appender = LineAppender(target) if has_lines else RowGroupAppender(target)
-        for done in copies:
-            if done.read is not None:
-                corpus.learn(done.read)
-            if observe is not None:
-                for observed in done.observed:
-                    observe(observed.first, observed.documents)
-            if done.part.is_whole and done.path != target:
-                if done.path.exists():
-                    done.path.replace(target)
-            elif done.path != target:
-                with _writer_errors(corpus.files[number]):
-                    appender.append(done.path)
-        appender.close()
+    with ThreadPoolExecutor(workers, "nearkin-join") as pool:
+        for number, copies in groupby(copied, lambda done: done.part.rows.file):
+            target = targets[number]
+            has_lines = not isinstance(corpus.format_of(corpus.files[number]), Parquet)
+            make_appender = LineAppender if has_lines else RowGroupAppender
+            appender = make_appender(target, pool)
+            for done in copies:
+                if done.read is not None:
+                    corpus.learn(done.read)
+                if observe is not None:
+                    for observed in done.observed:
+                        observe(observed.first, observed.documents)
+                if done.part.is_whole and done.path != target:
+                    if done.path.exists():
+                        done.path.replace(target)
+                elif done.path != target:
+                    with _writer_errors(corpus.files[number]):
+                        appender.append(done.path)
+            with _writer_errors(corpus.files[number]):
+                appender.close()
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 import io
 import json
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import compress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -29,6 +29,7 @@ from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSlice
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.places import ByteSpan, RowGroup
 from nearkin.corpus.validation import make_empty_documents
+from nearkin.runtime.joined_file import JoinedFile
 
 BLOCK = 1 << 19
 """The number of bytes that are read at a time, which fit into a cache."""
@@ -257,24 +258,23 @@ class LineWriter:
 class LineAppender:
     """A file that receives the lines of other files."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._file: BinaryIO | None = None
+    def __init__(self, target: Path, pool: Executor) -> None:
+        self._file = JoinedFile(target, pool)
+        self._is_begun = False
 
     def append(self, part: Path) -> None:
         """Moves the lines of a file behind those that were appended before."""
-        if self._file is None:
-            part.replace(self._target)
-            self._file = self._target.open("ab")
-            return
-        with part.open("rb") as source:
-            shutil.copyfileobj(source, self._file, BLOCK)
-        part.unlink()
+        size = part.stat().st_size
+        if self._is_begun:
+            self._file.append(part, 0, size)
+        else:
+            self._file.begin(part, size)
+        self._is_begun = True
 
     def close(self) -> None:
         """Completes the file."""
-        if self._file is not None:
-            self._file.close()
+        if self._is_begun:
+            self._file.finish(b"")
 
 
 def _replace_field(line: bytes, name: str, text: str) -> bytes:

@@ -6,10 +6,11 @@ numbered fields, whatever they mean, so that fields of later versions of the for
 
 import struct
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from nearkin.runtime.files import copy_bytes
+from nearkin.runtime.joined_file import JoinedFile
 
 MAGIC = b"PAR1"
 TRUE = 1
@@ -180,33 +181,29 @@ def _encode_value(field: Field) -> bytes:
 class RowGroupAppender:
     """A parquet file that receives the row groups of other files with the same schema."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._file: BinaryIO | None = None
+    def __init__(self, target: Path, pool: Executor) -> None:
+        self._name = target.name
+        self._file = JoinedFile(target, pool)
         self._footer: Struct = {}
 
     def append(self, part: Path) -> None:
         """Moves the row groups of a file behind those that were appended before."""
         with part.open("rb") as source:
             end, footer = read_footer(source)
-            if self._file is None or not self._footer[ROWS].value:
-                # A file without rows may lack columns that the others have.
-                part.replace(self._target)
-                self._file = self._target.open("r+b")
-                self._file.seek(end)
-                self._footer = footer
-                return
-            if footer[ROWS].value:
-                self._append(source, end, footer)
-        part.unlink()
+        if not self._footer or not self._footer[ROWS].value:
+            # A file without rows may lack columns that the others have.
+            self._file.begin(part, end)
+            self._footer = footer
+        elif footer[ROWS].value:
+            self._append(part, end, footer)
+        else:
+            part.unlink()
 
-    def _append(self, source: BinaryIO, end: int, footer: Struct) -> None:
-        assert self._file is not None
+    def _append(self, part: Path, end: int, footer: Struct) -> None:
         if footer[SCHEMA] != self._footer[SCHEMA]:
-            raise ValueError(f"the row groups of {self._target.name} have different columns")
-        distance = self._file.tell() - len(MAGIC)
-        source.seek(len(MAGIC))
-        copy_bytes(source, self._file, end - len(MAGIC))
+            raise ValueError(f"the row groups of {self._name} have different columns")
+        distance = self._file.end - len(MAGIC)
+        self._file.append(part, len(MAGIC), end)
         groups = self._footer[ROW_GROUPS].value.value
         for number, group in enumerate(footer[ROW_GROUPS].value.value, len(groups)):
             _move(group, number, distance)
@@ -216,12 +213,9 @@ class RowGroupAppender:
 
     def close(self) -> None:
         """Writes the footer."""
-        if self._file is None:
-            return
-        with self._file as file:
+        if self._footer:
             footer = encode_struct(self._footer)
-            file.write(footer + struct.pack("<I", len(footer)) + MAGIC)
-            file.truncate()
+            self._file.finish(footer + struct.pack("<I", len(footer)) + MAGIC)
 
 
 def read_footer(source: BinaryIO) -> tuple[int, Struct]:

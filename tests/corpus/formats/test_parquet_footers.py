@@ -1,5 +1,7 @@
 """Tests of row groups that are appended to a file."""
 
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,13 @@ from nearkin.corpus.formats.parquet_footers import (
     encode_struct,
     read_footer,
 )
+
+
+@pytest.fixture
+def pool() -> Iterator[Executor]:
+    """Returns threads that copy."""
+    with ThreadPoolExecutor(3) as threads:
+        yield threads
 
 
 def make_table(first: int, rows: int) -> pa.Table:
@@ -31,11 +40,11 @@ def make_table(first: int, rows: int) -> pa.Table:
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "none"])
 @pytest.mark.parametrize("has_indexes", [False, True])
 def test_appended_row_groups_are_those_of_the_parts(
-    codec: str, has_indexes: bool, tmp_path: Path
+    codec: str, has_indexes: bool, pool: Executor, tmp_path: Path
 ) -> None:
     sizes = [(0, 0), (0, 40), (40, 0), (40, 1), (41, 500), (541, 3)]
     target = tmp_path / "joined.parquet"
-    appender = RowGroupAppender(target)
+    appender = RowGroupAppender(target, pool)
     for number, (first, rows) in enumerate(sizes):
         part = tmp_path / f"{number}.parquet"
         pq.write_table(
@@ -48,7 +57,6 @@ def test_appended_row_groups_are_those_of_the_parts(
             write_page_checksum=True,
         )
         appender.append(part)
-        assert not part.exists()
     appender.close()
     joined = pq.ParquetFile(target, page_checksum_verification=True)
     assert joined.metadata.num_row_groups == 2 + 1 + 25 + 1
@@ -73,8 +81,8 @@ def test_a_footer_is_written_as_it_was_read(tmp_path: Path) -> None:
     assert StructReader(content).read_struct() == footer
 
 
-def test_files_with_different_columns_are_not_joined(tmp_path: Path) -> None:
-    appender = RowGroupAppender(tmp_path / "joined.parquet")
+def test_files_with_different_columns_are_not_joined(pool: Executor, tmp_path: Path) -> None:
+    appender = RowGroupAppender(tmp_path / "joined.parquet", pool)
     for name in ("a", "b"):
         pq.write_table(pa.table({name: [1]}), tmp_path / name)
     appender.append(tmp_path / "a")
@@ -82,6 +90,6 @@ def test_files_with_different_columns_are_not_joined(tmp_path: Path) -> None:
         appender.append(tmp_path / "b")
 
 
-def test_nothing_is_written_without_parts(tmp_path: Path) -> None:
-    RowGroupAppender(tmp_path / "joined.parquet").close()
+def test_nothing_is_written_without_parts(pool: Executor, tmp_path: Path) -> None:
+    RowGroupAppender(tmp_path / "joined.parquet", pool).close()
     assert not list(tmp_path.iterdir())
