@@ -148,6 +148,7 @@ class FileCorpus:
         self.statuses: dict[str, FileStatus] = {}
         self._skipped_records: dict[int, Mapping[str, int]] = {}
         self._json_formats: dict[str, JsonLines] = {}
+        self._checked: set[Columns] = set()
         self._changes: dict[int, DamageError | None] = {}
         self._counted_lines: dict[int, list[RowGroup]] = {}
 
@@ -276,7 +277,9 @@ class FileCorpus:
         return doubts
 
     def check(self, columns: Columns) -> None:
-        """Checks what can be known about the files before they are read completely."""
+        """Checks what can be known about the files before they are read completely, once."""
+        if columns in self._checked:
+            return
         fields: dict[str, FieldSample] = {}
         for file in self.files:
             form = self.format_of(file)
@@ -299,6 +302,7 @@ class FileCorpus:
             if isinstance(form, Avro):
                 form.require_types(file, own_columns)
         self._require_fields(columns, fields)
+        self._checked.add(columns)
 
     def list_columns(self, columns: Columns) -> set[str]:
         """Returns the columns of lists of the first file that can be read, with paths."""
