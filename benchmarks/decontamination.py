@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.contaminated_corpus import TEMPLATE, PlantedForm, write_contaminated_corpus
 from benchmarks.pages import write_pages
 from benchmarks.peers import RELEASE, TOOL_COLUMNS, WORK, run_apart
 from benchmarks.rust_tools import DECON, build_tool
 from benchmarks.tables import Table, main
 from nearkin.errors import RunError
+from nearkin.quality.lab.contaminated_corpus import TEMPLATE, PlantedForm, write_contaminated_corpus
 from nearkin.quality.lab.measurements import ProcessUsage, run_nearkin, run_process
 from nearkin.texts.decontamination.request import OPERATING_POINTS
 

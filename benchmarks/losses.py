@@ -2,7 +2,7 @@
 
 python -m benchmarks.losses          prints the tables of docs/reference/benchmarks.md
 
-The corpora are those of `benchmarks.loss_corpus`. The counts depend neither on the machine nor on
+The corpora are those of `nearkin synth --losses`. The counts depend neither on the machine nor on
 its load.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nearkin as nk
-from benchmarks.loss_corpus import (
+from nearkin.quality.lab.loss_corpus import (
     TEXT_LENGTHS,
     Change,
     LabelledDocument,

@@ -12,8 +12,10 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.setting import (
     ADVANCED,
+    COUNT,
     COUNT_OR_NONE,
     INPUT,
     MOST_DOCUMENTS,
@@ -27,6 +29,9 @@ from nearkin.settings.setting import (
 
 if TYPE_CHECKING:
     from nearkin.quality.lab.synth import SynthSettings
+
+OF_ANY_CORPUS = ("out", "documents", "seed", "json", "quiet")
+"""The options that have an effect with --losses and --contaminated, too."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,27 @@ def synth(
     corpus: CorpusOptions,
     shingle: str = "words:3",
     workers: int | None = None,
+    losses: Annotated[
+        str | None,
+        Setting(
+            "Write a corpus in which removals may lose information, with the documents that "
+            "say all of each one: forms (that differ in numbers), additions (to a base text) or "
+            "changes (of a known kind, in texts of 60 to 2,000 words). Only --documents and --seed "
+            "apply.",
+            INPUT,
+            metavar="KIND",
+        ),
+    ] = None,
+    contaminated: Annotated[
+        int | None,
+        Setting(
+            "Write a suite of this number of items, and a corpus in which some are planted, "
+            "with the truth. Only --documents and --seed apply.",
+            INPUT,
+            metavar="ITEMS",
+            range=COUNT,
+        ),
+    ] = None,
     json: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -156,12 +182,26 @@ def synth(
         nearkin synth --documents 1000000 --out synth/
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
+
+        nearkin synth --losses forms --documents 1000 --out forms/
+
+        nearkin synth --contaminated 1000 --documents 20000 --out contaminated/
     """  # noqa: E501
     with file_imports():
         from nearkin.quality.lab.synth import synth as write_corpus
         from nearkin.settings.spec import Spec
 
+    for name, value in (("losses", losses), ("contaminated", contaminated)):
+        if value is not None:
+            of_others = tuple(sorted(given.names - {*OF_ANY_CORPUS, name}))
+            given.require_unused(of_others, f"with {name_setting(name, value)}")
     settings = corpus.to_settings()
+    if losses is not None:
+        _write_losses(out, losses, settings, as_json=json)
+        return
+    if contaminated is not None:
+        _write_contaminated(out, contaminated, settings, as_json=json)
+        return
     progress = o.open_progress(quiet=quiet)
     progress.stage("synth", settings.documents)
     try:
@@ -181,6 +221,31 @@ def synth(
         print_line(
             f"{settings.documents:,} documents ({facts['text_bytes']:,} bytes) and "
             f"{facts['planted_pairs']:,} pairs in {out}"
+        )
+
+
+def _write_losses(out: Path, kind: str, settings: "SynthSettings", *, as_json: bool) -> None:
+    """Writes a corpus in which removals may lose information, and prints what was written."""
+    from nearkin.quality.lab.loss_corpus import parse_loss_kind, write_loss_corpus
+
+    facts = write_loss_corpus(out, parse_loss_kind(kind), settings.documents, settings.seed)
+    if as_json:
+        print_json(facts)
+    else:
+        print_line(f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes) in {out}")
+
+
+def _write_contaminated(out: Path, items: int, settings: "SynthSettings", *, as_json: bool) -> None:
+    """Writes a corpus with planted items of a suite, and prints what was written."""
+    from nearkin.quality.lab.contaminated_corpus import write_contaminated_corpus
+
+    facts = write_contaminated_corpus(out, settings.documents, items, settings.seed)
+    if as_json:
+        print_json(facts)
+    else:
+        print_line(
+            f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes), of which "
+            f"{facts['planted']:,} have one of {facts['items']:,} items, in {out}"
         )
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks.contaminated_corpus import write_contaminated_corpus
 from benchmarks.decontamination import measure_quality, measure_run
+from nearkin.quality.lab.contaminated_corpus import write_contaminated_corpus
 
 
 def test_planted_items_are_found_completely(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ FAULTS = [
     ),
     (["index", "rebuild", "--store", "sqlite:///no.db"], "missing option --to URL"),
     (["synth", "--out", "DOCS"], "exists; choose another folder"),
+    (
+        ["synth", "--out", "x", "--losses", "forms", "--files", "2"],
+        "--files has no effect with --losses forms",
+    ),
+    (
+        ["synth", "--out", "x", "--losses", "forms", "--contaminated", "5"],
+        "--contaminated has no effect with --losses forms",
+    ),
     (["synth", "--out", "x", "--length", "gamma:3"], "length 'gamma:3' is not of the form"),
     (["synth", "--out", "x", "--edits", "paint=3"], "unknown operation 'paint'"),
     (["synth", "--out", "x", "--similarity", "a:b"], "similarity 'a:b' is not of the form"),

@@ -2,21 +2,23 @@
 
 A planted item is a question of the suite in a document. Documents of the template and some
 questions of the suite begin with the same instruction, and continue with other words.
-
-python -m benchmarks.contaminated_corpus FOLDER --documents 20000 --items 1000
 """
 
-import argparse
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearkin.errors import RunError, UsageError
 from nearkin.quality.lab.synth import Vocabulary
+from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.setting_names import name_setting
 
 DOCUMENT_WORDS = 240
 QUESTION_WORDS = (20, 60)
@@ -54,6 +56,11 @@ class ContaminatedCorpus:
     """The documents and items of a corpus."""
 
     def __init__(self, documents: int, items: int, seed: int = 1) -> None:
+        for name, value in (("documents", documents), ("items", items)):
+            if value < 1:
+                raise UsageError(
+                    f"{name_setting(name, value)} is out of range; it must be at least 1"
+                )
         vocabulary = Vocabulary.invented()
         content = vocabulary.words.tobytes()
         bounds = vocabulary.starts.tolist()
@@ -115,25 +122,39 @@ class ContaminatedCorpus:
 
 
 def write_contaminated_corpus(
-    folder: Path, documents: int, items: int, seed: int = 1
+    out: Path,
+    documents: int,
+    items: int,
+    seed: int = 1,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, int]:
-    """Writes a corpus, the suite and the truth into a new folder.
+    """Writes a corpus, the suite and the truth into a new folder, which appears when complete.
 
     `documents.parquet` has the columns id and text, `suite.parquet` id and question, and
     `truth.parquet` id, item and form of each document with a planted item. The item of a document
-    of the template is null.
-
-    Args:
-        folder: Folder to create.
-        documents: Number of documents.
-        items: Number of items of the suite.
-        seed: Random seed.
-
-    Returns:
-        The numbers of documents, items, planted items, documents of the template, and bytes.
+    of the template is null. Returns the numbers of documents, items, planted items, documents of
+    the template, and bytes.
     """
+    if os.path.lexists(out):
+        raise UsageError(f"{out} exists; choose another folder")
     corpus = ContaminatedCorpus(documents, items, seed)
-    folder.mkdir(parents=True)
+    try:
+        with claimed(out, "nearkin synth", replaces=False) as claim:
+            staged = claim.path / RESULT
+            staged.mkdir()
+            facts = _write_files(staged, corpus, advance)
+            claim.publish_new_folder(staged)
+    except OSError as error:
+        raise RunError(
+            f"cannot write to {out}: {error.strerror or error}; free some space or choose another "
+            "folder"
+        ) from error
+    return facts
+
+
+def _write_files(
+    folder: Path, corpus: ContaminatedCorpus, advance: Callable[[int], None]
+) -> dict[str, int]:
     suite = {"id": [str(n) for n in range(len(corpus.questions))], "question": corpus.questions}
     pq.write_table(pa.table(suite), folder / "suite.parquet")
     schema = pa.schema([("id", pa.large_string()), ("text", pa.large_string())])
@@ -153,16 +174,9 @@ def write_contaminated_corpus(
                 first = facts["documents"] - len(waiting)
                 ids = [f"d{number}" for number in range(first, facts["documents"])]
                 writer.write_table(pa.table([ids, waiting], schema=schema))
+                advance(len(waiting))
                 waiting = []
     pq.write_table(pa.Table.from_pylist(truth, TRUTH), folder / "truth.parquet")
     facts["text_bytes"] = text_bytes
+    (folder / "synth.json").write_bytes(orjson.dumps(facts, option=orjson.OPT_INDENT_2))
     return facts
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write a corpus with planted items of a suite.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--documents", type=int, default=20_000)
-    parser.add_argument("--items", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    write_contaminated_corpus(**vars(parser.parse_args()))

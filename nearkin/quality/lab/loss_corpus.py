@@ -4,11 +4,9 @@ In `forms`, the documents of a family differ in nothing but the numbers that wer
 `additions`, they have a base text in common, and some add to it. In `changes`, there are two texts
 of 60 to 2,000 words, and one of them has a change of a known kind. The truth says for each document
 which others say all of it, so that a removal is known to lose something or nothing.
-
-python -m benchmarks.loss_corpus forms FOLDER --documents 1000
 """
 
-import argparse
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,14 @@ from itertools import count, cycle, islice, product
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from nearkin.errors import RunError, UsageError
+from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.suggestions import did_you_mean
 
 SYLLABLES = ("ba", "do", "ke", "li", "mu", "na", "po", "ri", "sa", "tu", "ve", "wo", "ze")
 SYLLABLES_PER_WORD = 4
@@ -258,30 +262,61 @@ def score_losses(corpus: Sequence[LabelledDocument], kept_of: Mapping[str, str])
     return LossScore(len(removed), lost, removable)
 
 
-def write_loss_corpus(folder: Path, kind: LossKind, documents: int, seed: int = 1) -> None:
-    """Writes a corpus and its truth into a new folder.
+def parse_loss_kind(name: str) -> LossKind:
+    """Returns the kind of a name."""
+    if name not in list(LossKind):
+        raise UsageError(
+            f"{name_setting('losses', name)} is not one of {', '.join(LossKind)}"
+            f"{did_you_mean(name, LossKind)}"
+        )
+    return LossKind(name)
 
-    `documents.parquet` has the columns id and text. `truth.parquet` has the columns id, said_by
-    (the ids of the documents that say all of it), change and words.
+
+def write_loss_corpus(
+    out: str | Path, kind: LossKind, documents: int, seed: int = 1
+) -> dict[str, object]:
+    """Writes a corpus and its truth into a new folder, which appears when it is complete.
+
+    `documents/documents.parquet` has the columns id and text. `truth.parquet` has the columns id
+    and said_by, the list of the ids of the documents that say all of it; and for changes, `change`
+    and `words`, the length of the unchanged text. `synth.json` contains the settings and counts.
     """
+    folder = Path(out)
+    if os.path.lexists(folder):
+        raise UsageError(f"{folder} exists; choose another folder")
+    if documents < FAMILY_SIZES[kind]:
+        raise UsageError(
+            f"{name_setting('documents', documents)} is too few for a family of "
+            f"{FAMILY_SIZES[kind]}; give more"
+        )
     corpus = make_loss_corpus(kind, documents, seed)
-    folder.mkdir(parents=True)
-    ids = [document.id for document in corpus]
-    texts = [document.text for document in corpus]
-    pq.write_table(pa.table({"id": ids, "text": texts}), folder / "documents.parquet")
-    truth = {
-        "id": ids,
-        "said_by": pa.array([each.said_by for each in corpus], pa.list_(pa.string())),
-        "change": pa.array([each.change for each in corpus], pa.string()),
-        "words": pa.array([each.words for each in corpus], pa.int64()),
+    ids = pa.array([document.id for document in corpus], pa.string())
+    texts = pa.array([document.text for document in corpus], pa.string())
+    said_by = pa.array([list(document.said_by) for document in corpus], pa.list_(pa.string()))
+    truth = pa.table({"id": ids, "said_by": said_by})
+    if kind == LossKind.CHANGES:
+        truth = truth.append_column("change", pa.array([each.change for each in corpus]))
+        truth = truth.append_column("words", pa.array([each.words for each in corpus]))
+    facts: dict[str, object] = {
+        "losses": str(kind),
+        "documents": len(corpus),
+        "seed": seed,
+        "text_bytes": sum(len(document.text) for document in corpus),
     }
-    pq.write_table(pa.table(truth), folder / "truth.parquet")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Write a corpus in which removals may lose.")
-    parser.add_argument("kind", type=LossKind, choices=list(LossKind))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--documents", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    write_loss_corpus(**vars(parser.parse_args()))
+    try:
+        with claimed(folder, "nearkin synth", replaces=False) as claim:
+            staged = claim.path / RESULT
+            (staged / "documents").mkdir(parents=True)
+            table = pa.table({"id": ids, "text": texts})
+            pq.write_table(table, staged / "documents" / "documents.parquet")
+            pq.write_table(truth, staged / "truth.parquet")
+            (staged / "synth.json").write_bytes(
+                orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+            )
+            claim.publish_new_folder(staged)
+    except OSError as error:
+        raise RunError(
+            f"cannot write to {folder}: {error.strerror or error}; free some space or choose "
+            "another folder"
+        ) from error
+    return facts

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 import nearkin
-from benchmarks.contaminated_corpus import TEMPLATE, write_contaminated_corpus
+from nearkin.errors import UsageError
+from nearkin.quality.lab.contaminated_corpus import TEMPLATE, write_contaminated_corpus
 
 
 def test_every_planted_item_is_found_and_no_document_of_the_template(tmp_path: Path) -> None:
@@ -34,3 +36,10 @@ def test_corpora_depend_on_the_seed_alone(tmp_path: Path) -> None:
     contents = [pq.read_table(tmp_path / name / "documents.parquet") for name in "abc"]
     assert contents[0].equals(contents[1])
     assert not contents[0].equals(contents[2])
+
+
+def test_existing_folders_and_empty_corpora_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="exists"):
+        write_contaminated_corpus(tmp_path, 10, 10)
+    with pytest.raises(UsageError, match="items"):
+        write_contaminated_corpus(tmp_path / "new", 10, 0)

@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from benchmarks.loss_corpus import (
+from nearkin.cli.app import run
+from nearkin.errors import UsageError
+from nearkin.quality.lab.loss_corpus import (
     ADDED_WORDS,
     HARMLESS,
     TEXT_LENGTHS,
@@ -74,13 +76,26 @@ def test_losses_are_counted_by_the_document_that_is_kept() -> None:
 
 
 def test_a_corpus_is_written_with_its_truth(tmp_path: Path) -> None:
-    write_loss_corpus(tmp_path / "forms", LossKind.FORMS, 12)
-    truth = pq.read_table(tmp_path / "forms" / "truth.parquet")
-    documents = pq.read_table(tmp_path / "forms" / "documents.parquet")
+    out = tmp_path / "forms"
+    assert run(["synth", "--losses", "forms", "--documents", "12", "--out", str(out)]) == 0
+    truth = pq.read_table(out / "truth.parquet")
+    documents = pq.read_table(out / "documents")
     corpus = make_loss_corpus(LossKind.FORMS, 12)
     assert truth["said_by"].to_pylist() == [list(document.said_by) for document in corpus]
     assert documents["text"].to_pylist() == [document.text for document in corpus]
+    with pytest.raises(UsageError, match="exists; choose another folder"):
+        write_loss_corpus(out, LossKind.FORMS, 12)
     write_loss_corpus(tmp_path / "changes", LossKind.CHANGES, 5)
     truth = pq.read_table(tmp_path / "changes" / "truth.parquet")
     changes = ["another name"] * 2 + ["another number"] * 2
     assert truth.select(["change", "words"]).to_pydict() == {"change": changes, "words": [60] * 4}
+
+
+def test_unknown_kinds_and_too_few_documents_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert run(["synth", "--losses", "form", "--out", out]) == 2
+    assert "did you mean 'forms'?" in capfd.readouterr().err
+    with pytest.raises(UsageError, match="too few for a family of 5"):
+        write_loss_corpus(out, LossKind.FORMS, 4)
