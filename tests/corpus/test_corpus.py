@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
+from nearkin.corpus.input_file import InputFile
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.runs.job import Job
@@ -124,3 +126,21 @@ def test_rejection_of_all_rows_has_its_own_exit_code(
     assert run_command("dedup", tmp_path / "empty.jsonl", "--out", tmp_path / "empty") == 0
     (tmp_path / "b.jsonl").write_text('one\n{"text": "two"}\n')
     assert run_command("dedup", tmp_path / "b.jsonl", "--out", tmp_path / "b") == 0
+
+
+def test_columns_are_checked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,a\n")
+    corpus = FileCorpus.open([str(tmp_path)])
+    looks: list[str] = []
+    names_of = FileCorpus._column_names
+
+    def count(corpus: FileCorpus, file: InputFile, *rest: Any) -> list[str] | None:
+        looks.append(file.name)
+        return names_of(corpus, file, *rest)
+
+    monkeypatch.setattr(FileCorpus, "_column_names", count)
+    for _ in range(2):
+        corpus.check(Columns(id="id"))
+    with pytest.raises(UsageError, match="has no column 'body'"):
+        corpus.check(Columns(text="body"))
+    assert looks == ["a.csv", "a.csv"]
