@@ -6,7 +6,7 @@ The code of each kind of problem does not change between releases.
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple
 
 import orjson
 from starlette.responses import Response
@@ -114,28 +114,6 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
 """The kinds of problems by code."""
 
 
-class ProblemDocument(TypedDict):
-    """The members of a problem document.
-
-    Attributes:
-        type: URN of the kind of problem.
-        title: Title of the kind of problem.
-        status: HTTP status code.
-        code: Kind of problem, one of the codes of PROBLEM_KINDS.
-        detail: Description of this occurrence.
-        field: JSON pointer to the invalid member of the request, if there is one.
-        instance: URN with the id of the request, if it is known.
-    """
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
-    field: NotRequired[str]
-    instance: NotRequired[str]
-
-
 class ProblemError(Exception):
     """An error that is answered with a problem document."""
 
@@ -165,20 +143,18 @@ class ProblemError(Exception):
         """The title of the kind of problem."""
         return PROBLEM_KINDS[self.code].title
 
-    def to_dict(self, instance: str | None = None) -> ProblemDocument:
+    def to_dict(self, instance: str | None = None) -> dict[str, object]:
         """Returns the members of the problem document."""
-        members: ProblemDocument = {
+        members = {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
             "status": self.status,
             "code": self.code,
             "detail": self.detail,
+            "field": self.field,
+            "instance": instance,
         }
-        if self.field is not None:
-            members["field"] = self.field
-        if instance is not None:
-            members["instance"] = instance
-        return members
+        return {name: value for name, value in members.items() if value is not None}
 
     def response(self, request_id: str | None = None) -> Response:
         """Returns the HTTP response for this problem."""
