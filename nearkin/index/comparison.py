@@ -296,7 +296,7 @@ class DocumentComparer:
     def _combine(self, kinds: list[KindScores]) -> ComparedPairs:
         """Returns the results by all kinds of evidence together."""
         if len(kinds) == 1:
-            return _of_one_kind(kinds[0])
+            return ComparedPairs(kinds[0].similarity, kinds[0].reached, tuple(kinds))
         similarities = np.array([kind.similarity for kind in kinds])
         reached = np.array([kind.reached for kind in kinds])
         if self._requires_both:
@@ -306,11 +306,6 @@ class DocumentComparer:
         deciding = np.where(is_similar & ~reached, np.nan, similarities)
         similarity = np.nan_to_num(np.fmax.reduce(deciding), nan=0.0)
         return ComparedPairs(similarity, is_similar, tuple(kinds))
-
-
-def _of_one_kind(scores: KindScores) -> ComparedPairs:
-    """Returns the results of an index of one kind of evidence."""
-    return ComparedPairs(scores.similarity, scores.reached, (scores,))
 
 
 def _rank(candidates: CandidatePairs, estimates: np.ndarray, chosen: np.ndarray) -> np.ndarray:

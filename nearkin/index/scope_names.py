@@ -47,7 +47,7 @@ class ScopeNames:
         if scope in known or (scope == name and not known):
             self._last = scope
             return
-        if self._scope_exists(scope):
+        if next(iter(self._searcher.store.scan(scope)), None) is not None:
             with self._lock:
                 self._existing_others().setdefault(name, set()).add(scope)
                 self._last = None
@@ -71,6 +71,3 @@ class ScopeNames:
                     others.setdefault(canonical(scope), set()).add(scope)
             self._others = others
         return self._others
-
-    def _scope_exists(self, scope: str) -> bool:
-        return next(iter(self._searcher.store.scan(scope)), None) is not None

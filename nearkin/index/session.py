@@ -9,7 +9,7 @@ on it.
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import random
@@ -315,7 +315,8 @@ class Session:
             has_moved = False
             large_cluster: LargeClusterError | None = None
             try:
-                with self._lock_of(scope):
+                # one writer of a scope at a time within this process
+                with self._locks[hash(require_scope(scope)) % LOCK_STRIPES]:
                     return action()
             except MovedError:
                 attempts += 1
@@ -346,10 +347,6 @@ class Session:
                 # a random pause, so that two steps that met do not meet again
                 longest = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(races - 1, 16))
                 time.sleep(random() * longest)
-
-    def _lock_of(self, scope: str) -> AbstractContextManager[object]:
-        """Returns the lock that admits one writer of a scope at a time within this process."""
-        return self._locks[hash(require_scope(scope)) % LOCK_STRIPES]
 
     def apply(self, changes: Changes) -> None:
         """Applies the changes of a step to the store, and forgets what they make wrong."""

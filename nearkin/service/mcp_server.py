@@ -205,17 +205,13 @@ def _with_tool_errors(tool: Callable[P, R]) -> Callable[P, R]:
         try:
             return tool(*arguments, **keywords)
         except NearkinError as error:
-            raise ToolError(_without_folders(str(error))) from None
+            # folders are not for agents
+            raise ToolError(FOLDERS.sub("", str(error))) from None
         except OSError as error:
             name = Path(str(error.filename or error)).name
             raise ToolError(f"cannot read {name!r}; tell the operator of this server") from None
 
     return call
-
-
-def _without_folders(message: str) -> str:
-    """Returns a message with only the names of files, because folders are not for agents."""
-    return FOLDERS.sub("", message)
 
 
 def _describe(explanation: Explanation | FieldsExplanation) -> dict[str, Any]:

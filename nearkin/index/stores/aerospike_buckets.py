@@ -152,7 +152,7 @@ class Buckets:
         groups: dict[int, list[Any]] = defaultdict(list)
         for keys, low, high in spans:
             for key in keys.tolist():
-                limits = _range(key, low, high)
+                limits = POSTING.pack(key, low), POSTING.pack(key, high)
                 operation = self._maps.map_remove_by_key_range(
                     "m", *limits, self._api.MAP_RETURN_NONE
                 )
@@ -216,10 +216,6 @@ class Buckets:
 def bits_for(expected: int) -> int:
     """Returns the number of bits that select a group, for an expected number of postings."""
     return min(max((expected // GROUP).bit_length(), MIN_BITS), MAX_BITS)
-
-
-def _range(key: int, low: int, high: int) -> tuple[bytes, bytes]:
-    return POSTING.pack(key, low), POSTING.pack(key, high)
 
 
 def _packed(keys: np.ndarray, words: np.ndarray | int) -> list[bytes]:

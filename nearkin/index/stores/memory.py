@@ -194,7 +194,11 @@ class MemoryStore(Store):
         changes = step.changes
         if again:
             self._entries.repair()
-            self._remove_new(step)
+            # the new documents of a step that was carried out in part
+            for (entry, keys), number in zip(changes.new, step.numbers, strict=True):
+                self._delete(entry._replace(ref=number))
+                if keys is not None:
+                    self.table.remove(keys, number)
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 self.table.remove(keys, entry.ref)
@@ -222,13 +226,6 @@ class MemoryStore(Store):
         if again:
             self.table.remove(keys, posting >> REF_SHIFT)
         self.table.append(keys, posting)
-
-    def _remove_new(self, step: "_Step") -> None:
-        """Deletes the new documents of a step that was carried out in part."""
-        for (entry, keys), number in zip(step.changes.new, step.numbers, strict=True):
-            self._delete(entry._replace(ref=number))
-            if keys is not None:
-                self.table.remove(keys, number)
 
     def _write_lines(self, step: "_Step") -> None:
         """Adds the lines of a step to the change log, and deletes the oldest ones."""

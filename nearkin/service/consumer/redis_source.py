@@ -219,7 +219,7 @@ class RedisSource:
                 entry.append(("nearkin:part", f"{number} of {len(starts)}"))
             script_arguments.append(2 * len(entry))
             for name, value in entry:
-                script_arguments += [_encode_name(name), value]
+                script_arguments += [name.encode("utf-8", "surrogateescape"), value]
         with self._translate_errors():
             self._write_dead_letter(
                 keys=[self.stream, self.dead], args=[self.group, event.key, *script_arguments]
@@ -233,7 +233,3 @@ def _decode_event(row: Any) -> Row:
     return key.decode(), {
         name.decode("utf-8", "surrogateescape"): value for name, value in fields.items()
     }
-
-
-def _encode_name(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
