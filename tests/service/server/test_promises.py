@@ -63,7 +63,7 @@ def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
         client.post("/console/login", data={"token": "wrong"}),
         client.get("/console/nowhere"),
         client.get("/console/static/nowhere"),
-        client.post("/console/_dash-update-component", json={}, headers=SAME_ORIGIN),
+        client.post("/console/try", json={}, headers=SAME_ORIGIN),
     ]
     expected: dict[str, int] = {}
     for answer in refused:

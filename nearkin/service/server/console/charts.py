@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from nearkin.reports.charts import Bar, Tick
@@ -129,13 +130,16 @@ def draw_line(
     colour: str, x: Scale, y: Scale, values: Sequence[tuple[float, float | None]]
 ) -> Line:
     """Returns the curve of values. A single value between missing ones is a short line."""
-    parts: list[list[str]] = [[]]
-    for at, value in values:
-        if value is None:
-            parts.append([])
-        else:
-            parts[-1].append(f"{x.place(at):.1f},{y.place(value):.1f}")
-    return Line(colour, [" ".join(part * 2 if len(part) == 1 else part) for part in parts if part])
+    parts: list[str] = []
+    for is_missing, run in groupby(values, lambda at_value: at_value[1] is None):
+        if is_missing:
+            continue
+        points = [(x.place(at), y.place(value)) for at, value in run if value is not None]
+        if len(points) == 1:
+            ((at, value),) = points
+            points = [(at - 2, value), (at + 2, value)]
+        parts.append(" ".join(f"{at:.1f},{value:.1f}" for at, value in points))
+    return Line(colour, parts)
 
 
 def draw_area(
