@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from nearkin.errors import RunError, UsageError
@@ -24,6 +24,7 @@ from nearkin.runtime.executor import TASKS
 from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.setting_names import name_flag
 from nearkin.runtime.shell_quoting import quote_argument
+from nearkin.runtime.threads import take_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,12 +89,9 @@ class JobsExecutor:
         _write(folder / TASK, remote_task)
         offered = _OfferedItems(folder, describe_task(task))
         try:
-            for item in items:
-                offered.add(item)
-                if offered.count >= AHEAD * self.workers:
-                    yield take_result(offered.wait())
-            while offered.count:
-                yield take_result(offered.wait())
+            yield from take_in_order(
+                map(offered.add, items), AHEAD * self.workers, offered.take, lambda name: None
+            )
         finally:
             delete_shared_folder(folder)
             delete_shared_folder(remote_task.folder)
@@ -113,33 +111,28 @@ class _OfferedItems:
         self._folder = folder
         self._name = name
         self._next = 0
-        self._first = 0
         self._worked = time.monotonic()
         self._touched: dict[str, _Touch] = {}
         self._attempts: dict[str, int] = {}
 
-    @property
-    def count(self) -> int:
-        """The number of items."""
-        return self._next - self._first
-
-    def add(self, item: object) -> None:
-        """Offers an item."""
-        _write(self._folder / TODO / f"{self._next:09d}", item)
+    def add(self, item: object) -> str:
+        """Offers an item, and returns its name."""
+        name = f"{self._next:09d}"
+        _write(self._folder / TODO / name, item)
         self._next += 1
+        return name
 
-    def wait(self) -> Returned:
-        """Waits for the result of the first item."""
-        path = self._folder / DONE / f"{self._first:09d}"
+    def take(self, name: str) -> Any:
+        """Waits for the result of an item."""
+        path = self._folder / DONE / name
         # A shared file system may remember that a file is missing. It looks a folder up again.
         while path not in _list(path.parent):
             self._require_written()
             self._offer_lost()
             time.sleep(POLL_SECONDS)
-        self._first += 1
         returned: Returned = pickle.loads(path.read_bytes())
         path.unlink()
-        return returned
+        return take_result(returned)
 
     def _require_written(self) -> None:
         """Requires that no worker has failed to write."""

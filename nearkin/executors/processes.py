@@ -9,7 +9,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -78,7 +78,8 @@ class Processes:
         path.write_bytes(pickle.dumps(remote_task))
         futures = (self.pool.submit(_call, path, item) for item in items)
         try:
-            for returned in take_in_order(futures, AHEAD * self.workers):
+            most = AHEAD * self.workers
+            for returned in take_in_order(futures, most, Future.result, Future.cancel):
                 yield take_result(returned)
         except BrokenProcessPool as error:
             raise RunError(

@@ -1,14 +1,15 @@
 """Tasks of a run on the workers of a Ray cluster."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nearkin.errors import MissingExtraError, RunError
 from nearkin.executors.remote import RemoteTask, Returned, take_result
 from nearkin.runtime.files import delete_shared_folder
+from nearkin.runtime.threads import take_in_order
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -74,17 +75,12 @@ class RayExecutor:
         remote_task = RemoteTask.create(task, self.work)
         shared_task = self.ray.put(remote_task)
         call = self.ray.remote(num_cpus=1, max_retries=3)(_call)
-        running: deque[Any] = deque()
+        submit = partial(call.remote, shared_task)
         try:
-            for item in items:
-                running.append(call.remote(shared_task, item))
-                if len(running) >= AHEAD * self.workers:
-                    yield self._take(running.popleft())
-            while running:
-                yield self._take(running.popleft())
+            yield from take_in_order(
+                map(submit, items), AHEAD * self.workers, self._take, self.ray.cancel
+            )
         finally:
-            for reference in running:
-                self.ray.cancel(reference)
             delete_shared_folder(remote_task.folder)
 
     def _take(self, reference: Any) -> Any:

@@ -17,6 +17,7 @@ ARRAY_HEADERS = Lock()
 3.11.7 raises a SystemError if two threads parse literals at once."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Pending = TypeVar("Pending")
 Tool = TypeVar("Tool")
 
 
@@ -33,27 +34,34 @@ def ordered_map(
     require_workers(workers)
     with ThreadPoolExecutor(workers, "nearkin") as pool:
         futures = (pool.submit(work, item) for item in items)
-        yield from take_in_order(futures, workers + ahead)
+        yield from take_in_order(futures, workers + ahead, Future.result, Future.cancel)
 
 
-def take_in_order(futures: Iterable[Future[Result]], most: int) -> Generator[Result, None, None]:
-    """Yields the results of futures in their order.
+def take_in_order(
+    pending: Iterable[Pending],
+    most: int,
+    take: Callable[[Pending], Result],
+    cancel: Callable[[Pending], object],
+) -> Generator[Result, None, None]:
+    """Yields the results of pending work in its order. At an error, what is left is canceled.
 
     Args:
-        futures: The futures, each of which begins when it is taken.
-        most: The number of futures that are taken before the first result is waited for.
+        pending: The work, each of which begins when it is taken.
+        most: The number of works that begin before the first result is waited for.
+        take: Waits for a result.
+        cancel: Cancels work.
     """
-    running: deque[Future[Result]] = deque()
+    running: deque[Pending] = deque()
     try:
-        for future in futures:
-            running.append(future)
+        for begun in pending:
+            running.append(begun)
             if len(running) >= most:
-                yield running.popleft().result()
+                yield take(running.popleft())
         while running:
-            yield running.popleft().result()
+            yield take(running.popleft())
     finally:
-        for future in running:
-            future.cancel()
+        for left in running:
+            cancel(left)
 
 
 @contextmanager
