@@ -36,147 +36,77 @@ class CommandEntry:
     parses_options: bool = False
 
 
-COMMANDS = (
-    CommandEntry(
-        "demo",
-        START,
-        "Deduplicate an archive of press releases that comes with nearkin, and show what was "
-        "found.",
-    ),
-    CommandEntry(
-        "dedup",
-        START,
-        "Remove exact and near-duplicates, each verified against the document that is kept.",
-    ),
-    CommandEntry(
-        "pairs",
-        START,
-        "Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl "
-        "or .arrow.",
-    ),
-    CommandEntry(
-        "split",
-        START,
-        "Split documents into groups, such as training and test sets, without near-duplicates "
-        "between them.",
-    ),
-    CommandEntry(
-        "passages",
-        START,
-        "Find the passages that occur at two or more places of a corpus.",
-    ),
-    CommandEntry(
-        "decontaminate",
-        START,
-        "Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.",
-    ),
-    CommandEntry(
-        "work",
-        START,
-        "Do tasks of a run with --executor jobs, on any machine that sees its work folder.",
-    ),
-    CommandEntry(
-        "check",
-        CHECK,
-        "Find near-duplicates between two corpora, and end with exit code 3 if there are more than "
-        "allowed.",
-    ),
-    CommandEntry(
-        "info",
-        CHECK,
-        "Show the Spec, the fingerprint and the counts of a signature file or of a finished run.",
-    ),
-    CommandEntry(
-        "card",
-        CHECK,
-        "Write the section of a dataset card with the figures of a run, in Markdown.",
-    ),
-    CommandEntry("explain", CHECK, "Explain why two documents are matched or not."),
-    CommandEntry(
-        "review",
-        CHECK,
-        "Decide about the doubtful pairs of a run: those nearest to its threshold, the nearest "
-        "first.",
-    ),
-    CommandEntry(
-        "audit", CHECK, "Measure the precision and the recall of a run on its own corpus."
-    ),
-    CommandEntry(
-        "eval", CHECK, "Measure a run, or a grid of settings, against labelled documents."
-    ),
-    CommandEntry(
-        "fit",
-        CHECK,
-        "Choose settings from labels: the shingle, the normalization, the measure and the "
+DESCRIPTIONS = {
+    START: {
+        "demo": "Deduplicate an archive of press releases that comes with nearkin, and show what "
+        "was found.",
+        "dedup": "Remove exact and near-duplicates, each verified against the document that is "
+        "kept.",
+        "pairs": "Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, "
+        ".jsonl or .arrow.",
+        "split": "Split documents into groups, such as training and test sets, without "
+        "near-duplicates between them.",
+        "passages": "Find the passages that occur at two or more places of a corpus.",
+        "decontaminate": "Find the items of benchmark suites in a corpus, and list, cut or drop "
+        "what contains them.",
+        "work": "Do tasks of a run with --executor jobs, on any machine that sees its work folder.",
+    },
+    CHECK: {
+        "check": "Find near-duplicates between two corpora, and end with exit code 3 if there are "
+        "more than allowed.",
+        "info": "Show the Spec, the fingerprint and the counts of a signature file or of a "
+        "finished run.",
+        "card": "Write the section of a dataset card with the figures of a run, in Markdown.",
+        "explain": "Explain why two documents are matched or not.",
+        "review": "Decide about the doubtful pairs of a run: those nearest to its threshold, the "
+        "nearest first.",
+        "audit": "Measure the precision and the recall of a run on its own corpus.",
+        "eval": "Measure a run, or a grid of settings, against labelled documents.",
+        "fit": "Choose settings from labels: the shingle, the normalization, the measure and the "
         "threshold.",
-    ),
+        "shadow": "Compare the settings of a saved run with other settings over the same "
+        "signatures.",
+        "tune": "List operating points for a threshold and a recall: bands, rows, tables and "
+        "probes, with their cost.",
+        "plan": "Derive settings, memory, disk and time from a service level.",
+        "config": "Show the file with the defaults of options, and check it.",
+    },
+    SERVICE: {
+        "stream": "Upsert the documents of an event stream into an index, or send them to a "
+        "server.",
+        "serve": "Serve the index over HTTP, by default with an embedded store. nearkin serve "
+        "--help lists the settings.",
+        "index": "Build, search, change and maintain an online index.",
+        "block": "Create, change and show a blocklist of documents that are not wanted.",
+        "purge": "Remove the documents of an index or of a run that are like those of files.",
+        "mcp": "Let agents search an index or read a finished run, over the Model Context "
+        "Protocol.",
+        "token": "Create, list and revoke the tokens of a server.",
+    },
+    LABORATORY: {
+        "sketch": "Write signatures of documents into an Arrow file that contains their Spec.",
+        "frequencies": "Count in how many documents each shingle occurs, and write the counts into "
+        "a file.",
+        "merge": "Merge signature files, or sum the sizes of clusters over runs.",
+        "synth": "Write a generated corpus, with the exact similarity of every planted pair.",
+        "lab": "Compare bands and rows with brute force on a small corpus.",
+    },
+}
+"""The first paragraph of the help page of each command, by the panels that show the commands.
+
+A test compares them with their own help pages."""
+COMMANDS = tuple(
     CommandEntry(
-        "shadow",
-        CHECK,
-        "Compare the settings of a saved run with other settings over the same signatures.",
-    ),
-    CommandEntry(
-        "tune",
-        CHECK,
-        "List operating points for a threshold and a recall: bands, rows, tables and probes, with "
-        "their cost.",
-    ),
-    CommandEntry("plan", CHECK, "Derive settings, memory, disk and time from a service level."),
-    CommandEntry("config", CHECK, "Show the file with the defaults of options, and check it."),
-    CommandEntry(
-        "stream",
-        SERVICE,
-        "Upsert the documents of an event stream into an index, or send them to a server.",
-        handles_signals=True,
-    ),
-    CommandEntry(
-        "serve",
-        SERVICE,
-        "Serve the index over HTTP, by default with an embedded store. nearkin serve --help lists "
-        "the settings.",
-        handles_signals=True,
-        parses_options=True,
-    ),
-    CommandEntry("index", SERVICE, "Build, search, change and maintain an online index."),
-    CommandEntry(
-        "block", SERVICE, "Create, change and show a blocklist of documents that are not wanted."
-    ),
-    CommandEntry(
-        "purge",
-        SERVICE,
-        "Remove the documents of an index or of a run that are like those of files.",
-    ),
-    CommandEntry(
-        "mcp",
-        SERVICE,
-        "Let agents search an index or read a finished run, over the Model Context Protocol.",
-    ),
-    CommandEntry("token", SERVICE, "Create, list and revoke the tokens of a server."),
-    CommandEntry(
-        "sketch",
-        LABORATORY,
-        "Write signatures of documents into an Arrow file that contains their Spec.",
-    ),
-    CommandEntry(
-        "frequencies",
-        LABORATORY,
-        "Count in how many documents each shingle occurs, and write the counts into a file.",
-    ),
-    CommandEntry(
-        "merge", LABORATORY, "Merge signature files, or sum the sizes of clusters over runs."
-    ),
-    CommandEntry(
-        "synth",
-        LABORATORY,
-        "Write a generated corpus, with the exact similarity of every planted pair.",
-    ),
-    CommandEntry(
-        "lab",
-        LABORATORY,
-        "Compare bands and rows with brute force on a small corpus.",
-    ),
+        name,
+        panel,
+        description,
+        handles_signals=name in ("stream", "serve"),
+        parses_options=name == "serve",
+    )
+    for panel, descriptions in DESCRIPTIONS.items()
+    for name, description in descriptions.items()
 )
-"""The commands in the order of the help page. A test compares them with their own help pages."""
+"""The commands in the order of the help page."""
 
 
 class CommandTable(Mapping[str, Any]):
