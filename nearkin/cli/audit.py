@@ -1,5 +1,6 @@
 """`nearkin audit`."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,15 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import COUNT, COUNT_OR_NONE, RUN, UNSIGNED_64, VERIFICATION, Setting
+from nearkin.settings.setting import (
+    COUNT,
+    COUNT_OR_NONE,
+    RUN,
+    UNSIGNED_64,
+    VERIFICATION,
+    Setting,
+    setting,
+)
 
 Run = Annotated[Path, typer.Argument(help="Output folder of a finished run.", metavar="DIR")]
 GoldenFile = Annotated[
@@ -27,33 +36,27 @@ GoldenFile = Annotated[
 def audit(
     *,
     run: Run,
-    sample: Annotated[
-        int,
-        Setting(
-            "Number of documents that are compared with the whole corpus, at least 1.",
-            VERIFICATION,
-            range=COUNT,
-        ),
-    ] = 1000,
-    removed: Annotated[
-        int,
-        Setting(
-            "Number of removed documents that are compared with the kept one.",
-            VERIFICATION,
-            range=COUNT_OR_NONE,
-        ),
-    ] = 5000,
-    budget: Annotated[
-        str | None,
-        Setting(
-            "Time after which the audit ends with what it has reached, for example 60s.",
-            RUN,
-            metavar="TIME",
-            shown_default="no limit",
-            range=COUNT,
-        ),
-    ] = None,
-    seed: Annotated[int, Setting("Random seed for sampling.", VERIFICATION, range=UNSIGNED_64)] = 1,
+    sample: int = setting(
+        1000,
+        "Number of documents that are compared with the whole corpus, at least 1.",
+        VERIFICATION,
+        range=COUNT,
+    ),
+    removed: int = setting(
+        5000,
+        "Number of removed documents that are compared with the kept one.",
+        VERIFICATION,
+        range=COUNT_OR_NONE,
+    ),
+    budget: str | None = setting(
+        None,
+        "Time after which the audit ends with what it has reached, for example 60s.",
+        RUN,
+        metavar="TIME",
+        shown_default="no limit",
+        range=COUNT,
+    ),
+    seed: int = setting(1, "Random seed for sampling.", VERIFICATION, range=UNSIGNED_64),
     golden: GoldenFile = None,
     key_file: str | None = None,
     workers: int | None = None,
@@ -78,8 +81,7 @@ def audit(
         from nearkin.runs.reopen import audit_run
 
     secret = o.read_key(key_file)
-    progress = o.open_progress(quiet=quiet)
-    try:
+    with closing(o.open_progress(quiet=quiet)) as progress:
         measured = audit_run(
             run,
             progress,
@@ -91,8 +93,6 @@ def audit(
             workers=workers_or_cores(workers),
             golden=golden,
         )
-    finally:
-        progress.close()
     if json:
         print_json({**measured.audit.to_dict(), "metrics": measured.metrics.to_dict()})
         return

@@ -1,6 +1,5 @@
 """`nearkin block`: the entries of a blocklist."""
 
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +13,11 @@ from nearkin.cli.printing import print_facts, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.visible_text import make_visible
-from nearkin.settings.setting import INPUT, OUTPUT, Setting
-from nearkin.settings.table import DEFAULT_STEPS
+from nearkin.settings.setting import INPUT, OUTPUT, Setting, setting
 
 if TYPE_CHECKING:
-    from nearkin.runs.blocklist import BlocklistJob, BlocklistSummary
+    from nearkin.runs.blocklist import BlocklistSummary
+    from nearkin.runs.job import SpecJob
 
 block = make_group("block", "Create, change and show a blocklist of documents that are not wanted.")
 
@@ -26,28 +25,6 @@ ListFile = Annotated[
     Path,
     Setting("File of the blocklist.", OUTPUT, metavar="LIST"),
 ]
-
-
-@dataclass(frozen=True)
-class BlockedSpecOptions:
-    """The options that make the Spec of a blocklist."""
-
-    measure: str | None = None
-    shingle: str = "words:3"
-    normalise: str = DEFAULT_STEPS
-    stem: str | None = None
-    scheme: str | None = None
-    k: int | None = None
-    slot_bits: int | None = None
-    seed: int = 1
-    base_hash: str | None = None
-    spec_version: int | None = None
-    key_file: str | None = None
-
-    @property
-    def is_default(self) -> bool:
-        """True if no option but the key was changed."""
-        return self == replace(BlockedSpecOptions(), key_file=self.key_file)
 
 
 @block.command()
@@ -58,7 +35,7 @@ def add(
     list_file: ListFile,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
-    spec: BlockedSpecOptions,
+    spec: o.UncountedSpecOptions,
     json: bool = False,
 ) -> None:
     """Add documents to a blocklist, which is created if it does not exist. It holds no texts.
@@ -85,10 +62,9 @@ def remove(
         typer.Argument(help="Files, globs, folders or URLs of documents that are blocked."),
     ] = None,
     list_file: ListFile,
-    entry: Annotated[
-        list[str] | None,
-        Setting("Name of an entry to remove. May be repeated.", INPUT, metavar="NAME"),
-    ] = None,
+    entry: list[str] | None = setting(
+        None, "Name of an entry to remove. May be repeated.", INPUT, metavar="NAME"
+    ),
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     key_file: str | None = None,
@@ -108,7 +84,7 @@ def remove(
 
     if not inputs and not entry:
         raise UsageError("nothing to remove; name files of documents, or entries with --entry")
-    spec = BlockedSpecOptions(key_file=key_file)
+    spec = o.UncountedSpecOptions(key_file=key_file)
     job = _make_job(inputs or [], list_file, columns, reading, spec)
     _print_summary(remove_from_blocklist(job, entry or ()), "removed", as_json=json)
 
@@ -118,7 +94,7 @@ def remove(
 def info(
     *,
     blocklist: Annotated[Path, typer.Argument(help="File of the blocklist.", metavar="LIST")],
-    entries: Annotated[bool, Setting("List the names of the entries.", "")] = False,
+    entries: bool = setting(False, "List the names of the entries.", ""),
     json: bool = False,
 ) -> None:
     """Show how many entries a blocklist has, and of which Spec they are.
@@ -157,17 +133,16 @@ def _make_job(
     blocklist: Path,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
-    spec: BlockedSpecOptions,
-) -> "BlocklistJob":
+    spec: o.UncountedSpecOptions,
+) -> "SpecJob":
     """Returns the request of a command."""
-    from nearkin.runs.blocklist import BlocklistJob
+    from nearkin.runs.job import SpecJob
 
-    return BlocklistJob(
+    return SpecJob(
         tuple(inputs),
         blocklist,
         columns.to_columns(),
-        o.SpecOptions(**asdict(spec)).to_request(),
-        is_default=spec.is_default,
+        o.parameters_of(spec),
         on_error=reading.on_error,
         selection=reading.selection,
     )

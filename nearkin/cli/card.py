@@ -7,23 +7,21 @@ import typer
 
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.settings.setting import OUTPUT, Setting
+from nearkin.settings.setting import OUTPUT, setting
 
 
 @with_option_groups
 def card(
     *,
     run: Annotated[Path, typer.Argument(help="Output folder of nearkin dedup.", metavar="DIR")],
-    readme: Annotated[
-        Path | None,
-        Setting(
-            "README.md in which the section is written or replaced. Nothing else of the file "
-            "changes. A new file also gets metadata.",
-            OUTPUT,
-            metavar="FILE",
-            shown_default="standard output",
-        ),
-    ] = None,
+    readme: Path | None = setting(
+        None,
+        "README.md in which the section is written or replaced. Nothing else of the file changes. "
+        "A new file also gets metadata.",
+        OUTPUT,
+        metavar="FILE",
+        shown_default="standard output",
+    ),
 ) -> None:
     """Write the section of a dataset card with the figures of a run, in Markdown.
 

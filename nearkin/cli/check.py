@@ -1,5 +1,6 @@
 """`nearkin check`."""
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,15 +15,11 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.split import LeakOptions
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
-from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.settings.setting import COUNT_OR_NONE, OUTPUT, Setting
-from nearkin.settings.table import ClusterSettings
+from nearkin.settings.setting import COUNT_OR_NONE, OUTPUT, setting
+from nearkin.settings.table import SignatureSettings
 
 if TYPE_CHECKING:
-    from nearkin.engine.options import RunOptions
-    from nearkin.runs.check import CheckOutcome
-    from nearkin.settings.spec import Spec
+    from nearkin.runs.results import CheckResult
 
 TOO_MANY_PAIRS = 3
 """The exit code if there are more pairs than allowed."""
@@ -54,21 +51,18 @@ def check(
     ],
     columns: o.RunColumnOptions,
     reading: o.ReadOptions,
-    spec: o.SpecOptions,
+    spec: SignatureSettings,
     match: LeakOptions,
-    most_pairs: Annotated[
-        int,
-        Setting("Largest allowed number of pairs.", COMMON, metavar="N", range=COUNT_OR_NONE),
-    ] = 0,
-    out: Annotated[
-        Path | None,
-        Setting(
-            "File for the pairs: .parquet, .csv, .tsv, .jsonl or .arrow.",
-            OUTPUT,
-            short="-o",
-            metavar="PATH",
-        ),
-    ] = None,
+    most_pairs: int = setting(
+        0, "Largest allowed number of pairs.", COMMON, metavar="N", range=COUNT_OR_NONE
+    ),
+    out: Path | None = setting(
+        None,
+        "File for the pairs: .parquet, .csv, .tsv, .jsonl or .arrow.",
+        OUTPUT,
+        short="-o",
+        metavar="PATH",
+    ),
     overwrite: bool = False,
     readable_by: str = "owner",
     json: bool = False,
@@ -88,73 +82,68 @@ def check(
     """  # noqa: E501
     with file_imports():
         from nearkin.corpus import FileCorpus
-        from nearkin.engine.run import Run
-        from nearkin.engine.work_folder import WorkFolder
-        from nearkin.runs.check import FilesOfInputs, check_inputs, require_checkable
+        from nearkin.runs.check import check_inputs, require_checkable
         from nearkin.runs.pairs import require_pairs_output, write_pairs_file
-        from nearkin.runs.spec_request import resolve_inputs
+        from nearkin.runs.temporary_runs import open_two_corpora, prepare_run
         from nearkin.runtime.files import Readers
         from nearkin.runtime.outputs import require_apart
-        from nearkin.stages.cluster.keep import KeepPolicy
 
-    inputs = (first, second)
+    parameters = o.parameters_of(columns, reading, spec, match, given=given.names)
     if out is not None:
-        require_pairs_output(out, inputs, resume=False, overwrite=overwrite)
+        require_pairs_output(out, (first, second), resume=False, overwrite=overwrite)
         o.require_apart_from_files(out, spec, settings=settings)
-    carried = match.carried_columns(KeepPolicy.parse(ClusterSettings().keep))
-    requested_columns = columns.to_columns(carried, match.memory)
-    progress = o.open_progress(quiet=quiet)
-
-    def options_with(resolved_spec: "Spec") -> "RunOptions":
-        return require_checkable(match.to_run_options(resolved_spec))
-
-    with TemporaryFolder() as folder:
-        try:
-            resolved = resolve_inputs(
-                inputs,
-                requested_columns,
-                spec.to_request(),
-                reading.on_error,
-                workers_or_cores(match.workers),
-                folder / "check",
-                progress,
-                check=lambda resolved_spec, _: options_with(resolved_spec),
-                selection=reading.selection,
-            )
-            options = options_with(resolved.spec)
-            ahead = options.memory // 32
-            corpus = FileCorpus.open(inputs, reading.on_error, ahead, reading.selection)
-            files = FilesOfInputs.find(corpus, [first], [second], reading.selection)
-            if out is not None:
-                require_apart(out, [file.path for file in corpus.files])
-            work = WorkFolder.create(folder / "work", {}, durable=False)
-            run = Run(corpus, resolved.columns, options, work, progress, resolved.resources)
-            outcome = check_inputs(run, files)
-        finally:
-            progress.close()
+    with closing(o.open_progress(quiet=quiet)) as progress:
+        opened = open_two_corpora(first, second, parameters, columns.id_column)
+        assert isinstance(opened.corpus, FileCorpus)
+        if out is not None:
+            require_apart(out, [file.path for file in opened.corpus.files])
+        finished = prepare_run(
+            opened.corpus,
+            columns.id_column,
+            None,
+            progress,
+            parameters,
+            check_options=require_checkable,
+        )
+        result = check_inputs(finished.run, opened.inputs)
+        account = opened.corpus.describe_files(finished.run.columns)
+        finished.folder.remove()
     if out is not None:
         readers = Readers(readable_by)
         write_pairs_file(
-            out, outcome.pairs, outcome.request, outcome.missing, readers, overwrite=overwrite
+            out, result.pairs.arrow, result.request, result.missing, readers, overwrite=overwrite
         )
-    print_warnings(outcome.warnings)
+    print_warnings(result.warnings)
+    passes = len(result) <= most_pairs
     if json:
-        named = {"first": first, "second": second, "out": None if out is None else str(out)}
-        print_json({**outcome.to_dict(most_pairs), **named})
+        facts = {
+            "first": first,
+            "second": second,
+            "out": None if out is None else str(out),
+            "passed": passes,
+            "pairs": len(result),
+            "max": most_pairs,
+            "missing_pairs": 0 if result.missing is None else result.missing.pairs,
+            "documents": list(result.documents),
+            "affected": list(result.affected),
+            "rejected": result.rejected,
+            "warnings": list(result.warnings),
+        }
+        print_json({**facts, **result.request})
     else:
         if not quiet:
-            print_inputs(resolved.account)
-            print_pairs(outcome, out)
-        print_outcome(outcome, most_pairs)
-    require_documents(sum(outcome.documents), outcome.rejected, "nearkin dedup lists the reasons")
-    if not outcome.passes(most_pairs):
+            print_inputs(account)
+            print_pairs(result, out)
+        print_outcome(result, most_pairs)
+    require_documents(sum(result.documents), result.rejected, "nearkin dedup lists the reasons")
+    if not passes:
         raise typer.Exit(TOO_MANY_PAIRS)
 
 
-def print_pairs(outcome: "CheckOutcome", out: Path | None) -> None:
+def print_pairs(result: "CheckResult", out: Path | None) -> None:
     """Prints the first pairs on standard error, one by one."""
-    count = outcome.pairs.num_rows
-    for row in outcome.pairs.slice(0, SHOWN_PAIRS).to_pylist():
+    count = len(result)
+    for row in result.pairs.arrow.slice(0, SHOWN_PAIRS).to_pylist():
         similarity = format_similarity(row["similarity"])
         print_line(f"{similarity}  {row['id_a']!r}  {row['id_b']!r}")
     if count > SHOWN_PAIRS:
@@ -162,12 +151,12 @@ def print_pairs(outcome: "CheckOutcome", out: Path | None) -> None:
         print_line(f"… and {count - SHOWN_PAIRS:,} more; {place}")
 
 
-def print_outcome(outcome: "CheckOutcome", most_pairs: int) -> None:
+def print_outcome(result: "CheckResult", most_pairs: int) -> None:
     """Prints the number of pairs and of documents in them on standard error."""
-    pairs = format_count(outcome.pairs.num_rows, "pair")
-    verdict = "allowed" if outcome.passes(most_pairs) else f"more than --max {most_pairs}"
+    pairs = format_count(len(result), "pair")
+    verdict = "allowed" if len(result) <= most_pairs else f"more than --max {most_pairs}"
     print_line(
         f"{pairs} of near-duplicates ({verdict}): "
-        f"{format_part(outcome.affected[0], outcome.documents[0])} of the first corpus and "
-        f"{format_part(outcome.affected[1], outcome.documents[1])} of the second"
+        f"{format_part(result.affected[0], result.documents[0])} of the first corpus and "
+        f"{format_part(result.affected[1], result.documents[1])} of the second"
     )

@@ -1,5 +1,6 @@
 """`nearkin decontaminate`."""
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,7 @@ from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
-from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, Setting
+from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, setting
 
 if TYPE_CHECKING:
     from nearkin.texts.decontamination.suites import Suites
@@ -74,99 +75,75 @@ def decontaminate(
     ],
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
-    against: Annotated[
-        list[str] | None,
-        Setting(
-            "File, glob, folder or URL of suites: tables of items, or saved suites. May be "
-            "repeated.",
-            INPUT,
-            metavar="SUITE",
-        ),
-    ] = None,
-    suite_fields: Annotated[
-        str,
-        Setting(
-            "Columns of the texts of an item. A suite needs at least one of them.",
-            INPUT,
-            metavar="COLUMNS",
-        ),
-    ] = "question,answer,context,options",
-    suite_id: Annotated[
-        str | None,
-        Setting(
-            "Column of the ids of items.",
-            INPUT,
-            metavar=COLUMN,
-            shown_default="row numbers",
-            names_columns=True,
-        ),
-    ] = None,
-    operating_point: Annotated[
-        str,
-        Setting(
-            "What counts as a passage: longest (8 words, one gap) or exact (13 words, none).",
-            SIMILARITY,
-            metavar="NAME",
-        ),
-    ] = "longest",
-    field_thresholds: Annotated[
-        list[str] | None,
-        Setting(
-            "Smallest score at which a field counts as found, for example context=0.95. May be "
-            "repeated.",
-            SIMILARITY,
-            metavar="FIELD=SCORE",
-            shown_default="0.7; context=0.9",
-        ),
-    ] = None,
-    action: Annotated[
-        str | None,
-        Setting(
-            "Also write the documents: annotate (with the items that they contain), cut "
-            "(without the passages of items), or drop (without contaminated documents).",
-            OUTPUT,
-            metavar="ACTION",
-        ),
-    ] = None,
-    cut_unit: Annotated[
-        str | None,
-        Setting(
-            "What is cut with --action cut: passage (the words), or each sentence, line or "
-            "paragraph of which every word is to be cut.",
-            OUTPUT,
-            metavar="UNIT",
-            shown_default="passage",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        Setting("Output folder.", OUTPUT, short="-o", metavar="PATH"),
-    ] = None,
-    fail_above: Annotated[
-        float | None,
-        Setting(
-            "End with exit code 3 if a larger share of the items of a suite is contaminated.",
-            COMMON,
-            metavar="SHARE",
-            range=SHARE,
-        ),
-    ] = None,
-    build: Annotated[
-        Path | None,
-        Setting(
-            "Save the suites that are named as inputs in this file, and search for nothing.",
-            RUN,
-            metavar="FILE",
-        ),
-    ] = None,
-    keyed: Annotated[
-        bool,
-        Setting(
-            "Save fingerprints under the key of --key-file in place of words, so that the "
-            "file can be shared without its texts.",
-            RUN,
-        ),
-    ] = False,
+    against: list[str] | None = setting(
+        None,
+        "File, glob, folder or URL of suites: tables of items, or saved suites. May be repeated.",
+        INPUT,
+        metavar="SUITE",
+    ),
+    suite_fields: str = setting(
+        "question,answer,context,options",
+        "Columns of the texts of an item. A suite needs at least one of them.",
+        INPUT,
+        metavar="COLUMNS",
+    ),
+    suite_id: str | None = setting(
+        None,
+        "Column of the ids of items.",
+        INPUT,
+        metavar=COLUMN,
+        shown_default="row numbers",
+        names_columns=True,
+    ),
+    operating_point: str = setting(
+        "longest",
+        "What counts as a passage: longest (8 words, one gap) or exact (13 words, none).",
+        SIMILARITY,
+        metavar="NAME",
+    ),
+    field_thresholds: list[str] | None = setting(
+        None,
+        "Smallest score at which a field counts as found, for example context=0.95. May be "
+        "repeated.",
+        SIMILARITY,
+        metavar="FIELD=SCORE",
+        shown_default="0.7; context=0.9",
+    ),
+    action: str | None = setting(
+        None,
+        "Also write the documents: annotate (with the items that they contain), cut (without the "
+        "passages of items), or drop (without contaminated documents).",
+        OUTPUT,
+        metavar="ACTION",
+    ),
+    cut_unit: str | None = setting(
+        None,
+        "What is cut with --action cut: passage (the words), or each sentence, line or paragraph "
+        "of which every word is to be cut.",
+        OUTPUT,
+        metavar="UNIT",
+        shown_default="passage",
+    ),
+    out: Path | None = setting(None, "Output folder.", OUTPUT, short="-o", metavar="PATH"),
+    fail_above: float | None = setting(
+        None,
+        "End with exit code 3 if a larger share of the items of a suite is contaminated.",
+        COMMON,
+        metavar="SHARE",
+        range=SHARE,
+    ),
+    build: Path | None = setting(
+        None,
+        "Save the suites that are named as inputs in this file, and search for nothing.",
+        RUN,
+        metavar="FILE",
+    ),
+    keyed: bool = setting(
+        False,
+        "Save fingerprints under the key of --key-file in place of words, so that the file can be "
+        "shared without its texts.",
+        RUN,
+    ),
     key_file: str | None = None,
     overwrite: bool = False,
     readable_by: str = "owner",
@@ -256,11 +233,8 @@ def decontaminate(
         readers=Readers(readable_by),
         resources=SpecResources(key),
     )
-    progress = o.open_progress(quiet=quiet)
-    try:
+    with closing(o.open_progress(quiet=quiet)) as progress:
         summary = run_decontamination(job, suites, request, progress, against)
-    finally:
-        progress.close()
     if json:
         print_json(summary.to_json())
     elif quiet:

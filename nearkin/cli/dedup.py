@@ -1,10 +1,11 @@
 """`nearkin dedup`."""
 
 import sys
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,10 +26,15 @@ from nearkin.cli.printing import (
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
-from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import OUTPUT, Need, Setting
-from nearkin.settings.table import ClusterSettings, OutputSettings, ReferenceSettings
+from nearkin.settings.setting import OUTPUT, Need, setting
+from nearkin.settings.table import (
+    ClusterSettings,
+    CutSettings,
+    OutputSettings,
+    ReferenceSettings,
+    SignatureSettings,
+)
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
@@ -36,70 +42,53 @@ if TYPE_CHECKING:
     from nearkin.runs.kept_file import KeptFile
     from nearkin.runs.run_record import RunRecord
     from nearkin.runtime.progress import Progress
-    from nearkin.settings.spec import Spec
 
 
 @dataclass(frozen=True)
 class ResultOptions:
     """The options that decide what the output contains."""
 
-    annotate: Annotated[
-        bool,
-        Setting("Keep all rows and add cluster columns.", OUTPUT),
-    ] = False
-    audit: Annotated[
-        bool,
-        Setting("Measure precision and recall on the corpus after the run.", OUTPUT),
-    ] = False
-    output: Annotated[
-        str,
-        Setting(
-            "What the output holds of the documents: kept (the inputs without removed rows), "
-            "ids (removed.parquet, the removed ids), or none.",
-            OUTPUT,
-            values=("kept", "ids", "none"),
-        ),
-    ] = "kept"
-    codec: Annotated[
-        str,
-        Setting(
-            "Codec of kept Parquet files: same (as each input), snappy, zstd, lz4 or none.",
-            OUTPUT,
-            values=("same", "snappy", "zstd", "lz4", "none"),
-        ),
-    ] = "same"
-    sizes: Annotated[
-        bool,
-        Setting(
-            "Add the column cluster_size and, with --source, cluster_sources to the kept "
-            "documents.",
-            OUTPUT,
-        ),
-    ] = False
-    document_weights: Annotated[
-        str,
-        Setting(
-            "Keep all rows and add the column document_weight, f(n) / n for each of the n "
-            "documents of a cluster: one (f is 1), sqrt (the square root of n), log (1 + ln n), or "
-            "a CSV file with the columns size and weight.",
-            OUTPUT,
-            metavar="WEIGHTS",
-        ),
-    ] = "none"
-    save_signatures: Annotated[
-        bool,
-        Setting(
-            "Keep signatures, so that the run can be clustered again with other settings.", OUTPUT
-        ),
-    ] = False
-    save_hashes: Annotated[
-        bool,
-        Setting(
-            "Keep shingle hashes, too, so that a run --against this one reads no texts of it "
-            "(jaccard and fields). They take about as much space as the texts.",
-            OUTPUT,
-        ),
-    ] = False
+    annotate: bool = setting(False, "Keep all rows and add cluster columns.", OUTPUT)
+    audit: bool = setting(
+        False, "Measure precision and recall on the corpus after the run.", OUTPUT
+    )
+    output: str = setting(
+        "kept",
+        "What the output holds of the documents: kept (the inputs without removed rows), ids "
+        "(removed.parquet, the removed ids), or none.",
+        OUTPUT,
+        values=("kept", "ids", "none"),
+    )
+    codec: str = setting(
+        "same",
+        "Codec of kept Parquet files: same (as each input), snappy, zstd, lz4 or none.",
+        OUTPUT,
+        values=("same", "snappy", "zstd", "lz4", "none"),
+    )
+    sizes: bool = setting(
+        False,
+        "Add the column cluster_size and, with --source, cluster_sources to the kept documents.",
+        OUTPUT,
+    )
+    document_weights: str = setting(
+        "none",
+        "Keep all rows and add the column document_weight, f(n) / n for each of the n documents "
+        "of a cluster: one (f is 1), sqrt (the square root of n), log (1 + ln n), or a CSV file "
+        "with the columns size and weight.",
+        OUTPUT,
+        metavar="WEIGHTS",
+    )
+    save_signatures: bool = setting(
+        False,
+        "Keep signatures, so that the run can be clustered again with other settings.",
+        OUTPUT,
+    )
+    save_hashes: bool = setting(
+        False,
+        "Keep shingle hashes, too, so that a run --against this one reads no texts of it (jaccard "
+        "and fields). They take about as much space as the texts.",
+        OUTPUT,
+    )
 
 
 COMMON_OPTIONS = (
@@ -129,12 +118,12 @@ def dedup(
     reading: o.RunReadOptions,
     reference: ReferenceSettings,
     decisions: Path | None = None,
-    spec: o.SpecOptions,
+    spec: SignatureSettings,
     match: o.MatchOptions,
     clustering: ClusterSettings,
     output: OutputSettings,
     result: ResultOptions,
-    cutting: o.PassageCutOptions,
+    cutting: CutSettings,
     execution: ExecutorOptions,
     plan: Path | None = None,
     settings: Path | None = None,
@@ -162,46 +151,27 @@ def dedup(
         nearkin dedup /shared/crawl --executor spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """  # noqa: E501 (an example is one line, which can be copied)
     with execution.imports():
-        from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.cluster_columns import DocumentWeights
-        from nearkin.engine.parameters import require_one_threshold
-        from nearkin.engine.removal_limit import RemovalLimits
         from nearkin.errors import UsageError
         from nearkin.runs.dedup import run_dedup
-        from nearkin.runs.document_output import DocumentOutput
+        from nearkin.runs.document_output import DocumentOutput, parse_kept_cuts
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
-        from nearkin.runs.spec_request import resolve_inputs
-        from nearkin.stages.cluster.keep import KeepPolicy
+        from nearkin.runs.resolved_run import resolve_inputs
         from nearkin.texts.passages.cutting.request import CUT_SPANS
 
     weights = DocumentWeights.parse(result.document_weights)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
-    lines = cutting.to_lines_request()
-    passages = None if lines is not None else cutting.to_request()
-    hash_inputs = reading.parse_hash_inputs()
+    cuts = parse_kept_cuts(**vars(cutting))
     spec, match = apply_plan(plan, given, spec, match)
-    columns.require_used(given)
-    request = spec.to_request(columns.rules, clustering.accept)
-    policy = KeepPolicy.parse(clustering.keep)
-    require_one_threshold(given.names, clustering.accept)
-    limit = RemovalLimits.parse(clustering.max_removed).column
-    carried = match.carried_columns(
-        policy,
-        clustering.source,
-        clustering.split,
-        *(() if columns.fields else columns_of_acceptance(clustering.accept)),
-        None if limit is None else limit.column,
-    )
-    requested_columns = columns.to_columns(carried, match.memory)
+    parameters = o.parameters_of(columns, spec, match, clustering, given=given.names)
+    requested_columns = columns.to_columns(match.memory)
     kept_file = KeptFile.parse(output.out, requested_columns)
     out = output.out
     if kept_file is not None:
         documents.require_folder(output.out)
         added = documents.added_columns(clustering.source).names
-        kept_file.require_holds(
-            (*added, *(() if passages is None and lines is None else (CUT_SPANS,)))
-        )
+        kept_file.require_holds((*added, *(() if cuts is None else (CUT_SPANS,))))
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         if not standard.reads:
             require_convertible_inputs(kept_file, inputs, reading, requested_columns)
@@ -214,12 +184,8 @@ def dedup(
             f"{name_setting('executor', execution.executor)} cannot be combined with -, because "
             "its workers cannot read the standard streams of this process; name files"
         )
-    progress = o.open_progress(quiet=output.quiet)
-    workers = workers_or_cores(match.workers)
 
-    def settings_with(resolved_spec: "Spec", found: "Columns") -> "RunOptions":
-        fields = columns.name_contents(found)
-        options = match.to_run_options(resolved_spec, clustering, fields)
+    def check_options(options: "RunOptions") -> "RunOptions":
         if result.audit:
             from nearkin.quality.evaluate.audit import require_auditable
 
@@ -228,47 +194,48 @@ def dedup(
 
     require_usable_reference(reference, result)
     file_warnings: list[str] = []
-    try:
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
         inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,
-            request,
-            reading.on_error,
-            workers,
+            parameters,
             out,
             progress,
-            check=settings_with,
+            check_options,
+            on_error=reading.on_error,
             selection=reading.selection,
         )
         job = make_job(
             inputs,
             resolved,
-            settings_with(resolved.spec, resolved.columns),
             reading,
             replace(output, out=out),
-            hash_inputs=hash_inputs,
             resume=resume,
             annotate=result.annotate,
             save_signatures=result.save_signatures,
             save_hashes=result.save_hashes,
             documents=documents,
-            reference=reference,
+            against=tuple(reference.against or ()),
+            only_against=reference.only_against,
+            scope=reference.scope,
+            blocklist=reference.blocklist,
             decisions=decisions,
-            passages=passages,
-            lines=lines,
+            cuts=cuts,
         )
         asks = not (output.quiet or output.json or standard.used)
         confirm = partial(confirm_removals, progress) if asks else None
         workers_wanted = execution.describe_workers(job.work_folder)
         if workers_wanted is not None and not output.quiet:
             print_line(workers_wanted)
-        with execution.open(workers) as executor:
+        with execution.open(job.settings.workers) as executor:
             record = run_dedup(replace(job, executor=executor), progress, confirm=confirm)
         if result.audit:
             from nearkin.runs.reopen import audit_run
 
-            audited = audit_run(out, progress, resolved.resources.secret, workers=workers)
+            audited = audit_run(
+                out, progress, resolved.resources.secret, workers=job.settings.workers
+            )
             record = record.with_audit(audited.audit, audited.metrics)
         if kept_file is not None:
             file_warnings = kept_file.write_folder(
@@ -278,8 +245,6 @@ def dedup(
                 overwrite=resume or output.overwrite,
                 is_stream=standard.writes,
             )
-    finally:
-        progress.close()
     if not output.json and not output.quiet:
         print_inputs(resolved.account)
     print_run(

@@ -2,14 +2,13 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
 
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.settings.setting import COUNT, INPUT, OUTPUT, Setting
+from nearkin.settings.setting import COUNT, INPUT, OUTPUT, setting
 
 QUOTED_CLUSTERS = 400
 """The number of clusters among which the most interesting ones are chosen."""
@@ -18,16 +17,12 @@ QUOTED_CLUSTERS = 400
 @with_option_groups
 def demo(
     *,
-    out: Annotated[Path, Setting("Output folder.", OUTPUT, short="-o")] = Path("demo"),
-    source_code: Annotated[
-        bool,
-        Setting("Deduplicate the source code of this Python installation instead.", INPUT),
-    ] = False,
+    out: Path = setting(Path("demo"), "Output folder.", OUTPUT, short="-o"),
+    source_code: bool = setting(
+        False, "Deduplicate the source code of this Python installation instead.", INPUT
+    ),
     threshold: float = 0.7,
-    top: Annotated[
-        int,
-        Setting("Number of clusters to show, without --json.", OUTPUT, range=COUNT),
-    ] = 3,
+    top: int = setting(3, "Number of clusters to show, without --json.", OUTPUT, range=COUNT),
     workers: int | None = None,
     overwrite: bool = False,
     readable_by: str = "owner",

@@ -11,7 +11,7 @@ from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
-from nearkin.settings.setting import RUN, VERIFICATION, Setting
+from nearkin.settings.setting import RUN, VERIFICATION, Setting, setting
 
 if TYPE_CHECKING:
     from nearkin.quality.evaluate.golden import GoldenSet, Labelled, Scores
@@ -38,34 +38,28 @@ def eval(
     ],
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
-    grid: Annotated[
-        str | None,
-        Setting(
-            "Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,chars:3'. Every "
-            "combination is run. In a value, + stands for a comma: 'normalise=nfkc+lower,nfkc'.",
-            RUN,
-            metavar="SETTINGS",
-        ),
-    ] = None,
+    grid: str | None = setting(
+        None,
+        "Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,chars:3'. Every "
+        "combination is run. In a value, + stands for a comma: 'normalise=nfkc+lower,nfkc'.",
+        RUN,
+        metavar="SETTINGS",
+    ),
     measure: str | None = None,
-    labelled: Annotated[
-        str,
-        Setting(
-            "What was chosen for labelling, if --golden has clusters: whole clusters, so that "
-            "a document that a cluster does not list is distinct from it; or single documents.",
-            VERIFICATION,
-            metavar="clusters|documents",
-            values=("clusters", "documents"),
-        ),
-    ] = "clusters",
-    closure: Annotated[
-        bool,
-        Setting(
-            "Take duplicates of duplicates to be duplicates and, in a file without labels, "
-            "all other pairs to be distinct.",
-            VERIFICATION,
-        ),
-    ] = False,
+    labelled: str = setting(
+        "clusters",
+        "What was chosen for labelling, if --golden has clusters: whole clusters, so that a "
+        "document that a cluster does not list is distinct from it; or single documents.",
+        VERIFICATION,
+        metavar="clusters|documents",
+        values=("clusters", "documents"),
+    ),
+    closure: bool = setting(
+        False,
+        "Take duplicates of duplicates to be duplicates and, in a file without labels, all other "
+        "pairs to be distinct.",
+        VERIFICATION,
+    ),
     plot: Annotated[Path | None, o.picture_of("precision over recall")] = None,
     json: bool = False,
 ) -> None:
@@ -151,22 +145,11 @@ def _score_cells(
     kind_of_labels: "Labelled",
 ) -> "ScoredSettings":
     """Runs the settings of a grid over files, and scores the clusters of each run."""
-    from nearkin.engine.keywords import RunParameters
     from nearkin.quality.evaluate.golden import score_clusters
     from nearkin.runs.grid import run_grid
     from nearkin.runtime.progress import Silent
 
-    parameters: RunParameters = {
-        "text": columns.text_columns or None,
-        "tokens": columns.tokens,
-        "vector": columns.vector,
-        "delimiter": columns.delimiter,
-        "encoding": columns.encoding,
-        "hidden": reading.hidden,
-        "follow_links": reading.follow_links,
-        "include": reading.include or (),
-        "exclude": reading.exclude or (),
-    }
+    parameters = o.parameters_of(columns, reading)
     paths = [Path(name) for name in inputs]
     scores = {
         cell_run.position: score_clusters(labels, cell_run.clusters, labelled=kind_of_labels)

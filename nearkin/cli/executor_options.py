@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nearkin.cli.imports import file_imports
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.shell_quoting import quote_argument
-from nearkin.settings.setting import RUN, Need, NumberRange, Setting
+from nearkin.settings.setting import RUN, Need, NumberRange, setting
 
 if TYPE_CHECKING:
     from nearkin.runtime.executor import Executor
@@ -28,45 +28,37 @@ MOST_JOBS = 8
 class ExecutorOptions:
     """The options that decide what does the tasks of the run."""
 
-    executor: Annotated[
-        str,
-        Setting(
-            "What does the tasks: threads of this process, other processes of this machine, the "
-            "workers of spark or ray (which are extras), or jobs: processes of `nearkin work` on "
-            "any machine. All workers see inputs and output under the same paths.",
-            RUN,
-            values=EXECUTORS,
-        ),
-    ] = THREADS
-    master: Annotated[
-        str | None,
-        Setting(
-            "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL, or address of Ray.",
-            RUN,
-            metavar="URL",
-            shown_default="this machine",
-            need=Need("executor", (SPARK, RAY)),
-        ),
-    ] = None
-    conf: Annotated[
-        list[str] | None,
-        Setting(
-            "Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
-            RUN,
-            metavar="KEY=VALUE",
-            need=Need("executor", (SPARK,)),
-        ),
-    ] = None
-    jobs: Annotated[
-        int | None,
-        Setting(
-            "Number of processes of `nearkin work` that do tasks at a time.",
-            RUN,
-            shown_default=str(MOST_JOBS),
-            range=NumberRange(1),
-            need=Need("executor", (JOBS,)),
-        ),
-    ] = None
+    executor: str = setting(
+        THREADS,
+        "What does the tasks: threads of this process, other processes of this machine, the "
+        "workers of spark or ray (which are extras), or jobs: processes of `nearkin work` on "
+        "any machine. All workers see inputs and output under the same paths.",
+        RUN,
+        values=EXECUTORS,
+    )
+    master: str | None = setting(
+        None,
+        "Master of Spark, for example spark://HOST:7077, yarn or k8s://URL, or address of Ray.",
+        RUN,
+        metavar="URL",
+        shown_default="this machine",
+        need=Need("executor", (SPARK, RAY)),
+    )
+    conf: list[str] | None = setting(
+        None,
+        "Setting of Spark, for example spark.executor.memory=8g. May be repeated.",
+        RUN,
+        metavar="KEY=VALUE",
+        need=Need("executor", (SPARK,)),
+    )
+    jobs: int | None = setting(
+        None,
+        "Number of processes of `nearkin work` that do tasks at a time.",
+        RUN,
+        shown_default=str(MOST_JOBS),
+        range=NumberRange(1),
+        need=Need("executor", (JOBS,)),
+    )
 
     @contextmanager
     def open(self, workers: int) -> "Iterator[Executor | None]":

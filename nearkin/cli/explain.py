@@ -11,10 +11,11 @@ from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
-from nearkin.settings.setting import INPUT, OUTPUT, Need, Setting
+from nearkin.settings.setting import INPUT, OUTPUT, Need, setting
 from nearkin.settings.table import varied
 
 if TYPE_CHECKING:
+    from nearkin.engine.keywords import RunParameters
     from nearkin.settings.keys import HashKey
     from nearkin.stages.measures.explanation import Explanation
 
@@ -28,22 +29,19 @@ def explain(
     given: GivenOptions,
     a: Annotated[str, typer.Argument(help="File or text; with --run or --index an id.")],
     b: Annotated[str, typer.Argument(help="Another file, text or id.")],
-    run: Annotated[
-        Path | None,
-        Setting(
-            "Output folder of the run that contains both documents.",
-            INPUT,
-            metavar="DIR",
-            excludes={"index": "two documents are looked up in one place"},
-        ),
-    ] = None,
-    index: Annotated[
-        str | None,
-        Setting("URL of the index that contains both documents.", INPUT, metavar="URL"),
-    ] = None,
-    scope: Annotated[
-        str, Setting("Scope of both documents in the index.", INPUT, need=Need("index"))
-    ] = "default",
+    run: Path | None = setting(
+        None,
+        "Output folder of the run that contains both documents.",
+        INPUT,
+        metavar="DIR",
+        excludes={"index": "two documents are looked up in one place"},
+    ),
+    index: str | None = setting(
+        None, "URL of the index that contains both documents.", INPUT, metavar="URL"
+    ),
+    scope: str = setting(
+        "default", "Scope of both documents in the index.", INPUT, need=Need("index")
+    ),
     spec_resources: Annotated[Path | None, varied("spec_resources", need=Need("index"))] = None,
     measure: str | None = None,
     threshold: float = 0.8,
@@ -53,10 +51,9 @@ def explain(
     bands: int | None = None,
     rows: int | None = None,
     key_file: str | None = None,
-    html: Annotated[
-        Path | None,
-        Setting("Write the differences into an HTML page.", OUTPUT, metavar="FILE"),
-    ] = None,
+    html: Path | None = setting(
+        None, "Write the differences into an HTML page.", OUTPUT, metavar="FILE"
+    ),
     json: bool = False,
 ) -> None:
     """Explain why two documents are matched or not.
@@ -77,11 +74,10 @@ def explain(
     """  # noqa: E501
     with file_imports():
         from nearkin.engine.options import RunOptions
+        from nearkin.engine.parameters import spec_of
         from nearkin.errors import UsageError
         from nearkin.quality.evaluate.explain_fields import FieldsExplanation
         from nearkin.runs.reopen import explain_in_run
-        from nearkin.runs.spec_request import SpecRequest
-        from nearkin.settings.spec import parse_shingle
         from nearkin.stages.sketch.resources import SpecResources
 
     secret = o.read_key(key_file)
@@ -105,11 +101,8 @@ def explain(
         from nearkin.corpus import Columns
         from nearkin.quality.evaluate.explain import explain as explain_texts
 
-        unit, n = parse_shingle(shingle)
-        fields: dict[str, int | str] = {"unit": unit, "n": n}
-        if k is not None:
-            fields["k"] = k
-        spec = SpecRequest(measure, fields, secret=secret).to_spec(Columns())
+        parameters: RunParameters = {"measure": measure, "shingle": shingle, "k": k, "key": secret}
+        spec = spec_of(parameters, Columns())
         explanation = explain_texts(
             read_text(a),
             read_text(b),

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.cli import options as o
 from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
@@ -15,7 +15,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
-from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATION, Setting
+from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATION, setting
 
 if TYPE_CHECKING:
     from nearkin.quality.fit.asking import AskedSettings
@@ -48,70 +48,56 @@ def fit(
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
     across: str | None = None,
-    labels: Annotated[
-        Path | None,
-        Setting(
-            "Labels, CSV or parquet, with columns id_a, id_b, label; or id, cluster. With "
-            "--ask, the file of answers (labels.csv).",
-            VERIFICATION,
-            metavar="FILE",
-        ),
-    ] = None,
-    ask: Annotated[
-        int | None,
-        Setting(
-            "Ask about pairs until the file of --labels has so many answers.",
-            VERIFICATION,
-            metavar="ANSWERS",
-            range=COUNT,
-        ),
-    ] = None,
-    objective: Annotated[
-        str,
-        Setting(
-            "What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95, or "
-            "the share of clusters that may be lost, such as lost<=0.01.",
-            VERIFICATION,
-            metavar="SCORE",
-        ),
-    ] = "f1",
-    labelled: Annotated[
-        str,
-        Setting(
-            "What was chosen for labelling, if --labels has clusters: whole clusters, so that "
-            "other documents are distinct from them, or documents.",
-            VERIFICATION,
-            metavar="clusters|documents",
-            values=("clusters", "documents"),
-        ),
-    ] = "clusters",
-    sample: Annotated[
-        int,
-        Setting(
-            "Number of documents of which all pairs are compared, if --labels has clusters.",
-            VERIFICATION,
-            range=COUNT,
-        ),
-    ] = 4000,
-    seed: Annotated[int, Setting("Random seed of samples and folds.", RUN, range=UNSIGNED_64)] = 1,
+    labels: Path | None = setting(
+        None,
+        "Labels, CSV or parquet, with columns id_a, id_b, label; or id, cluster. With --ask, the "
+        "file of answers (labels.csv).",
+        VERIFICATION,
+        metavar="FILE",
+    ),
+    ask: int | None = setting(
+        None,
+        "Ask about pairs until the file of --labels has so many answers.",
+        VERIFICATION,
+        metavar="ANSWERS",
+        range=COUNT,
+    ),
+    objective: str = setting(
+        "f1",
+        "What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95, or the "
+        "share of clusters that may be lost, such as lost<=0.01.",
+        VERIFICATION,
+        metavar="SCORE",
+    ),
+    labelled: str = setting(
+        "clusters",
+        "What was chosen for labelling, if --labels has clusters: whole clusters, so that other "
+        "documents are distinct from them, or documents.",
+        VERIFICATION,
+        metavar="clusters|documents",
+        values=("clusters", "documents"),
+    ),
+    sample: int = setting(
+        4000,
+        "Number of documents of which all pairs are compared, if --labels has clusters.",
+        VERIFICATION,
+        range=COUNT,
+    ),
+    seed: int = setting(1, "Random seed of samples and folds.", RUN, range=UNSIGNED_64),
     workers: int | None = None,
-    out: Annotated[
-        Path | None,
-        Setting(
-            "Settings file to write, for --settings of dedup and pairs.",
-            OUTPUT,
-            short="-o",
-            metavar="FILE",
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        Setting(
-            "HTML page to write, with precision-recall curves and wrong pairs.",
-            OUTPUT,
-            metavar="FILE",
-        ),
-    ] = None,
+    out: Path | None = setting(
+        None,
+        "Settings file to write, for --settings of dedup and pairs.",
+        OUTPUT,
+        short="-o",
+        metavar="FILE",
+    ),
+    page: Path | None = setting(
+        None,
+        "HTML page to write, with precision-recall curves and wrong pairs.",
+        OUTPUT,
+        metavar="FILE",
+    ),
     json: bool = False,
     quiet: bool = False,
 ) -> None:

@@ -1,6 +1,7 @@
 """`nearkin frequencies`."""
 
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 
 import typer
@@ -60,19 +61,18 @@ def frequencies(
         nearkin frequencies products.parquet --text title --shingle words:1 --out products.arrow
     """
     with file_imports():
-        from nearkin.runs.frequencies import FrequencyJob, run_frequencies
+        from nearkin.runs.frequencies import run_frequencies
+        from nearkin.runs.job import SpecJob
         from nearkin.runtime.files import Readers
 
-    spec = o.SpecOptions(**asdict(shingles))
     requested_columns = columns.to_columns(memory=memory)
-    o.require_apart_from_files(output.out, spec)
-    progress = o.open_progress(quiet=output.quiet)
-    try:
-        job = FrequencyJob(
+    o.require_apart_from_files(output.out, shingles)
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
+        job = SpecJob(
             tuple(inputs),
             output.out,
             requested_columns,
-            spec.to_request(),
+            o.parameters_of(shingles),
             workers=workers_or_cores(workers),
             overwrite=output.overwrite,
             on_error=reading.on_error,
@@ -80,8 +80,6 @@ def frequencies(
             readers=Readers(output.readable_by),
         )
         summary = run_frequencies(job, progress)
-    finally:
-        progress.close()
     print_warnings(summary.warnings)
     if not summary.documents:
         print_line("nearkin: no document could be read, so nothing was written")

@@ -1,7 +1,9 @@
 """`nearkin index`: an online index from the command line."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,14 +32,16 @@ from nearkin.settings.setting import (
     Need,
     NumberRange,
     Setting,
+    setting,
 )
-from nearkin.settings.table import DEFAULT_STEPS, IndexKeySettings, varied
+from nearkin.settings.table import IndexKeySettings, varied
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nearkin.index.documents import Document
     from nearkin.index.index import Index
+    from nearkin.index.settings import SettingsFields
     from nearkin.runs.loading import AddedDocuments
 
 index = make_group("index", "Build, search, change and maintain an online index.")
@@ -163,7 +167,6 @@ def build(
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
     scope: Scope = "default",
-    measure: str | None = None,
     threshold: Annotated[float | None, threshold_of("0.8")] = None,
     distance: Annotated[
         int | None,
@@ -173,37 +176,25 @@ def build(
             "(simhash only). Replaces --threshold.",
         ),
     ] = None,
-    related: Annotated[
-        float | None,
-        Setting(
-            "Minimum similarity of related documents, above 0 and below the threshold. "
-            "Upserts name them, and resolve no document to them.",
-            SIMILARITY,
-            metavar="SHARE",
-            range=OPEN_SHARE,
-        ),
-    ] = None,
-    passages: Annotated[
-        int | None,
-        Setting(
-            "Store fingerprints of passages of at least this number of words, with which "
-            "documents that share a passage with a text are found.",
-            SIMILARITY,
-            metavar="N",
-            range=NumberRange(2, 1048576),
-        ),
-    ] = None,
+    related: float | None = setting(
+        None,
+        "Minimum similarity of related documents, above 0 and below the threshold. Upserts name "
+        "them, and resolve no document to them.",
+        SIMILARITY,
+        metavar="SHARE",
+        range=OPEN_SHARE,
+    ),
+    passages: int | None = setting(
+        None,
+        "Store fingerprints of passages of at least this number of words, with which documents "
+        "that share a passage with a text are found.",
+        SIMILARITY,
+        metavar="N",
+        range=NumberRange(2, 1048576),
+    ),
     vector_threshold: Annotated[float | None, vector_threshold_of("0.95")] = None,
     combine: Annotated[str | None, combination_of("either")] = None,
-    shingle: str = "words:3",
-    normalise: str = DEFAULT_STEPS,
-    stem: str | None = None,
-    k: int | None = None,
-    slot_bits: int | None = None,
-    scheme: str | None = None,
-    seed: int = 1,
-    base_hash: str | None = None,
-    spec_version: int | None = None,
+    spec: o.UncountedSpecOptions,
     recall: float = 0.95,
     bands: int | None = None,
     rows: int | None = None,
@@ -211,7 +202,6 @@ def build(
     preset: str | None = None,
     postings: Postings = "leaders",
     spec_resources: Path | None = None,
-    key_file: str | None = None,
     memory: o.ReadMemory = AUTOMATIC,
     json: bool = False,
 ) -> None:
@@ -219,10 +209,6 @@ def build(
 
     Documents of a saved run are not sketched again. With --text and --vector, documents are
     compared by both.
-
-    Args:
-        k: Number of slots or bits of a signature, or None for the default.
-        slot_bits: Number of bits that are kept of a slot, or None for the default.
 
     Examples:
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
@@ -235,24 +221,11 @@ def build(
     """  # noqa: E501
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.runs.loading import NewEvidence, add_files, add_files_of_both, load_run
+        from nearkin.runs.loading import NewIndex, add_files, load_run
         from nearkin.runs.saved import SavedRun
 
-    if distance is not None and measure is None:
-        measure = "simhash"
-    spec = o.SpecOptions(
-        measure=measure,
-        shingle=shingle,
-        normalise=normalise,
-        stem=stem,
-        k=k,
-        slot_bits=slot_bits,
-        scheme=scheme,
-        seed=seed,
-        base_hash=base_hash,
-        spec_version=spec_version,
-        key_file=key_file,
-    )
+    if distance is not None and spec.measure is None:
+        spec = replace(spec, measure="simhash")
     saved = SavedRun.find(tuple(inputs))
     both_columns = columns.to_both_columns(memory=memory)
     if both_columns is None and not (vector_threshold is None and combine is None):
@@ -267,10 +240,10 @@ def build(
             *("settings", "preset", "recall", "bands", "rows"),
         )
         given.require_unused(of_files, f"on the saved run {saved.folder}")
-        loaded = load_run(saved, store, scope, spec.to_request().secret, postings)
+        loaded = load_run(saved, store, scope, o.read_key(spec.key_file), postings)
         print_facts(loaded, as_json=json)
         return
-    if spec_resources is not None and measure != "idf-jaccard":
+    if spec_resources is not None and spec.measure != "idf-jaccard":
         raise UsageError(
             f"--spec-resources {spec_resources} has no effect without --measure idf-jaccard; leave "
             "it out, or give this measure"
@@ -288,41 +261,28 @@ def build(
         raise UsageError(
             f"--passages {passages} is for an index of texts; leave it out, or name one column"
         )
-    request = spec.to_request()
+    fields: SettingsFields = {"postings": postings}
     if both_columns is not None:
-        evidence = NewEvidence(vector_threshold, combine or "either")
-        added = add_files_of_both(
-            tuple(inputs),
-            both_columns,
-            request,
-            store,
-            scope,
-            threshold,
-            postings,
-            evidence,
-            spec_resources=spec_resources,
-            selection=reading.selection,
-        )
-        _print_added(added, as_json=json)
-        return
-    added = add_files(
-        tuple(inputs),
-        columns.to_columns(memory=memory),
-        request,
-        store,
-        scope,
-        threshold,
-        postings,
-        spec_resources=spec_resources,
-        selection=reading.selection,
-        searching={
+        fields["combine"] = combine or "either"
+    else:
+        fields |= {
             "distance": distance,
             "related": related,
             "passages": passages,
             "recall": recall,
             "bands": bands,
             "rows": rows,
-        },
+        }
+    parameters = o.parameters_of(spec)
+    added = add_files(
+        tuple(inputs),
+        both_columns or columns.to_columns(memory=memory),
+        store,
+        scope,
+        parameters.get("key"),
+        NewIndex(parameters, threshold, fields, vector_threshold),
+        spec_resources=spec_resources,
+        selection=reading.selection,
     )
     _print_added(added, as_json=json)
 
@@ -336,12 +296,7 @@ def add(
     resources: IndexKeySettings,
     reading: o.SelectionOptions,
     scope: Scope = "default",
-    text: str | None = None,
-    vector: str | None = None,
-    id_column: str | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    lines: bool = False,
+    columns: o.DocumentColumnOptions,
     memory: o.ReadMemory = AUTOMATIC,
     kept: KeptFolder = None,
     decisions: Path | None = None,
@@ -362,68 +317,28 @@ def add(
     """
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.runs.loading import add_files, add_files_of_both
+        from nearkin.runs.loading import add_files
         from nearkin.runs.matching import MatchOutput, add_files_with_matches
-        from nearkin.runs.spec_request import SpecRequest
 
-    request = SpecRequest(secret=o.read_key(resources.key_file))
-    options = o.ColumnOptions(
-        text=text,
-        vector=vector,
-        id_column=id_column,
-        delimiter=delimiter,
-        encoding=encoding,
-        lines=lines,
-    )
-    folder = resources.spec_resources
-    both_columns = options.to_both_columns(memory=memory)
-    if kept is None and overwrite:
-        raise UsageError("--overwrite has no effect without --kept; leave it out")
+    both_columns = columns.to_both_columns(memory=memory)
+    add_documents: Callable[..., AddedDocuments] = add_files
     if kept is not None:
         if both_columns is not None:
             raise UsageError(
                 f"--kept {kept} cannot be combined with texts and vectors; leave it out, or name "
                 "one column"
             )
-        added = add_files_with_matches(
-            tuple(inputs),
-            options.to_columns(memory=memory),
-            store,
-            scope,
-            MatchOutput(kept, overwrite=overwrite),
-            secret=request.secret,
-            spec_resources=folder,
-            selection=reading.selection,
-            decisions=decisions,
-            blocklist=blocklist,
-        )
-        _print_added(added, as_json=json)
-        return
-    if both_columns is not None:
-        added = add_files_of_both(
-            tuple(inputs),
-            both_columns,
-            request,
-            store,
-            scope,
-            threshold=None,
-            postings=None,
-            spec_resources=folder,
-            selection=reading.selection,
-            decisions=decisions,
-            blocklist=blocklist,
-        )
-        _print_added(added, as_json=json)
-        return
-    added = add_files(
+        output = MatchOutput(kept, overwrite=overwrite)
+        add_documents = partial(add_files_with_matches, output=output)
+    elif overwrite:
+        raise UsageError("--overwrite has no effect without --kept; leave it out")
+    added = add_documents(
         tuple(inputs),
-        options.to_columns(memory=memory),
-        request,
+        both_columns or columns.to_columns(memory=memory),
         store,
         scope,
-        threshold=None,
-        postings=None,
-        spec_resources=folder,
+        secret=o.read_key(resources.key_file),
+        spec_resources=resources.spec_resources,
         selection=reading.selection,
         decisions=decisions,
         blocklist=blocklist,
@@ -441,12 +356,7 @@ def match(
     reading: o.SelectionOptions,
     out: Path,
     scope: Scope = "default",
-    text: str | None = None,
-    vector: str | None = None,
-    id_column: str | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    lines: bool = False,
+    columns: o.DocumentColumnOptions,
     memory: o.ReadMemory = AUTOMATIC,
     overwrite: bool = False,
     readable_by: str = "owner",
@@ -464,19 +374,11 @@ def match(
         from nearkin.runs.matching import MatchOutput, match_files
         from nearkin.runtime.files import Readers
 
-    options = o.ColumnOptions(
-        text=text,
-        vector=vector,
-        id_column=id_column,
-        delimiter=delimiter,
-        encoding=encoding,
-        lines=lines,
-    )
-    if options.to_both_columns(memory=memory) is not None:
+    if columns.to_both_columns(memory=memory) is not None:
         raise UsageError("index match searches by one column; leave out --text or --vector")
     matched = match_files(
         tuple(inputs),
-        options.to_columns(memory=memory),
+        columns.to_columns(memory=memory),
         store,
         scope,
         MatchOutput(out, overwrite=overwrite, readers=Readers(readable_by)),
@@ -549,21 +451,18 @@ def query(
     ] = None,
     store: Store,
     resources: IndexKeySettings,
-    vector: Annotated[
-        Path | None,
-        Setting(
-            "File with the vector of the document, as a JSON list of numbers.",
-            INPUT,
-            metavar="FILE",
-            names_columns=True,
-        ),
-    ] = None,
+    vector: Path | None = setting(
+        None,
+        "File with the vector of the document, as a JSON list of numbers.",
+        INPUT,
+        metavar="FILE",
+        names_columns=True,
+    ),
     scope: Scope = "default",
-    top: Annotated[int, Setting("Maximum number of matches.", OUTPUT, range=COUNT)] = 10,
-    members: Annotated[
-        bool,
-        Setting("Also compare the stored members of the representatives that match.", OUTPUT),
-    ] = False,
+    top: int = setting(10, "Maximum number of matches.", OUTPUT, range=COUNT),
+    members: bool = setting(
+        False, "Also compare the stored members of the representatives that match.", OUTPUT
+    ),
     json: bool = False,
 ) -> None:
     """List the representatives that resemble a text, the most similar first. Nothing is written.
@@ -732,30 +631,23 @@ def expire(
     *,
     store: Store,
     resources: IndexKeySettings,
-    record_ttl: Annotated[
-        str | None,
-        Setting(
-            "Time after which documents that were not seen are deleted, for example 90d.",
-            RUN,
-            metavar="TIME",
-        ),
-    ] = None,
-    bucket_ttl: Annotated[
-        str | None,
-        Setting(
-            "Time after which representatives that were not seen leave their buckets.",
-            RUN,
-            metavar="TIME",
-        ),
-    ] = None,
-    trust_clock: Annotated[
-        bool,
-        Setting(
-            "Sweep even if most documents are due at once, because the clock of the machine "
-            "is right.",
-            RUN,
-        ),
-    ] = False,
+    record_ttl: str | None = setting(
+        None,
+        "Time after which documents that were not seen are deleted, for example 90d.",
+        RUN,
+        metavar="TIME",
+    ),
+    bucket_ttl: str | None = setting(
+        None,
+        "Time after which representatives that were not seen leave their buckets.",
+        RUN,
+        metavar="TIME",
+    ),
+    trust_clock: bool = setting(
+        False,
+        "Sweep even if most documents are due at once, because the clock of the machine is right.",
+        RUN,
+    ),
     json: bool = False,
 ) -> None:
     """Delete entries that were not seen for longer than their time to live.
@@ -829,41 +721,34 @@ def rebuild(
     *,
     store: Store,
     resources: IndexKeySettings,
-    target: Annotated[
-        str | None,
-        Setting("URL of an empty store for the new index.", OUTPUT, metavar="URL"),
-    ] = None,
-    cut_over: Annotated[
-        bool,
-        Setting("Move the index to the new store. Processes that have it open follow.", RUN),
-    ] = False,
-    cut_back: Annotated[
-        bool,
-        Setting("Move the index back to --store, or end an interrupted move.", RUN),
-    ] = False,
+    target: str | None = setting(
+        None, "URL of an empty store for the new index.", OUTPUT, metavar="URL"
+    ),
+    cut_over: bool = setting(
+        False, "Move the index to the new store. Processes that have it open follow.", RUN
+    ),
+    cut_back: bool = setting(
+        False, "Move the index back to --store, or end an interrupted move.", RUN
+    ),
     threshold: Annotated[float | None, threshold_of(OF_THE_INDEX)] = None,
     vector_threshold: Annotated[float | None, vector_threshold_of(OF_THE_INDEX)] = None,
     combine: Annotated[str | None, combination_of(OF_THE_INDEX)] = None,
     shingle: Annotated[str | None, varied("shingle", shown_default=OF_THE_INDEX)] = None,
     k: Annotated[int | None, varied("k", shown_default=OF_THE_INDEX)] = None,
     slot_bits: Annotated[int | None, varied("slot_bits", shown_default=OF_THE_INDEX)] = None,
-    spec_version: Annotated[
-        int | None,
-        Setting(
-            "Version of the format, by which texts are read: 2, or 1 for that of older releases.",
-            ADVANCED,
-            shown_default=OF_THE_INDEX,
-            range=NumberRange(1, 2),
-        ),
-    ] = None,
-    new_key_file: Annotated[
-        str | None,
-        Setting(
-            "Another secret hash key for the new index: a FILE, or env:NAME.",
-            ADVANCED,
-            metavar="FILE",
-        ),
-    ] = None,
+    spec_version: int | None = setting(
+        None,
+        "Version of the format, by which texts are read: 2, or 1 for that of older releases.",
+        ADVANCED,
+        shown_default=OF_THE_INDEX,
+        range=NumberRange(1, 2),
+    ),
+    new_key_file: str | None = setting(
+        None,
+        "Another secret hash key for the new index: a FILE, or env:NAME.",
+        ADVANCED,
+        metavar="FILE",
+    ),
     decisions: Path | None = None,
     scope: ScopeOfDecisions = "default",
     json: bool = False,
@@ -938,16 +823,12 @@ def rotate_key(
         ),
     ],
     new_key_file: NewKeyFile,
-    skip_without_text: Annotated[
-        bool,
-        Setting("Leave out documents whose text was not stored.", RUN, shown_default="an error"),
-    ] = False,
-    unfinished: Annotated[
-        bool,
-        Setting(
-            "Do not open the new index yet. Repeating the command copies what has changed.", RUN
-        ),
-    ] = False,
+    skip_without_text: bool = setting(
+        False, "Leave out documents whose text was not stored.", RUN, shown_default="an error"
+    ),
+    unfinished: bool = setting(
+        False, "Do not open the new index yet. Repeating the command copies what has changed.", RUN
+    ),
     json: bool = False,
 ) -> None:
     """Copy an index, with all its scopes, into one with another secret key. The old key is not needed.

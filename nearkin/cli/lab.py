@@ -20,7 +20,7 @@ from nearkin.settings.setting import (
     UNSIGNED_64,
     VERIFICATION,
     NumberRange,
-    Setting,
+    setting,
 )
 
 if TYPE_CHECKING:
@@ -45,48 +45,40 @@ def lab(
         list[str] | None,
         typer.Argument(help="Files of up to 10,000 documents, which replace the generated corpus."),
     ] = None,
-    bands_rows: Annotated[
-        str,
-        Setting("Bands and rows to compare, separated by commas.", CANDIDATES, metavar="BxR"),
-    ] = "5x20,10x10,20x5,25x4,50x2",
+    bands_rows: str = setting(
+        "5x20,10x10,20x5,25x4,50x2",
+        "Bands and rows to compare, separated by commas.",
+        CANDIDATES,
+        metavar="BxR",
+    ),
     threshold: float = 0.5,
     shingle: str = "chars:3",
-    documents: Annotated[
-        int, Setting("Number of generated documents.", INPUT, range=NumberRange(1, MOST_DOCUMENTS))
-    ] = 100,
-    words: Annotated[
-        int, Setting("Number of words of a generated document.", INPUT, range=COUNT)
-    ] = 80,
-    similar_pairs: Annotated[
-        int | None,
-        Setting(
-            "Number of generated documents that are edited copies of others.",
-            INPUT,
-            shown_default="a quarter of the documents",
-            range=COUNT_OR_NONE,
-        ),
-    ] = None,
-    golden: Annotated[
-        Path | None,
-        Setting(
-            "Labelled documents of the files, as nearkin eval reads them.",
-            VERIFICATION,
-            metavar="FILE",
-            shown_default="pairs that reach the threshold are similar",
-        ),
-    ] = None,
-    largest: Annotated[
-        int,
-        Setting(
-            "Number of documents of the largest corpus of the growth table. More than 3,000 "
-            "documents are projected.",
-            RUN,
-            range=NumberRange(100, MOST_DOCUMENTS),
-        ),
-    ] = 1_000_000,
-    seed: Annotated[
-        int, Setting("Random seed for the generated texts.", RUN, range=UNSIGNED_64)
-    ] = 1,
+    documents: int = setting(
+        100, "Number of generated documents.", INPUT, range=NumberRange(1, MOST_DOCUMENTS)
+    ),
+    words: int = setting(80, "Number of words of a generated document.", INPUT, range=COUNT),
+    similar_pairs: int | None = setting(
+        None,
+        "Number of generated documents that are edited copies of others.",
+        INPUT,
+        shown_default="a quarter of the documents",
+        range=COUNT_OR_NONE,
+    ),
+    golden: Path | None = setting(
+        None,
+        "Labelled documents of the files, as nearkin eval reads them.",
+        VERIFICATION,
+        metavar="FILE",
+        shown_default="pairs that reach the threshold are similar",
+    ),
+    largest: int = setting(
+        1_000_000,
+        "Number of documents of the largest corpus of the growth table. More than 3,000 documents "
+        "are projected.",
+        RUN,
+        range=NumberRange(100, MOST_DOCUMENTS),
+    ),
+    seed: int = setting(1, "Random seed for the generated texts.", RUN, range=UNSIGNED_64),
     json: bool = False,
 ) -> None:
     """Compare bands and rows with brute force on a small corpus.

@@ -1,12 +1,11 @@
 """`nearkin mcp`."""
 
 from pathlib import Path
-from typing import Annotated
 
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.settings.setting import INPUT, RUN, NumberRange, Setting
+from nearkin.settings.setting import INPUT, RUN, NumberRange, setting
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The addresses at which the MCP SDK compares the headers Host and Origin of each request."""
@@ -15,29 +14,20 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @with_option_groups
 def mcp(
     *,
-    store: Annotated[
-        str | None,
-        Setting("URL of the index that agents search.", INPUT, metavar="URL"),
-    ] = None,
-    scope: Annotated[str, Setting("Scope of the index that agents search.", INPUT)] = "default",
-    run: Annotated[
-        Path | None,
-        Setting("Output folder of a run that agents read.", INPUT, metavar="DIR"),
-    ] = None,
-    allow_write: Annotated[
-        bool,
-        Setting("Let agents store documents in the scope.", RUN),
-    ] = False,
-    http: Annotated[
-        int | None,
-        Setting(
-            "Serve HTTP on this port of the host, instead of standard input and output.",
-            RUN,
-            metavar="PORT",
-            range=NumberRange(1, 65535),
-        ),
-    ] = None,
-    host: Annotated[str, Setting("Loopback address for --http.", RUN)] = "127.0.0.1",
+    store: str | None = setting(None, "URL of the index that agents search.", INPUT, metavar="URL"),
+    scope: str = setting("default", "Scope of the index that agents search.", INPUT),
+    run: Path | None = setting(
+        None, "Output folder of a run that agents read.", INPUT, metavar="DIR"
+    ),
+    allow_write: bool = setting(False, "Let agents store documents in the scope.", RUN),
+    http: int | None = setting(
+        None,
+        "Serve HTTP on this port of the host, instead of standard input and output.",
+        RUN,
+        metavar="PORT",
+        range=NumberRange(1, 65535),
+    ),
+    host: str = setting("127.0.0.1", "Loopback address for --http.", RUN),
     key_file: str | None = None,
 ) -> None:
     """Let agents search an index or read a finished run, over the Model Context Protocol.

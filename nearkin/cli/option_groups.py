@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import copy
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -25,6 +25,7 @@ from nearkin.settings.setting import (
     ADVANCED,
     CANDIDATES,
     CLUSTERING,
+    DECLARED,
     INPUT,
     OUTPUT,
     RUN,
@@ -100,8 +101,7 @@ def with_option_groups(
             groups[name] = kind
             option_parameters.extend(_group_parameters(kind))
         else:
-            as_keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-            option_parameters.append(as_keyword)
+            option_parameters.append(_to_keyword(name, kind, parameter.default))
 
     @wraps(command)
     def run_command(context: typer.Context, **options: Any) -> None:
@@ -183,15 +183,16 @@ def _arrange_parameters(
 def _group_parameters(group: type) -> list[inspect.Parameter]:
     """Returns the parameters of a group, one for each field."""
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=hints[field.name],
-            default=inspect.Parameter.empty if field.default is MISSING else field.default,
-        )
-        for field in fields(group)
-    ]
+    return [_to_keyword(field.name, hints[field.name], field) for field in fields(group)]
+
+
+def _to_keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    """Returns a parameter with its setting in the annotation, if `setting` declares it."""
+    if isinstance(default, Field):
+        declared = default.metadata.get(DECLARED)
+        kind = kind if declared is None else Annotated[kind, declared]
+        default = inspect.Parameter.empty if default.default is MISSING else default.default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
 def _move_to_common_panel(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -1,8 +1,9 @@
 """`nearkin pairs`."""
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nearkin.cli import options as o
 from nearkin.cli.given_options import GivenOptions
@@ -14,16 +15,11 @@ from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
-from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import OUTPUT, VERIFICATION, Need, Setting
-from nearkin.settings.table import ClusterSettings, OutputSettings
+from nearkin.settings.setting import OUTPUT, VERIFICATION, Need, setting
+from nearkin.settings.table import ClusterSettings, OutputSettings, SignatureSettings
 
 if TYPE_CHECKING:
-    from nearkin.corpus import Columns
-    from nearkin.engine.options import RunOptions
     from nearkin.engine.stats import MissingPairsStats
-    from nearkin.settings.spec import Spec
-
 
 COMMON_OPTIONS = (
     "text",
@@ -64,35 +60,26 @@ def pairs(
     inputs: o.StandardInputs,
     columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
-    spec: o.SpecOptions,
+    spec: SignatureSettings,
     match: o.MatchOptions,
     output: OutputSettings,
-    relation: Annotated[
-        str,
-        Setting(
-            "Relation of the reported pairs: similarity, or containment of documents in "
-            "larger ones.",
-            VERIFICATION,
-            values=("similarity", "containment"),
-        ),
-    ] = "similarity",
-    accept: Annotated[
-        str,
-        Setting(
-            "Condition of the reported pairs in place of --threshold, for example "
-            "'containment >= 0.8 and witness >= 30', about the contained or shorter document in "
-            "the other one; or safe, contained, or similar (the threshold decides). With --field, "
-            "'title and (body or image)'.",
-            VERIFICATION,
-            metavar="EXPR",
-        ),
-    ] = "similar",
-    expand_exact: Annotated[
-        bool,
-        Setting(
-            "List every member of a group of exact duplicates, instead of one for all.", OUTPUT
-        ),
-    ] = False,
+    relation: str = setting(
+        "similarity",
+        "Relation of the reported pairs: similarity, or containment of documents in larger ones.",
+        VERIFICATION,
+        values=("similarity", "containment"),
+    ),
+    accept: str = setting(
+        "similar",
+        "Condition of the reported pairs in place of --threshold, for example 'containment >= 0.8 "
+        "and witness >= 30', about the contained or shorter document in the other one; or safe, "
+        "contained, or similar (the threshold decides). With --field, 'title and (body or image)'.",
+        VERIFICATION,
+        metavar="EXPR",
+    ),
+    expand_exact: bool = setting(
+        False, "List every member of a group of exact duplicates, instead of one for all.", OUTPUT
+    ),
     settings: Path | None = None,
     resume: bool = False,
 ) -> None:
@@ -113,73 +100,43 @@ def pairs(
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
     with file_imports():
-        from nearkin.engine.acceptance import columns_of_acceptance
-        from nearkin.engine.parameters import require_one_threshold
         from nearkin.runs.pairs import (
             Relation,
             describe_copies,
-            parse_relation,
+            require_listable,
             require_pairs_output,
             run_pairs,
         )
-        from nearkin.runs.spec_request import resolve_inputs
-        from nearkin.stages.cluster.keep import KeepPolicy
+        from nearkin.runs.resolved_run import resolve_inputs
 
     out = output.out
-    hash_inputs = reading.parse_hash_inputs()
-    columns.require_used(given)
-    request = spec.to_request(columns.rules, accept)
-    require_one_threshold(given.names, accept)
     clustering = ClusterSettings(accept=accept)
-    carried = match.carried_columns(
-        KeepPolicy.parse(clustering.keep),
-        *(() if columns.fields else columns_of_acceptance(accept)),
-    )
-    requested_columns = columns.to_columns(carried, match.memory)
+    parameters = o.parameters_of(columns, spec, match, clustering, given=given.names)
+    requested_columns = columns.to_columns(match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, settings=settings)
     require_as_saved(given, inputs, columns, spec)
-    progress = o.open_progress(quiet=output.quiet)
-
-    def options_with(resolved_spec: "Spec", found: "Columns") -> "RunOptions":
-        fields = columns.name_contents(found)
-        run_options = match.to_run_options(resolved_spec, clustering, fields)
-        parse_relation(relation, run_options, expand_exact=expand_exact)
-        return run_options
-
-    try:
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
         inputs = standard.read_inputs(inputs, requested_columns)
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,
-            request,
-            reading.on_error,
-            workers_or_cores(match.workers),
+            parameters,
             out,
             progress,
-            check=options_with,
+            partial(require_listable, relation, expand_exact=expand_exact),
+            on_error=reading.on_error,
             selection=reading.selection,
         )
-        run_options = options_with(resolved.spec, resolved.columns)
-        job = make_job(
-            inputs,
-            resolved,
-            run_options,
-            reading,
-            output,
-            hash_inputs=hash_inputs,
-            resume=resume,
-        )
+        job = make_job(inputs, resolved, reading, output, resume=resume)
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
-    finally:
-        progress.close()
     print_warnings(summary.warnings)
     if output.json:
         print_json(summary.to_json())
     else:
         if not output.quiet:
             print_inputs(resolved.account)
-        can_be_listed = relation == Relation.SIMILARITY and run_options.acceptance is None
+        can_be_listed = relation == Relation.SIMILARITY and job.settings.acceptance is None
         copies = describe_copies(summary.copies, can_be_listed=can_be_listed)
         missing = describe_missing(summary.missing)
         shown = standard.name_output(out)

@@ -1,5 +1,6 @@
 """`nearkin passages`."""
 
+from contextlib import closing
 from functools import partial
 from typing import Annotated
 
@@ -116,6 +117,7 @@ def passages(
     """
     with file_imports():
         from nearkin.engine.options import RunOptions
+        from nearkin.engine.parameters import parse_steps
         from nearkin.runs.job import Job
         from nearkin.runs.passages import run_passages
         from nearkin.runtime.files import Readers
@@ -133,7 +135,7 @@ def passages(
         lines.require_alone(cut_unit=cut_unit, min_left=min_left, min_tokens=min_tokens, unit=unit)
     else:
         request = CutRequest.parse_options(cut_unit, min_left, keep)
-    spec = Spec(unit=unit or "words", n=1, normalise=o.parse_steps(normalise))
+    spec = Spec(unit=unit or "words", n=1, normalise=parse_steps(normalise))
     threads = workers_or_cores(workers)
     least = PassageOptions.least if min_tokens is None else min_tokens
     options = PassageOptions(spec, least, source, parse_memory(memory), threads)
@@ -149,11 +151,8 @@ def passages(
         selection=reading.selection,
         readers=Readers(output.readable_by),
     )
-    progress = o.open_progress(quiet=output.quiet)
-    try:
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
         summary = run_passages(job, options, progress, request, lines)
-    finally:
-        progress.close()
     if output.json:
         print_json(summary.to_json())
     elif output.quiet:

@@ -32,7 +32,7 @@ from nearkin.settings.setting import (
     VERIFICATION,
     Need,
     NumberRange,
-    Setting,
+    setting,
 )
 from nearkin.settings.table import DEFAULT_STEPS
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from nearkin.quality.plan.distribution import Distribution
     from nearkin.quality.plan.rates import Rates
     from nearkin.quality.plan.workload import Workload
-    from nearkin.runs.spec_request import SpecRequest
     from nearkin.settings.spec import Spec
 
 NUMBER_WITH_UNIT = re.compile(
@@ -57,174 +56,134 @@ UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
 class WorkloadOptions:
     """The options that describe the documents, the limits and the machine of a plan."""
 
-    docs: Annotated[
-        str | None,
-        Setting(
-            "Number of documents, for example 300M or 1B.",
-            INPUT,
-            shown_default="that of the inputs",
-        ),
-    ] = None
-    shingles: Annotated[
-        int | None,
-        Setting(
-            "Mean number of shingles of a document.",
-            INPUT,
-            shown_default="that of the inputs, or 300",
-            range=COUNT,
-        ),
-    ] = None
-    text_bytes: Annotated[
-        float | None,
-        Setting(
-            "Mean size of a document in bytes.",
-            INPUT,
-            shown_default="that of the inputs, or 5 for each shingle",
-            range=ABOVE_ZERO,
-        ),
-    ] = None
-    input_bytes: Annotated[
-        str | None,
-        Setting(
-            "Size of the input files, for example 2TB.",
-            INPUT,
-            metavar="SIZE",
-            shown_default="the size of the texts",
-            need=Need("engine", ("local",)),
-        ),
-    ] = None
-    duplicates: Annotated[
-        float | None,
-        Setting(
-            "Share of documents that are near-duplicates of others, in [0, 1).",
-            INPUT,
-            shown_default="that of the inputs, or 0.1",
-            range=NumberRange(0, 1, excludes_most=True),
-        ),
-    ] = None
-    clusters: Annotated[
-        str | None,
-        Setting(
-            "Number of kept documents.",
-            INPUT,
-            shown_default="the documents without near-duplicates",
-            need=OF_AN_INDEX,
-        ),
-    ] = None
-    ingest: Annotated[
-        str | None,
-        Setting("Rate at which documents are sketched, for example 5000/s.", RUN),
-    ] = None
-    signature_ram: Annotated[
-        str | None,
-        Setting("Maximum memory for signatures, for example 100GB.", RUN, metavar="SIZE"),
-    ] = None
-    disk: Annotated[
-        str | None,
-        Setting("Maximum disk space, for example 2TB.", RUN, metavar="SIZE"),
-    ] = None
-    time: Annotated[
-        str | None,
-        Setting("Maximum duration of a run, for example 8h.", RUN, metavar="TIME", need=OF_A_RUN),
-    ] = None
-    cores: Annotated[
-        int | None,
-        Setting(
-            "Number of cores.",
-            RUN,
-            shown_default="the cores of this machine",
-            range=COUNT,
-            need=OF_A_RUN,
-        ),
-    ] = None
-    engine: Annotated[
-        str, Setting("Engine: local (a run) or index.", RUN, values=("local", "index"))
-    ] = "local"
-    store: Annotated[
-        str,
-        Setting(
-            "Store of an index: memory, sqlite, redis, postgres or aerospike (engine index).",
-            RUN,
-            need=OF_AN_INDEX,
-        ),
-    ] = "memory"
-    store_text: Annotated[
-        bool,
-        Setting(
-            "Store the texts of an index (engine index).", RUN, negatable=True, need=OF_AN_INDEX
-        ),
-    ] = True
-    passages: Annotated[
-        int | None,
-        Setting(
-            "Smallest number of words of a passage that an index finds (engine index).",
-            RUN,
-            metavar="N",
-            range=NumberRange(2, 1048576),
-        ),
-    ] = None
-    vector_dimensions: Annotated[
-        int | None,
-        Setting(
-            "Length of the vectors that texts have besides (engine index).",
-            SIMILARITY,
-            range=NumberRange(1, 65536),
-        ),
-    ] = None
-    vector_threshold: Annotated[
-        float,
-        Setting(
-            "Minimum cosine of these vectors, in (0, 1].",
-            SIMILARITY,
-            metavar="SHARE",
-            range=SHARE_ABOVE_0,
-        ),
-    ] = 0.95
-    latency: Annotated[
-        float | None,
-        Setting(
-            "Maximum CPU time of a query in milliseconds (engine index).",
-            RUN,
-            metavar="MS",
-            range=ABOVE_ZERO,
-            need=OF_AN_INDEX,
-        ),
-    ] = None
-    core_hour_price: Annotated[
-        float | None,
-        Setting("Price of a core for an hour, for the price.", RUN, range=COUNT_OR_NONE),
-    ] = None
-    gb_month_price: Annotated[
-        float | None,
-        Setting(
-            "Price of a GB for a month, for the price: disk of runs, memory of an index.",
-            RUN,
-            range=COUNT_OR_NONE,
-        ),
-    ] = None
+    docs: str | None = setting(
+        None,
+        "Number of documents, for example 300M or 1B.",
+        INPUT,
+        shown_default="that of the inputs",
+    )
+    shingles: int | None = setting(
+        None,
+        "Mean number of shingles of a document.",
+        INPUT,
+        shown_default="that of the inputs, or 300",
+        range=COUNT,
+    )
+    text_bytes: float | None = setting(
+        None,
+        "Mean size of a document in bytes.",
+        INPUT,
+        shown_default="that of the inputs, or 5 for each shingle",
+        range=ABOVE_ZERO,
+    )
+    input_bytes: str | None = setting(
+        None,
+        "Size of the input files, for example 2TB.",
+        INPUT,
+        metavar="SIZE",
+        shown_default="the size of the texts",
+        need=Need("engine", ("local",)),
+    )
+    duplicates: float | None = setting(
+        None,
+        "Share of documents that are near-duplicates of others, in [0, 1).",
+        INPUT,
+        shown_default="that of the inputs, or 0.1",
+        range=NumberRange(0, 1, excludes_most=True),
+    )
+    clusters: str | None = setting(
+        None,
+        "Number of kept documents.",
+        INPUT,
+        shown_default="the documents without near-duplicates",
+        need=OF_AN_INDEX,
+    )
+    ingest: str | None = setting(
+        None, "Rate at which documents are sketched, for example 5000/s.", RUN
+    )
+    signature_ram: str | None = setting(
+        None, "Maximum memory for signatures, for example 100GB.", RUN, metavar="SIZE"
+    )
+    disk: str | None = setting(None, "Maximum disk space, for example 2TB.", RUN, metavar="SIZE")
+    time: str | None = setting(
+        None, "Maximum duration of a run, for example 8h.", RUN, metavar="TIME", need=OF_A_RUN
+    )
+    cores: int | None = setting(
+        None,
+        "Number of cores.",
+        RUN,
+        shown_default="the cores of this machine",
+        range=COUNT,
+        need=OF_A_RUN,
+    )
+    engine: str = setting(
+        "local", "Engine: local (a run) or index.", RUN, values=("local", "index")
+    )
+    store: str = setting(
+        "memory",
+        "Store of an index: memory, sqlite, redis, postgres or aerospike (engine index).",
+        RUN,
+        need=OF_AN_INDEX,
+    )
+    store_text: bool = setting(
+        True, "Store the texts of an index (engine index).", RUN, negatable=True, need=OF_AN_INDEX
+    )
+    passages: int | None = setting(
+        None,
+        "Smallest number of words of a passage that an index finds (engine index).",
+        RUN,
+        metavar="N",
+        range=NumberRange(2, 1048576),
+    )
+    vector_dimensions: int | None = setting(
+        None,
+        "Length of the vectors that texts have besides (engine index).",
+        SIMILARITY,
+        range=NumberRange(1, 65536),
+    )
+    vector_threshold: float = setting(
+        0.95,
+        "Minimum cosine of these vectors, in (0, 1].",
+        SIMILARITY,
+        metavar="SHARE",
+        range=SHARE_ABOVE_0,
+    )
+    latency: float | None = setting(
+        None,
+        "Maximum CPU time of a query in milliseconds (engine index).",
+        RUN,
+        metavar="MS",
+        range=ABOVE_ZERO,
+        need=OF_AN_INDEX,
+    )
+    core_hour_price: float | None = setting(
+        None, "Price of a core for an hour, for the price.", RUN, range=COUNT_OR_NONE
+    )
+    gb_month_price: float | None = setting(
+        None,
+        "Price of a GB for a month, for the price: disk of runs, memory of an index.",
+        RUN,
+        range=COUNT_OR_NONE,
+    )
     memory: str = AUTOMATIC
     threshold: float = 0.8
     recall: float = 0.95
     bands: int | None = None
     rows: int | None = None
-    precision: Annotated[
-        float | None,
-        Setting(
-            "Minimum share of the reported pairs that reach the threshold, from which k "
-            "follows. It is 1 with exact verification.",
-            VERIFICATION,
-            range=SHARE_ABOVE_0,
-        ),
-    ] = None
+    precision: float | None = setting(
+        None,
+        "Minimum share of the reported pairs that reach the threshold, from which k follows. It "
+        "is 1 with exact verification.",
+        VERIFICATION,
+        range=SHARE_ABOVE_0,
+    )
     verify: str = "exact"
-    error: Annotated[
-        float | None,
-        Setting(
-            "Maximum standard error of an estimate at the threshold, from which k follows.",
-            SIMILARITY,
-            range=SHARE_ABOVE_0,
-        ),
-    ] = None
+    error: float | None = setting(
+        None,
+        "Maximum standard error of an estimate at the threshold, from which k follows.",
+        SIMILARITY,
+        range=SHARE_ABOVE_0,
+    )
 
     def to_workload(self, distribution: "Distribution | None" = None) -> "Workload":
         """Returns the workload."""
@@ -290,37 +249,18 @@ class PlannedSpecOptions:
     """The options that make the Spec of a plan, as far as it is not derived."""
 
     measure: str | None = None
-    dimensions: Annotated[
-        int,
-        Setting(
-            "Length of a vector (measure cosine only).",
-            SIMILARITY,
-            range=NumberRange(1, 65_536),
-            need=Need("measure", ("cosine",)),
-        ),
-    ] = 384
+    dimensions: int = setting(
+        384,
+        "Length of a vector (measure cosine only).",
+        SIMILARITY,
+        range=NumberRange(1, 65_536),
+        need=Need("measure", ("cosine",)),
+    )
     shingle: str = "words:3"
     normalise: str = DEFAULT_STEPS
     k: int | None = None
     slot_bits: int | None = None
     scheme: str | None = None
-
-    def to_request(self) -> "SpecRequest":
-        """Returns the request from which the Spec of the documents of a corpus is made."""
-        from nearkin.runs.spec_request import SpecRequest
-        from nearkin.settings.spec import parse_shingle
-
-        unit, n = parse_shingle(self.shingle)
-        fields = {
-            "unit": unit,
-            "n": n,
-            "normalise": o.parse_steps(self.normalise),
-            "k": self.k,
-            "slot_bits": self.slot_bits,
-            "scheme": self.scheme,
-        }
-        given = {name: value for name, value in fields.items() if value is not None}
-        return SpecRequest(self.measure, given)
 
     def to_spec(self) -> "Spec | None":
         """Returns the Spec without a corpus, or None if no option decides it.
@@ -328,6 +268,7 @@ class PlannedSpecOptions:
         The plan derives k and the slot bits then.
         """
         from nearkin.corpus import Columns
+        from nearkin.engine.parameters import spec_of
 
         has_defaults = (
             replace(self, dimensions=384, normalise=DEFAULT_STEPS) == PlannedSpecOptions()
@@ -337,7 +278,7 @@ class PlannedSpecOptions:
         columns = Columns()
         if self.measure == "cosine":
             columns = Columns(text=None, vector="vector", dimensions=self.dimensions)
-        return self.to_request().to_spec(columns)
+        return spec_of(o.parameters_of(self), columns)
 
 
 COMMON_OPTIONS = (
@@ -370,18 +311,16 @@ def plan(
         ),
     ] = None,
     preset: str | None = None,
-    calibrate: Annotated[
-        bool,
-        Setting(
-            "Measure this machine first, which takes a minute. Later plans use the result.", RUN
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        Setting(
-            "Write the plan into a JSON file, for dedup --plan.", OUTPUT, short="-o", metavar="FILE"
-        ),
-    ] = None,
+    calibrate: bool = setting(
+        False, "Measure this machine first, which takes a minute. Later plans use the result.", RUN
+    ),
+    out: Path | None = setting(
+        None,
+        "Write the plan into a JSON file, for dedup --plan.",
+        OUTPUT,
+        short="-o",
+        metavar="FILE",
+    ),
     json: bool = False,
 ) -> None:
     """Derive settings, memory, disk and time from a service level.
@@ -434,7 +373,9 @@ def plan(
     # They are checked before a measurement, which takes a minute.
     distribution = None
     if inputs:
-        distribution, observed_spec = observe_inputs(inputs, sampling, reading, spec.to_request())
+        distribution, observed_spec = observe_inputs(
+            inputs, sampling, reading, o.parameters_of(spec)
+        )
         planned_spec = None if spec.to_spec() is None else observed_spec
         if sampling.vector is not None:
             planned_spec = observed_spec

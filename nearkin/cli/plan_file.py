@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from nearkin.cli.given_options import GivenOptions
-from nearkin.cli.options import MatchOptions, SpecOptions
+from nearkin.cli.options import MatchOptions
 from nearkin.runtime.setting_names import flag_of
+from nearkin.settings.table import SignatureSettings
 
 PARTS = ("workload", "settings", "lines", "verdicts")
 """The members of every plan. Files of other programs can have settings, too."""
@@ -41,8 +42,8 @@ def _settings_of(path: Path) -> Mapping[str, object] | None:
 
 
 def apply_plan(
-    path: Path | None, given: GivenOptions, spec: SpecOptions, match: MatchOptions
-) -> tuple[SpecOptions, MatchOptions]:
+    path: Path | None, given: GivenOptions, spec: SignatureSettings, match: MatchOptions
+) -> tuple[SignatureSettings, MatchOptions]:
     """Returns the options with the settings of a plan."""
     if path is None:
         return spec, match

@@ -1,6 +1,7 @@
 """`nearkin purge`: the removal of documents that are like given ones, from an index or a run."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.sizes import AUTOMATIC
-from nearkin.settings.setting import INPUT, OUTPUT, RUN, Setting
+from nearkin.settings.setting import INPUT, OUTPUT, RUN, Setting, setting
 from nearkin.settings.table import IndexKeySettings, OutputSettings
 
 if TYPE_CHECKING:
@@ -48,34 +49,25 @@ def purge(
             metavar="FILE",
         ),
     ],
-    scope: Annotated[
-        str | None,
-        Setting(
-            "Scope of the stored documents of an index, which requires it.", INPUT, metavar="S"
-        ),
-    ] = None,
+    scope: str | None = setting(
+        None, "Scope of the stored documents of an index, which requires it.", INPUT, metavar="S"
+    ),
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
     resources: IndexKeySettings,
-    out: Annotated[
-        Path | None,
-        Setting(
-            "Folder for the result of a run without the documents.",
-            OUTPUT,
-            short="-o",
-            metavar="DIR",
-        ),
-    ] = None,
+    out: Path | None = setting(
+        None,
+        "Folder for the result of a run without the documents.",
+        OUTPUT,
+        short="-o",
+        metavar="DIR",
+    ),
     overwrite: bool = False,
     readable_by: str = "owner",
-    dry_run: Annotated[
-        bool,
-        Setting("Show what would be removed from an index, and remove nothing.", RUN),
-    ] = False,
-    yes: Annotated[
-        bool,
-        Setting("Remove the documents from an index.", RUN),
-    ] = False,
+    dry_run: bool = setting(
+        False, "Show what would be removed from an index, and remove nothing.", RUN
+    ),
+    yes: bool = setting(False, "Remove the documents from an index.", RUN),
     resume: bool = False,
     memory: str = AUTOMATIC,
     workers: int | None = None,
@@ -179,8 +171,7 @@ def purge_run(
     from nearkin.runtime.files import Readers
     from nearkin.runtime.sizes import parse_memory
 
-    progress = o.open_progress(quiet=output.quiet)
-    try:
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
         purged = repeat_run(
             RunPurge(
                 PurgeRequest(folder, files),
@@ -197,8 +188,6 @@ def purge_run(
             ),
             progress,
         )
-    finally:
-        progress.close()
     if output.json:
         print_json({"out": str(output.out), **purged.to_json()})
         return

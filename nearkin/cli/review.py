@@ -13,7 +13,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting
+from nearkin.settings.setting import COUNT, OUTPUT, RUN, setting
 
 if TYPE_CHECKING:
     from nearkin.runs.review_queue import ReviewQueue
@@ -28,32 +28,22 @@ def review(
     *,
     given: GivenOptions,
     run: Annotated[Path, typer.Argument(help="Output folder of a run.", metavar="RUN")],
-    decisions: Annotated[
-        Path,
-        Setting(
-            "File of decisions (JSON lines or CSV), to which each one is appended.",
-            OUTPUT,
-            metavar="FILE",
-        ),
-    ] = DECISIONS,
-    limit: Annotated[
-        int,
-        Setting("Maximum number of pairs.", RUN, metavar="N", range=COUNT),
-    ] = 100,
-    by: Annotated[
-        str | None,
-        Setting(
-            "Name of who decides.", OUTPUT, metavar="NAME", shown_default="the name of the user"
-        ),
-    ] = None,
-    table: Annotated[
-        Path | None,
-        Setting(
-            "Write the pairs with their texts into a table, and ask nothing.",
-            OUTPUT,
-            metavar="FILE",
-        ),
-    ] = None,
+    decisions: Path = setting(
+        DECISIONS,
+        "File of decisions (JSON lines or CSV), to which each one is appended.",
+        OUTPUT,
+        metavar="FILE",
+    ),
+    limit: int = setting(100, "Maximum number of pairs.", RUN, metavar="N", range=COUNT),
+    by: str | None = setting(
+        None, "Name of who decides.", OUTPUT, metavar="NAME", shown_default="the name of the user"
+    ),
+    table: Path | None = setting(
+        None,
+        "Write the pairs with their texts into a table, and ask nothing.",
+        OUTPUT,
+        metavar="FILE",
+    ),
     key_file: str | None = None,
 ) -> None:
     """Decide about the doubtful pairs of a run: those nearest to its threshold, the nearest first.

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nearkin.cli.given_options import GivenOptions
-from nearkin.cli.options import ColumnOptions, SpecOptions
+from nearkin.cli.options import ColumnOptions
 from nearkin.runtime.setting_names import flag_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ READING = ("hidden", "follow_links", "include", "exclude", "delimiter", "encodin
 
 
 def require_as_saved(
-    given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: SpecOptions
+    given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: object
 ) -> None:
     """Requires that given options do not contradict the input, if it is a saved run."""
     from nearkin.errors import UsageError
@@ -47,7 +47,7 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
     from nearkin.settings.spec import KEYED
 
     spec = saved.spec
-    columns = saved.record.require_files(saved.folder).request.columns
+    columns = saved.record.require_files(saved.folder).columns
     text = columns["text"]
     if text is not None:
         text = ",".join([text, *columns.get("joined", ())])

@@ -1,5 +1,6 @@
 """`nearkin shadow`."""
 
+from contextlib import closing
 from typing import Annotated
 
 from nearkin.cli import options as o
@@ -8,7 +9,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting
+from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting, setting
 
 
 @with_option_groups
@@ -24,10 +25,7 @@ def shadow(
         ),
     ],
     golden: GoldenFile = None,
-    show: Annotated[
-        int,
-        Setting("Maximum number of disagreements to list.", OUTPUT, range=COUNT),
-    ] = 20,
+    show: int = setting(20, "Maximum number of disagreements to list.", OUTPUT, range=COUNT),
     key_file: str | None = None,
     workers: int | None = None,
     json: bool = False,
@@ -49,13 +47,10 @@ def shadow(
     secret = o.read_key(key_file)
     settings = parse_shadow_settings(against)
     threads = workers_or_cores(workers)
-    progress = o.open_progress(quiet=quiet)
-    try:
+    with closing(o.open_progress(quiet=quiet)) as progress:
         comparison = shadow_run(
             run, settings, progress, secret, golden=golden, listed=show, workers=threads
         )
-    finally:
-        progress.close()
     if json:
         print_json(comparison.to_dict())
         return

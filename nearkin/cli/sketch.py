@@ -1,5 +1,6 @@
 """`nearkin sketch`."""
 
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from nearkin.cli.standard_streams import print_line, write_to_stdout
 from nearkin.runtime.number_format import format_count
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.sizes import AUTOMATIC
-from nearkin.settings.table import OutputSettings
+from nearkin.settings.table import OutputSettings, SignatureSettings
 
 COMMON_OPTIONS = (
     "text",
@@ -57,7 +58,7 @@ def sketch(
     inputs: o.StandardInputs,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
-    spec: o.SpecOptions,
+    spec: SignatureSettings,
     output: OutputSettings,
     memory: o.ReadMemory = AUTOMATIC,
     workers: int | None = None,
@@ -72,50 +73,33 @@ def sketch(
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
     with file_imports():
-        from nearkin.runs.sketch import SketchJob, require_signature_output, run_sketch
-        from nearkin.runs.spec_request import resolve_inputs
+        from nearkin.runs.job import SpecJob
+        from nearkin.runs.sketch import require_signature_output, run_sketch
         from nearkin.runtime.files import Readers
 
     out = output.out
-    request = spec.to_request()
     requested_columns = columns.to_columns(memory=memory)
     require_signature_output(out, inputs, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec)
-    progress = o.open_progress(quiet=output.quiet)
-    threads = workers_or_cores(workers)
-    try:
-        inputs = standard.read_inputs(inputs, requested_columns)
-        resolved = resolve_inputs(
-            tuple(inputs),
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
+        job = SpecJob(
+            tuple(standard.read_inputs(inputs, requested_columns)),
+            out,
             requested_columns,
-            request,
-            reading.on_error,
-            threads,
-            out,
-            progress,
-            selection=reading.selection,
-        )
-        job = SketchJob(
-            tuple(inputs),
-            out,
-            resolved.columns,
-            resolved.spec,
-            workers=threads,
+            o.parameters_of(spec),
+            workers=workers_or_cores(workers),
             overwrite=output.overwrite,
             on_error=reading.on_error,
-            resources=resolved.resources,
             selection=reading.selection,
             readers=Readers(output.readable_by),
         )
         summary = run_sketch(job, progress)
-    finally:
-        progress.close()
     print_warnings(summary.warnings)
     if output.json:
         print_json(summary.to_json())
     else:
         if not output.quiet:
-            print_inputs(resolved.account)
+            print_inputs(summary.account)
         shown = standard.name_output(out)
         print_line(
             f"{format_count(summary.documents, 'signature')} in {shown} "

@@ -1,5 +1,6 @@
 """`nearkin split`."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,11 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
-from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import OUTPUT, UNSIGNED_64, Setting
-from nearkin.settings.table import ClusterSettings, OutputSettings
+from nearkin.settings.setting import OUTPUT, UNSIGNED_64, Setting, setting
+from nearkin.settings.table import OutputSettings, SignatureSettings
 
 if TYPE_CHECKING:
-    from nearkin.engine.options import RunOptions
     from nearkin.engine.split_groups import SplitFacts
-    from nearkin.settings.spec import Spec
 
 COMMON_OPTIONS = (
     "groups",
@@ -54,24 +52,20 @@ class GroupOptions:
             "Share of each group, separated by commas. They add up to 1.", COMMON, metavar="SHARES"
         ),
     ]
-    names: Annotated[
-        str | None,
-        Setting(
-            "Names of the groups, separated by commas.",
-            COMMON,
-            metavar="NAMES",
-            shown_default="train,test for two groups; train,validation,test for three",
-        ),
-    ] = None
-    group_seed: Annotated[
-        int,
-        Setting(
-            "Seed of the hashes that select groups. Another seed makes another split.",
-            OUTPUT,
-            metavar="N",
-            range=UNSIGNED_64,
-        ),
-    ] = 0
+    names: str | None = setting(
+        None,
+        "Names of the groups, separated by commas.",
+        COMMON,
+        metavar="NAMES",
+        shown_default="train,test for two groups; train,validation,test for three",
+    )
+    group_seed: int = setting(
+        0,
+        "Seed of the hashes that select groups. Another seed makes another split.",
+        OUTPUT,
+        metavar="N",
+        range=UNSIGNED_64,
+    )
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -81,7 +75,7 @@ def split(
     inputs: o.Inputs,
     columns: o.RunColumnOptions,
     reading: o.RunReadOptions,
-    spec: o.SpecOptions,
+    spec: SignatureSettings,
     match: LeakOptions,
     groups: GroupOptions,
     output: OutputSettings,
@@ -103,49 +97,28 @@ def split(
     with file_imports():
         from nearkin.engine.split_groups import SplitGroups, require_splittable
         from nearkin.runs.output import require_output_free
-        from nearkin.runs.spec_request import resolve_inputs
+        from nearkin.runs.resolved_run import resolve_inputs
         from nearkin.runs.split import run_split
-        from nearkin.stages.cluster.keep import KeepPolicy
 
     out = output.out
-    hash_inputs = reading.parse_hash_inputs()
     parsed = SplitGroups.parse(groups.groups, groups.names, groups.group_seed)
-    carried = match.carried_columns(KeepPolicy.parse(ClusterSettings().keep))
-    requested_columns = columns.to_columns(carried, match.memory)
+    requested_columns = columns.to_columns(match.memory)
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, settings=settings)
     require_as_saved(given, inputs, columns, spec)
-    progress = o.open_progress(quiet=output.quiet)
-
-    def options_with(resolved_spec: "Spec") -> "RunOptions":
-        run_options = match.to_run_options(resolved_spec)
-        require_splittable(run_options)
-        return run_options
-
-    try:
+    with closing(o.open_progress(quiet=output.quiet)) as progress:
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,
-            spec.to_request(),
-            reading.on_error,
-            workers_or_cores(match.workers),
+            o.parameters_of(columns, spec, match, given=given.names),
             out,
             progress,
-            check=lambda resolved_spec, _: options_with(resolved_spec),
+            require_splittable,
+            on_error=reading.on_error,
             selection=reading.selection,
         )
-        job = make_job(
-            inputs,
-            resolved,
-            options_with(resolved.spec),
-            reading,
-            output,
-            hash_inputs=hash_inputs,
-            resume=resume,
-        )
+        job = make_job(inputs, resolved, reading, output, resume=resume)
         record = run_split(job, parsed, progress)
-    finally:
-        progress.close()
     print_warnings(record["warnings"])
     if output.json:
         print_json({**record, "out": str(out)})

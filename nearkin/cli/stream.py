@@ -12,7 +12,7 @@ from nearkin.cli import options as o
 from nearkin.cli.index import open_index
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts
-from nearkin.settings.setting import COUNT, INPUT, OUTPUT, RUN, Setting
+from nearkin.settings.setting import COUNT, INPUT, OUTPUT, RUN, setting
 from nearkin.settings.table import IndexKeySettings
 
 if TYPE_CHECKING:
@@ -25,31 +25,24 @@ if TYPE_CHECKING:
 class FieldOptions:
     """The options that say how an event becomes a document."""
 
-    scope: Annotated[
-        str,
-        Setting("Scope of documents whose events do not name one.", INPUT),
-    ] = "default"
-    text: Annotated[
-        str, Setting("Field that holds the text.", INPUT, names_columns=True, is_list=True)
-    ] = "text"
-    vector: Annotated[
-        str,
-        Setting("Field that holds the vector, a JSON array.", INPUT, names_columns=True),
-    ] = "vector"
-    id_field: Annotated[
-        str,
-        Setting("Field that holds the id. Without it the id is made from the content.", INPUT),
-    ] = "id"
-    scope_field: Annotated[str, Setting("Field that holds the scope.", INPUT)] = "scope"
-    max_event: Annotated[
-        int,
-        Setting(
-            "Maximum size of an event in bytes. Larger events become dead letters.",
-            INPUT,
-            metavar="BYTES",
-            range=COUNT,
-        ),
-    ] = 16_000_000
+    scope: str = setting("default", "Scope of documents whose events do not name one.", INPUT)
+    text: str = setting(
+        "text", "Field that holds the text.", INPUT, names_columns=True, is_list=True
+    )
+    vector: str = setting(
+        "vector", "Field that holds the vector, a JSON array.", INPUT, names_columns=True
+    )
+    id_field: str = setting(
+        "id", "Field that holds the id. Without it the id is made from the content.", INPUT
+    )
+    scope_field: str = setting("scope", "Field that holds the scope.", INPUT)
+    max_event: int = setting(
+        16_000_000,
+        "Maximum size of an event in bytes. Larger events become dead letters.",
+        INPUT,
+        metavar="BYTES",
+        range=COUNT,
+    )
 
 
 @with_option_groups
@@ -65,46 +58,33 @@ def stream(
     ],
     fields: FieldOptions,
     resources: IndexKeySettings,
-    store: Annotated[
-        str | None,
-        Setting(
-            "URL of the index that receives the documents: sqlite:///file.db, redis://…",
-            OUTPUT,
-            metavar="URL",
-            excludes={"server": "documents have one destination"},
-        ),
-    ] = None,
-    server: Annotated[
-        str | None,
-        Setting(
-            "URL of the server that receives the documents. Its token is read from NEARKIN_TOKEN.",
-            OUTPUT,
-            metavar="URL",
-            excludes=dict.fromkeys(("key_file", "spec_resources"), "the server has its own"),
-        ),
-    ] = None,
+    store: str | None = setting(
+        None,
+        "URL of the index that receives the documents: sqlite:///file.db, redis://…",
+        OUTPUT,
+        metavar="URL",
+        excludes={"server": "documents have one destination"},
+    ),
+    server: str | None = setting(
+        None,
+        "URL of the server that receives the documents. Its token is read from NEARKIN_TOKEN.",
+        OUTPUT,
+        metavar="URL",
+        excludes=dict.fromkeys(("key_file", "spec_resources"), "the server has its own"),
+    ),
     blocklist: o.IndexBlocklist = None,
-    group: Annotated[
-        str,
-        Setting("Name of the group whose consumers share events.", RUN),
-    ] = "nearkin",
-    consumer: Annotated[
-        str | None,
-        Setting("Name of this consumer.", RUN, shown_default="the name of the machine"),
-    ] = None,
-    batch: Annotated[int, Setting("Maximum number of events in a batch.", RUN, range=COUNT)] = 500,
-    idle: Annotated[
-        str,
-        Setting(
-            "Time after which the events of a dead consumer are taken over, for example 60s.",
-            RUN,
-            metavar="TIME",
-        ),
-    ] = "60s",
-    until_empty: Annotated[
-        bool,
-        Setting("End when no event is left in the stream.", RUN),
-    ] = False,
+    group: str = setting("nearkin", "Name of the group whose consumers share events.", RUN),
+    consumer: str | None = setting(
+        None, "Name of this consumer.", RUN, shown_default="the name of the machine"
+    ),
+    batch: int = setting(500, "Maximum number of events in a batch.", RUN, range=COUNT),
+    idle: str = setting(
+        "60s",
+        "Time after which the events of a dead consumer are taken over, for example 60s.",
+        RUN,
+        metavar="TIME",
+    ),
+    until_empty: bool = setting(False, "End when no event is left in the stream.", RUN),
     json: bool = False,
 ) -> None:
     """Upsert the documents of an event stream into an index, or send them to a server.

@@ -1,9 +1,10 @@
 """`nearkin synth`."""
 
 import math
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nearkin.cli import options as o
 from nearkin.cli.given_options import GivenOptions
@@ -24,7 +25,7 @@ from nearkin.settings.setting import (
     UNSIGNED_64,
     Need,
     NumberRange,
-    Setting,
+    setting,
 )
 
 if TYPE_CHECKING:
@@ -38,89 +39,62 @@ OF_ANY_CORPUS = ("out", "documents", "seed", "json", "quiet")
 class CorpusOptions:
     """The options that describe a generated corpus."""
 
-    documents: Annotated[
-        int, Setting("Number of documents.", INPUT, range=NumberRange(1, MOST_DOCUMENTS))
-    ] = 100_000
-    length: Annotated[
-        str,
-        Setting(
-            "Length of a document in bytes: fixed:1500, uniform:500:3000, or "
-            "lognormal:1500:0.5 (median, sigma).",
-            INPUT,
-        ),
-    ] = "lognormal:1500:0.5"
-    vocabulary: Annotated[
-        Path | None,
-        Setting(
-            "Text file whose words are used, with the frequencies that they have in it.",
-            INPUT,
-            metavar="FILE",
-        ),
-    ] = None
-    clustered: Annotated[
-        float,
-        Setting(
-            "Share of documents in clusters of near-duplicates, in [0, 1].", INPUT, range=SHARE
-        ),
-    ] = 0.25
-    copies: Annotated[
-        float,
-        Setting("Mean number of copies of an original.", INPUT, range=NumberRange(1, 1000)),
-    ] = 1.5
-    similarity: Annotated[
-        str,
-        Setting("Range LOW:HIGH of the similarity of a copy to its original, in (0, 1].", INPUT),
-    ] = "0.6:1.0"
-    edits: Annotated[
-        str,
-        Setting(
-            "Weights of the edit operations that make copies.",
-            INPUT,
-            metavar="WEIGHTS",
-            shown_default="substitute=4, delete=1, insert=1, swap=0.25, typo=1",
-        ),
-    ] = "substitute=4,delete=1,insert=1,swap=0.25,typo=1"
-    exact: Annotated[
-        float,
-        Setting("Share of copies that are exact, in [0, 1].", INPUT, range=SHARE),
-    ] = 0.1
-    boilerplate: Annotated[
-        float,
-        Setting(
-            "Share of documents that end in a standard paragraph, in [0, 1].", INPUT, range=SHARE
-        ),
-    ] = 0.0
-    hot_clusters: Annotated[
-        int,
-        Setting(
-            "Number of large clusters, with --hot-size documents each.", INPUT, range=COUNT_OR_NONE
-        ),
-    ] = 0
-    hot_size: Annotated[
-        int,
-        Setting(
-            "Number of documents of a large cluster.",
-            INPUT,
-            range=NumberRange(1, MOST_DOCUMENTS),
-            need=Need("hot_clusters"),
-        ),
-    ] = 1000
-    hostile: Annotated[
-        int,
-        Setting(
-            "Number of documents with unusual contents that test robustness.",
-            INPUT,
-            range=COUNT_OR_NONE,
-        ),
-    ] = 0
-    files: Annotated[
-        int, Setting("Number of files of documents.", OUTPUT, range=NumberRange(1, 100000))
-    ] = 1
-    format: Annotated[
-        str,
-        Setting("Format of the files: parquet or jsonl.", OUTPUT, values=("parquet", "jsonl")),
-    ] = "parquet"
-    seed: Annotated[int, Setting("Random seed.", ADVANCED, range=UNSIGNED_64)] = 1
+    documents: int = setting(
+        100_000, "Number of documents.", INPUT, range=NumberRange(1, MOST_DOCUMENTS)
+    )
+    length: str = setting(
+        "lognormal:1500:0.5",
+        "Length of a document in bytes: fixed:1500, uniform:500:3000, or lognormal:1500:0.5 "
+        "(median, sigma).",
+        INPUT,
+    )
+    vocabulary: Path | None = setting(
+        None,
+        "Text file whose words are used, with the frequencies that they have in it.",
+        INPUT,
+        metavar="FILE",
+    )
+    clustered: float = setting(
+        0.25, "Share of documents in clusters of near-duplicates, in [0, 1].", INPUT, range=SHARE
+    )
+    copies: float = setting(
+        1.5, "Mean number of copies of an original.", INPUT, range=NumberRange(1, 1000)
+    )
+    similarity: str = setting(
+        "0.6:1.0", "Range LOW:HIGH of the similarity of a copy to its original, in (0, 1].", INPUT
+    )
+    edits: str = setting(
+        "substitute=4,delete=1,insert=1,swap=0.25,typo=1",
+        "Weights of the edit operations that make copies.",
+        INPUT,
+        metavar="WEIGHTS",
+        shown_default="substitute=4, delete=1, insert=1, swap=0.25, typo=1",
+    )
+    exact: float = setting(0.1, "Share of copies that are exact, in [0, 1].", INPUT, range=SHARE)
+    boilerplate: float = setting(
+        0.0, "Share of documents that end in a standard paragraph, in [0, 1].", INPUT, range=SHARE
+    )
+    hot_clusters: int = setting(
+        0, "Number of large clusters, with --hot-size documents each.", INPUT, range=COUNT_OR_NONE
+    )
+    hot_size: int = setting(
+        1000,
+        "Number of documents of a large cluster.",
+        INPUT,
+        range=NumberRange(1, MOST_DOCUMENTS),
+        need=Need("hot_clusters"),
+    )
+    hostile: int = setting(
+        0,
+        "Number of documents with unusual contents that test robustness.",
+        INPUT,
+        range=COUNT_OR_NONE,
+    )
+    files: int = setting(1, "Number of files of documents.", OUTPUT, range=NumberRange(1, 100000))
+    format: str = setting(
+        "parquet", "Format of the files: parquet or jsonl.", OUTPUT, values=("parquet", "jsonl")
+    )
+    seed: int = setting(1, "Random seed.", ADVANCED, range=UNSIGNED_64)
 
     def to_settings(self) -> "SynthSettings":
         """Returns the settings of the corpus."""
@@ -152,27 +126,22 @@ def synth(
     corpus: CorpusOptions,
     shingle: str = "words:3",
     workers: int | None = None,
-    losses: Annotated[
-        str | None,
-        Setting(
-            "Write a corpus in which removals may lose information, with the documents that "
-            "say all of each one: forms (that differ in numbers), additions (to a base text) or "
-            "changes (of a known kind, in texts of 60 to 2,000 words). Only --documents and --seed "
-            "apply.",
-            INPUT,
-            metavar="KIND",
-        ),
-    ] = None,
-    contaminated: Annotated[
-        int | None,
-        Setting(
-            "Write a suite of this number of items, and a corpus in which some are planted, "
-            "with the truth. Only --documents and --seed apply.",
-            INPUT,
-            metavar="ITEMS",
-            range=COUNT,
-        ),
-    ] = None,
+    losses: str | None = setting(
+        None,
+        "Write a corpus in which removals may lose information, with the documents that say all "
+        "of each one: forms (that differ in numbers), additions (to a base text) or changes (of a "
+        "known kind, in texts of 60 to 2,000 words). Only --documents and --seed apply.",
+        INPUT,
+        metavar="KIND",
+    ),
+    contaminated: int | None = setting(
+        None,
+        "Write a suite of this number of items, and a corpus in which some are planted, with the "
+        "truth. Only --documents and --seed apply.",
+        INPUT,
+        metavar="ITEMS",
+        range=COUNT,
+    ),
     json: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -202,9 +171,8 @@ def synth(
     if contaminated is not None:
         _write_contaminated(out, contaminated, settings, as_json=json)
         return
-    progress = o.open_progress(quiet=quiet)
-    progress.stage("synth", settings.documents)
-    try:
+    with closing(o.open_progress(quiet=quiet)) as progress:
+        progress.stage("synth", settings.documents)
         facts = write_corpus(
             out,
             settings,
@@ -213,8 +181,6 @@ def synth(
             workers=workers_or_cores(workers),
             advance=progress.advance,
         )
-    finally:
-        progress.close()
     if json:
         print_json(facts)
     else:

@@ -8,7 +8,7 @@ import typer
 from nearkin.cli.commands import make_group
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
-from nearkin.settings.setting import NumberRange, Setting
+from nearkin.settings.setting import NumberRange, setting
 
 if TYPE_CHECKING:
     from nearkin.service.server.http.tokens import Principal, TokenFile
@@ -53,33 +53,27 @@ def create(
     name: Annotated[
         str, typer.Argument(help="Name of the token, of the characters a-z, 0-9 and -.")
     ],
-    scopes: Annotated[
-        str,
-        Setting(
-            "Scopes that the token may use, separated by commas; team-* for a prefix, * for all.",
-            "",
-        ),
-    ] = "*",
-    rights: Annotated[
-        str, Setting("Rights, separated by commas: read, write, metrics, admin.", "")
-    ] = "read,write",
-    rate: Annotated[
-        str | None,
-        Setting(
-            "Maximum rate of documents, for example 100/second.",
-            "",
-            shown_default="none of its own",
-        ),
-    ] = None,
-    days: Annotated[
-        float | None,
-        Setting(
-            "Number of days after which the token expires.",
-            "",
-            shown_default="never",
-            range=NumberRange(0, 365000, excludes_least=True),
-        ),
-    ] = None,
+    scopes: str = setting(
+        "*",
+        "Scopes that the token may use, separated by commas; team-* for a prefix, * for all.",
+        "",
+    ),
+    rights: str = setting(
+        "read,write", "Rights, separated by commas: read, write, metrics, admin.", ""
+    ),
+    rate: str | None = setting(
+        None,
+        "Maximum rate of documents, for example 100/second.",
+        "",
+        shown_default="none of its own",
+    ),
+    days: float | None = setting(
+        None,
+        "Number of days after which the token expires.",
+        "",
+        shown_default="never",
+        range=NumberRange(0, 365000, excludes_least=True),
+    ),
     file: File = FILE,
     json: bool = False,
 ) -> None:

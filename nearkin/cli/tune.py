@@ -26,14 +26,15 @@ from nearkin.settings.setting import (
     SIMILARITY,
     Need,
     NumberRange,
-    Setting,
+    setting,
 )
 from nearkin.settings.table import DEFAULT_STEPS, varied
 
 if TYPE_CHECKING:
+    from nearkin.corpus import Columns
+    from nearkin.engine.keywords import RunParameters
     from nearkin.quality.fit.decision_fit import DecisionFit
     from nearkin.quality.plan.tune import Tuning
-    from nearkin.runs.spec_request import SpecRequest
 
 
 @dataclass(frozen=True)
@@ -46,26 +47,16 @@ class SignatureOptions:
     k: int | None = None
     slot_bits: int | None = None
 
-    def to_request(self, bands: int | None, rows: int | None, tables: int) -> "SpecRequest":
-        """Returns the request from which the Spec is made."""
+    def to_parameters(self, bands: int | None, rows: int | None, tables: int) -> "RunParameters":
+        """Returns the parameters from which the Spec is made."""
         from nearkin.quality.plan.tune import default_spec
-        from nearkin.runs.spec_request import SpecRequest
-        from nearkin.settings.spec import SLOT_MEASURES, parse_shingle
+        from nearkin.settings.spec import SLOT_MEASURES
 
-        unit, n = parse_shingle(self.shingle)
         k = self.k
         has_slots = self.measure is None or self.measure in SLOT_MEASURES
         if k is None and bands and rows and has_slots:
             k = -(-default_spec(bands, rows, tables).k // 8) * 8
-        fields = {
-            "unit": unit,
-            "n": n,
-            "normalise": o.parse_steps(self.normalise),
-            "k": k,
-            "slot_bits": self.slot_bits,
-        }
-        given = {name: value for name, value in fields.items() if value is not None}
-        return SpecRequest(self.measure, given)
+        return o.parameters_of(replace(self, k=k))
 
     def require_texts(self) -> None:
         """Requires that the options are for texts."""
@@ -106,78 +97,62 @@ def tune(
     across: str | None = None,
     id_column: Annotated[str | None, varied("id_column", need=Need("decisions"))] = None,
     threshold: float = 0.8,
-    decisions: Annotated[
-        Path | None,
-        Setting(
-            "File of decisions about pairs of the inputs, from which the threshold is "
-            "chosen, and a condition for `nearkin dedup --accept`.",
-            SIMILARITY,
-            metavar="FILE",
-            excludes={
-                "threshold": "the threshold follows from the decisions",
-                "across": "decisions are about any two documents",
-            },
-            need=Need("inputs"),
-        ),
-    ] = None,
+    decisions: Path | None = setting(
+        None,
+        "File of decisions about pairs of the inputs, from which the threshold is chosen, and a "
+        "condition for `nearkin dedup --accept`.",
+        SIMILARITY,
+        metavar="FILE",
+        excludes={
+            "threshold": "the threshold follows from the decisions",
+            "across": "decisions are about any two documents",
+        },
+        need=Need("inputs"),
+    ),
     recall: Annotated[
         float,
         varied("recall", excludes={"bands": "given bands and rows are evaluated as they are"}),
     ] = 0.95,
     bands: int | None = None,
     rows: int | None = None,
-    vector_threshold: Annotated[
-        float,
-        Setting(
-            "Minimum cosine of vectors, in (0, 1]. With --text and --vector, texts are tuned "
-            "first, then vectors.",
-            SIMILARITY,
-            metavar="SHARE",
-            range=SHARE_ABOVE_0,
-        ),
-    ] = 0.95,
+    vector_threshold: float = setting(
+        0.95,
+        "Minimum cosine of vectors, in (0, 1]. With --text and --vector, texts are tuned first, "
+        "then vectors.",
+        SIMILARITY,
+        metavar="SHARE",
+        range=SHARE_ABOVE_0,
+    ),
     preset: str | None = None,
-    budget: Annotated[
-        int | None,
-        Setting(
-            "Size of the signature of a document in bytes. Replaces --k.",
-            SIMILARITY,
-            excludes={"k": "k follows from the budget"},
-            metavar="BYTES",
-            range=COUNT,
-        ),
-    ] = None,
-    documents: Annotated[
-        int,
-        Setting(
-            "Number of documents, for the expected candidates.",
-            INPUT,
-            range=NumberRange(1, MOST_DOCUMENTS),
-            excludes={"inputs": "the number of documents is that of the inputs"},
-        ),
-    ] = 1_000_000,
-    tables: Annotated[
-        str,
-        Setting("Numbers of independent tables to try, for example 1,2.", CANDIDATES),
-    ] = "1",
-    probes: Annotated[
-        str,
-        Setting("Numbers of probes to try, for example 0,3.", CANDIDATES),
-    ] = "0",
-    at_most: Annotated[
-        list[str] | None,
-        Setting(
-            "Maximum candidate probability at a similarity, for example 0.05:0.006. May be "
-            "repeated.",
-            CANDIDATES,
-            metavar="S:P",
-            excludes={"bands": "the limits choose bands and rows"},
-        ),
-    ] = None,
-    show: Annotated[
-        int,
-        Setting("Number of operating points to show. --json lists all.", OUTPUT, range=COUNT),
-    ] = 10,
+    budget: int | None = setting(
+        None,
+        "Size of the signature of a document in bytes. Replaces --k.",
+        SIMILARITY,
+        excludes={"k": "k follows from the budget"},
+        metavar="BYTES",
+        range=COUNT,
+    ),
+    documents: int = setting(
+        1_000_000,
+        "Number of documents, for the expected candidates.",
+        INPUT,
+        range=NumberRange(1, MOST_DOCUMENTS),
+        excludes={"inputs": "the number of documents is that of the inputs"},
+    ),
+    tables: str = setting(
+        "1", "Numbers of independent tables to try, for example 1,2.", CANDIDATES
+    ),
+    probes: str = setting("0", "Numbers of probes to try, for example 0,3.", CANDIDATES),
+    at_most: list[str] | None = setting(
+        None,
+        "Maximum candidate probability at a similarity, for example 0.05:0.006. May be repeated.",
+        CANDIDATES,
+        metavar="S:P",
+        excludes={"bands": "the limits choose bands and rows"},
+    ),
+    show: int = setting(
+        10, "Number of operating points to show. --json lists all.", OUTPUT, range=COUNT
+    ),
     plot: Annotated[Path | None, o.picture_of("the S-curves")] = None,
     json: bool = False,
 ) -> None:
@@ -233,12 +208,12 @@ def tune(
     limits = _parse_limits(at_most or [])
     decision_fit = None
     if decisions is not None:
-        columns = replace(sampling.columns, id_column=id_column)
+        columns = replace(sampling.to_columns(), id=id_column)
         decision_fit = _fit_decisions(decisions, inputs or [], columns, reading, signature)
         threshold = decision_fit.threshold
-    request = signature.to_request(bands, rows, max(table_counts))
+    parameters = signature.to_parameters(bands, rows, max(table_counts))
     of_texts = replace(sampling, vector=None) if has_both else sampling
-    distribution, spec = observe_inputs(inputs, of_texts, reading, request, across)
+    distribution, spec = observe_inputs(inputs, of_texts, reading, parameters, across)
     corpus_size = documents if distribution is None else distribution.documents
     print_warnings(warn_of_preset_size(preset, corpus_size))
     tuning = find_operating_points(
@@ -268,9 +243,8 @@ def tune(
         _print_tuning(tuning, show)
         return
     of_vectors = replace(sampling, text=None)
-    vector_request = SignatureOptions().to_request(bands=None, rows=None, tables=1)
     vector_distribution, vector_spec = observe_inputs(
-        inputs, of_vectors, reading, replace(vector_request, measure="cosine"), across
+        inputs, of_vectors, reading, {"measure": "cosine"}, across
     )
     vector_tuning = find_operating_points(
         vector_threshold,
@@ -290,12 +264,13 @@ def tune(
 def _fit_decisions(
     decisions: Path,
     inputs: list[str],
-    column_options: o.ColumnOptions,
+    columns: "Columns",
     reading: o.SelectionOptions,
     signature: SignatureOptions,
 ) -> "DecisionFit":
     """Chooses the threshold that agrees best with decisions."""
     from nearkin.corpus import FileCorpus, detect_dimensions
+    from nearkin.engine.parameters import spec_of
     from nearkin.errors import UsageError
     from nearkin.quality.fit.decision_fit import fit_to_decisions
     from nearkin.quality.fit.definition import COSINE, SET_MEASURES, Definition
@@ -304,8 +279,8 @@ def _fit_decisions(
 
     read = read_decisions(decisions)
     corpus = FileCorpus.open(inputs, selection=reading.selection)
-    columns = detect_dimensions(corpus, column_options.to_columns())
-    spec = signature.to_request(bands=None, rows=None, tables=1).to_spec(columns)
+    columns = detect_dimensions(corpus, columns)
+    spec = spec_of(o.parameters_of(signature), columns)
     if spec.measure not in (*SET_MEASURES, COSINE):
         raise UsageError(
             f"--decisions {decisions} fits a threshold of {', '.join(SET_MEASURES)} or {COSINE}; "

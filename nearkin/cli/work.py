@@ -9,7 +9,7 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
-from nearkin.settings.setting import RUN, NumberRange, Setting
+from nearkin.settings.setting import RUN, NumberRange, setting
 
 
 @with_option_groups
@@ -18,12 +18,9 @@ def work(
     folder: Annotated[
         Path, typer.Argument(help="Work folder of the run: its output with .partial appended.")
     ],
-    wait: Annotated[
-        float,
-        Setting(
-            "Seconds without a task after which the worker ends.", RUN, range=NumberRange(0, 1e9)
-        ),
-    ] = 600,
+    wait: float = setting(
+        600, "Seconds without a task after which the worker ends.", RUN, range=NumberRange(0, 1e9)
+    ),
 ) -> None:
     """Do tasks of a run with --executor jobs, on any machine that sees its work folder.
 

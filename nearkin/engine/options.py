@@ -74,12 +74,6 @@ BETWEEN_INPUTS = "<inputs>"
 """The value of `across` if the sources are the two inputs of a check. It is not a column."""
 
 
-def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
-    """Returns the columns that are read beside documents and ids, each once."""
-    names = (*policy.columns, *others)
-    return tuple(dict.fromkeys(name for name in names if name is not None))
-
-
 def split_column_names(text: str | None) -> tuple[str, ...]:
     """Returns the names of columns that an option lists.
 
@@ -701,8 +695,8 @@ class RunOptions(SearchSettings, ClusterSettings):
     @property
     def carried_columns(self) -> tuple[str, ...]:
         """The columns that options name: those that are read beside documents and ids."""
-        return carried_columns(
-            self.keep_policy,
+        names = (
+            *self.keep_policy.columns,
             self.block_by,
             None if self.across == BETWEEN_INPUTS else self.across,
             *self.same_columns,
@@ -712,6 +706,7 @@ class RunOptions(SearchSettings, ClusterSettings):
             *self.acceptance_columns,
             None if self.removal_limits.column is None else self.removal_limits.column.column,
         )
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def parameters(self) -> dict[str, Any]:
         """Returns the options that decide the result, as the JSON values that run.json holds.

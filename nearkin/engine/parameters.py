@@ -1,6 +1,7 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nearkin.corpus import Columns
@@ -71,16 +72,15 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
                 parameters.get("ignore_fingerprint"), fingerprint_sizes(rules)
             ),
             id=id,
-            delimiter=parse_delimiter(parameters.get("delimiter")),
-            encoding=parse_encoding(parameters.get("encoding")),
-            main_text=parameters.get("main_text", False),
-            lines=parameters.get("lines", False),
+            **_reading_of(parameters),
         )
-    contents = {name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")}
+    contents: dict[str, Any] = {
+        name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")
+    }
     given = {name: value for name, value in contents.items() if value is not None}
     if len(given) > 1:
-        named = " and ".join(f"{name}={value!r}" for name, value in given.items())
-        raise UsageError(f"{named} exclude each other")
+        named = " and ".join(name_setting(name, value) for name, value in given.items())
+        raise UsageError(f"{named} exclude each other; give one of them")
     texts = text_columns_of(parameters.get("text"))
     if not given:
         texts = ("text",)
@@ -99,11 +99,18 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
             () if fingerprint is None else (bits or DEFAULT_BITS,),
         ),
         id=id,
-        delimiter=parse_delimiter(parameters.get("delimiter")),
-        encoding=parse_encoding(parameters.get("encoding")),
-        main_text=parameters.get("main_text", False),
-        lines=parameters.get("lines", False),
+        **_reading_of(parameters),
     )
+
+
+def _reading_of(parameters: RunParameters) -> dict[str, Any]:
+    """Returns the fields of columns that say how files of text are read."""
+    return {
+        "delimiter": parse_delimiter(parameters.get("delimiter")),
+        "encoding": parse_encoding(parameters.get("encoding")),
+        "main_text": parameters.get("main_text", False),
+        "lines": parameters.get("lines", False),
+    }
 
 
 OTHER_THAN_FIELDS = (
@@ -172,16 +179,18 @@ def text_columns_of(text: str | Sequence[str] | None) -> tuple[str, ...]:
     if isinstance(text, str):
         return (text,)
     names = tuple(text)
-    if not names or len(set(names)) < len(names):
-        raise UsageError(f"{name_setting('text', list(names))} is not a list of different columns")
+    if not all(names) or not names or len(set(names)) < len(names):
+        raise UsageError(f"{name_setting('text')} {list(names)} is not a list of different columns")
     return names
 
 
 def resources_of(parameters: RunParameters) -> SpecResources:
-    """Returns the hash key and the data that the Spec refers to."""
-    return SpecResources(
-        parameters.get("key"), parameters.get("frequencies"), parameters.get("cut")
-    )
+    """Returns the hash key and the data that the Spec refers to, without that of files."""
+    tables = {name: parameters.get(name) for name in ("frequencies", "cut")}
+    loaded: dict[str, Any] = {
+        name: table for name, table in tables.items() if not isinstance(table, Path)
+    }
+    return SpecResources(parameters.get("key"), **loaded)
 
 
 def memory_of(parameters: RunParameters) -> int:
@@ -335,39 +344,41 @@ def require_given_fingerprints(names: Sequence[str], fingerprint: str) -> None:
             )
 
 
+def parse_steps(steps: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns normalization steps, for example of `nfkc,lower`."""
+    steps = steps.split(",") if isinstance(steps, str) else steps
+    return tuple(step.strip() for step in steps if step.strip())
+
+
 def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
     """Returns the fields of the Spec that parameters decide."""
-    values: dict[str, object] = {
-        name: parameters.get(name) for name in ("stem", "scheme", "k", "slot_bits", "seed")
-    }
+    names = ("stem", "scheme", "k", "slot_bits", "seed", "base_hash")
+    values: dict[str, Any] = {name: parameters.get(name) for name in names}
     values["version"] = parameters.get("spec_version")
     shingle = parameters.get("shingle")
     if shingle is not None:
         values["unit"], values["n"] = parse_shingle(shingle)
     normalise = parameters.get("normalise")
     if normalise is not None:
-        steps = normalise.split(",") if isinstance(normalise, str) else normalise
-        values["normalise"] = tuple(step.strip() for step in steps if step.strip())
-    base_hash = parameters.get("base_hash")
+        values["normalise"] = parse_steps(normalise)
     key = parameters.get("key")
-    if key is not None and base_hash not in (None, KEYED):
-        raise UsageError(
-            f"{name_setting('base_hash', base_hash)} and {name_setting('key')} exclude each "
-            f"other: keyed hashing is {KEYED}"
-        )
-    values["base_hash"] = base_hash
     if key is not None:
-        values["base_hash"] = KEYED
-        values["key_id"] = key.id
+        base_hash = parameters.get("base_hash")
+        if base_hash not in (None, KEYED):
+            raise UsageError(
+                f"{name_setting('base_hash', base_hash)} and {name_setting('key')} exclude each "
+                f"other: keyed hashing is {KEYED}"
+            )
+        values |= {"base_hash": KEYED, "key_id": key.id}
     values.update(_frequency_fields(parameters))
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
+def _frequency_fields(parameters: RunParameters) -> dict[str, str]:
     """Returns the fields of the Spec that name data counted before."""
     weights = parameters.get("weights")
     frequencies = parameters.get("frequencies")
-    cut = parameters.get("cut")
+    resources = resources_of(parameters)
     if weights not in (None, "tf", "tfidf"):
         raise UsageError(
             f"{name_setting('weights', weights)} is not one of tf, "
@@ -380,17 +391,17 @@ def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
             f"and the measure is "
             f"{measure or 'jaccard'}"
         )
-    fields: dict[str, str | None] = {"cut": None if cut is None else cut.fingerprint}
+    fields = {} if resources.cut is None else {"cut": resources.cut.fingerprint}
     if weights == "tf":
         fields["weights"] = "tf"
-    if weights == "tfidf" and frequencies is not None:
+    if weights == "tfidf" and resources.frequencies is not None:
         fields["weights"] = "tfidf"
-    if frequencies is not None:
-        if weights != "tfidf" and measure != IDF_JACCARD:
-            raise UsageError(
-                f"{name_setting('frequencies')} has no effect with measure {measure or 'jaccard'}; "
-                f"leave it out, or give {name_setting('measure', IDF_JACCARD)} or "
-                f"{name_setting('weights', 'tfidf')}"
-            )
-        fields["frequencies"] = frequencies.fingerprint
+    if frequencies is not None and weights != "tfidf" and measure != IDF_JACCARD:
+        raise UsageError(
+            f"{name_setting('frequencies')} has no effect with measure {measure or 'jaccard'}; "
+            f"leave it out, or give {name_setting('measure', IDF_JACCARD)} or "
+            f"{name_setting('weights', 'tfidf')}"
+        )
+    if resources.frequencies is not None:
+        fields["frequencies"] = resources.frequencies.fingerprint
     return fields

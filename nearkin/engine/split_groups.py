@@ -121,8 +121,8 @@ class SplitFacts(TypedDict):
     largest_cluster: ClusterFacts | None
 
 
-def require_splittable(options: RunOptions) -> None:
-    """Requires that a run compares all documents with each other."""
+def require_splittable(options: RunOptions) -> RunOptions:
+    """Returns the options of a run, after requiring that it compares all documents."""
     for name, value in (("block_by", options.block_by), ("across", options.across)):
         if value is not None:
             raise UsageError(
@@ -146,6 +146,7 @@ def require_splittable(options: RunOptions) -> None:
             "keeps documents together from the threshold on; give "
             f"{name_setting('threshold', options.related)} instead"
         )
+    return options
 
 
 def describe_split(

@@ -33,13 +33,11 @@ from nearkin.reports.run_warnings import (
     warn_of_run,
 )
 from nearkin.runs.check import check_inputs, require_checkable
-from nearkin.runs.document_output import DocumentOutput
-from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
+from nearkin.runs.document_output import DocumentOutput, parse_kept_cuts
+from nearkin.runs.pairs import Relation, find_pairs, require_listable
 from nearkin.runs.passage_cuts import (
-    cut_kept_lines,
-    cut_kept_passages,
-    require_lines_cuttable,
-    require_passages_cuttable,
+    KeptCuts,
+    require_cuttable_copies,
 )
 from nearkin.runs.results import (
     CheckResult,
@@ -54,7 +52,6 @@ from nearkin.runs.temporary_runs import (
     ReferenceData,
     open_corpus,
     open_two_corpora,
-    prepare_corpus_run,
     prepare_run,
 )
 from nearkin.runtime.argument_types import check_arguments
@@ -81,10 +78,9 @@ from nearkin.texts.decontamination.request import (
 )
 from nearkin.texts.decontamination.run import DecontaminationRun, require_memory
 from nearkin.texts.decontamination.suite_inputs import SuiteColumns, read_suites_of
-from nearkin.texts.passages.cutting.request import CutRequest, PassageRequest
+from nearkin.texts.passages.cutting.request import CutRequest
 from nearkin.texts.passages.cutting.run import (
     CutRun,
-    CutTexts,
     order_documents,
     require_cuttable,
     require_rewritable,
@@ -173,12 +169,14 @@ def dedup(
         >>> result.clusters.arrow.select(["kept", "duplicate_of", "matched_in"]).to_pylist()[0]
         {'kept': False, 'duplicate_of': '0000000000', 'matched_in': 'reference'}
     """
-    lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, None)
-    request = None
-    if lines is not None:
-        lines.require_alone(passages=passages, cut_unit=cut_unit, min_left=min_left)
-    else:
-        request = PassageRequest.parse(passages, cut_unit, min_left)
+    request = parse_kept_cuts(
+        passages=passages,
+        cut_unit=cut_unit,
+        min_left=min_left,
+        repeated_lines=repeated_lines,
+        repeated_paragraphs=repeated_paragraphs,
+        lines_action=lines_action,
+    )
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     keep = parameters.get("keep")
     keep_function = None
@@ -192,9 +190,7 @@ def dedup(
             applied = settings.apply_to(parameters)
             columns = columns_of(applied, id)
             if request is not None:
-                require_passages_cuttable(request, columns, DocumentOutput(), annotate=False)
-            if lines is not None:
-                require_lines_cuttable(lines, columns, DocumentOutput(), annotate=False)
+                require_cuttable_copies(request, columns, DocumentOutput(), annotate=False)
             finished = prepare_run(
                 data,
                 id,
@@ -217,14 +213,8 @@ def dedup(
             partial(quote_removed, run, clustering),
             strict=strict,
         )
-        cut_texts: CutTexts | None = None
-        line_run: LineRun | None = None
-        if request is not None:
-            cut_texts = cut_kept_passages(run, clustering, request)
-        if lines is not None:
-            line_run = cut_kept_lines(run, clustering, lines)
-            cut_texts = line_run.cut_texts()
-        result = DedupResult(finished, clustering, cut_texts, line_run, doubt)
+        cuts = None if request is None else KeptCuts.find(run, clustering, request)
+        result = DedupResult(finished, clustering, cuts, doubt)
     log_warnings(result.warnings)
     return result
 
@@ -279,19 +269,17 @@ def pairs(
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
     with open_progress(progress) as updates:
         with settings.named_in_errors():
-            require_relation = partial(parse_relation, relation, expand_exact=expand_exact)
             finished = prepare_run(
                 data,
                 id,
                 work,
                 updates,
                 settings.apply_to(parameters),
-                require_options=require_relation,
+                check_options=partial(require_listable, relation, expand_exact=expand_exact),
                 executor=executor,
             )
-            run = finished.run
-            run.options = with_pair_budget(run.options)
-            parsed = require_relation(run.options)
+        run = finished.run
+        parsed = Relation(relation)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         table = pa.Table.from_batches(found_pairs.batches, found_pairs.schema)
     warnings = warn_of_inputs(run.corpus, run.columns)
@@ -577,7 +565,7 @@ def split(
                 work,
                 updates,
                 applied,
-                require_options=require_splittable,
+                check_options=require_splittable,
                 executor=executor,
             )
         executed = execute_split(finished.run, parsed)
@@ -635,20 +623,17 @@ def check(
         with settings.named_in_errors():
             applied = with_recall_of_splits(settings.apply_to(parameters))
             opened = open_two_corpora(first, second, applied, id)
-            finished = prepare_corpus_run(
+            finished = prepare_run(
                 opened.corpus,
                 id,
                 work,
                 updates,
                 applied,
-                require_options=require_checkable,
+                check_options=require_checkable,
                 executor=executor,
             )
-            run = finished.run
-            run.options = require_checkable(run.options)
-        outcome = check_inputs(run, opened.inputs)
-    log_warnings(outcome.warnings)
-    result = CheckResult.from_outcome(outcome)
+        result = check_inputs(finished.run, opened.inputs)
+    log_warnings(result.warnings)
     finished.folder.remove()
     return result
 

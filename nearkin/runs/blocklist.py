@@ -1,44 +1,19 @@
 """Changes of the file of a blocklist by the documents of files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.columns import ID
-from nearkin.corpus.inputs import Selection
 from nearkin.engine.blocklist.blocklist import Blocklist
+from nearkin.engine.parameters import resources_of, spec_of
 from nearkin.errors import UsageError
-from nearkin.runs.spec_request import SpecRequest
+from nearkin.runs.job import SpecJob
 from nearkin.runtime.files import require_file_path
 from nearkin.runtime.outputs import locked, require_apart
-from nearkin.stages.sketch.resources import SpecResources
-
-
-@dataclass(frozen=True)
-class BlocklistJob:
-    """A request to add the documents of files to a blocklist, or to remove their entries.
-
-    Attributes:
-        inputs: Paths, globs, folders and URLs.
-        path: File of the blocklist.
-        columns: Columns of the inputs that are read. Ids name the entries that are added.
-        request: Options of the Spec, and the key.
-        is_default: Whether the options of the Spec are the default ones, so that those of an
-            existing list are used.
-        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
-        selection: Rules that decide which files of input folders are read.
-    """
-
-    inputs: tuple[str, ...]
-    path: Path
-    columns: Columns
-    request: SpecRequest
-    is_default: bool = field(default=True, kw_only=True)
-    on_error: str = field(default="quarantine", kw_only=True)
-    selection: Selection = field(default_factory=Selection, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -66,15 +41,15 @@ class BlocklistSummary:
         return {**self.__dict__, "path": str(self.path)}
 
 
-def add_files_to_blocklist(job: BlocklistJob) -> BlocklistSummary:
+def add_files_to_blocklist(job: SpecJob) -> BlocklistSummary:
     """Adds the documents of files to a blocklist, which is created if it does not exist.
 
     The list is replaced at once when all documents are read. Two changes at a time are not
     possible: the second one is refused.
     """
     corpus = _open_inputs(job)
-    require_file_path(job.path)
-    with locked(job.path, "nearkin block add"):
+    require_file_path(job.out)
+    with locked(job.out, "nearkin block add"):
         blocklist = _open_or_create(job)
         before = len(blocklist)
         documents = 0
@@ -83,18 +58,18 @@ def add_files_to_blocklist(job: BlocklistJob) -> BlocklistSummary:
             documents += len(texts)
             rejected += rejected_rows
             blocklist.add_documents(texts, ids)
-        blocklist.save(job.path)
+        blocklist.save(job.out)
     return _summarize(job, blocklist, documents, rejected, len(blocklist) - before)
 
 
-def remove_from_blocklist(job: BlocklistJob, names: Sequence[str] = ()) -> BlocklistSummary:
+def remove_from_blocklist(job: SpecJob, names: Sequence[str] = ()) -> BlocklistSummary:
     """Removes the entries of the documents of files, and those of some names."""
     corpus = _open_inputs(job) if job.inputs else None
-    require_file_path(job.path)
+    require_file_path(job.out)
     # Read before the lock, which would create a folder beside a list that does not exist.
-    Blocklist.open(job.path)
-    with locked(job.path, "nearkin block remove"):
-        blocklist = Blocklist.open(job.path, SpecResources(job.request.secret))
+    Blocklist.open(job.out)
+    with locked(job.out, "nearkin block remove"):
+        blocklist = Blocklist.open(job.out, resources_of(job.parameters))
         before = len(blocklist)
         documents = 0
         rejected = 0
@@ -104,15 +79,15 @@ def remove_from_blocklist(job: BlocklistJob, names: Sequence[str] = ()) -> Block
             documents += len(texts)
             rejected += rejected_rows
             blocklist.remove_documents(texts)
-        blocklist.save(job.path)
+        blocklist.save(job.out)
     return _summarize(job, blocklist, documents, rejected, before - len(blocklist))
 
 
 def _summarize(
-    job: BlocklistJob, blocklist: Blocklist, documents: int, rejected: int, changed: int
+    job: SpecJob, blocklist: Blocklist, documents: int, rejected: int, changed: int
 ) -> BlocklistSummary:
     return BlocklistSummary(
-        path=job.path,
+        path=job.out,
         documents=documents,
         rejected=rejected,
         changed=changed,
@@ -121,7 +96,7 @@ def _summarize(
     )
 
 
-def _open_inputs(job: BlocklistJob) -> FileCorpus:
+def _open_inputs(job: SpecJob) -> FileCorpus:
     """Opens the inputs, which hold texts and are not the list itself."""
     if job.columns.vector is not None:
         raise UsageError(
@@ -129,24 +104,24 @@ def _open_inputs(job: BlocklistJob) -> FileCorpus:
             "name a column of texts or tokens"
         )
     corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
-    require_apart(job.path, [file.path for file in corpus.files], marked=False, option="list")
+    require_apart(job.out, [file.path for file in corpus.files], marked=False, option="list")
     corpus.check(job.columns)
     return corpus
 
 
-def _open_or_create(job: BlocklistJob) -> Blocklist:
+def _open_or_create(job: SpecJob) -> Blocklist:
     """Opens the list of a request, or returns a new one of the requested Spec."""
-    resources = SpecResources(job.request.secret)
-    spec = job.request.to_spec(job.columns)
-    if not job.path.exists():
+    resources = resources_of(job.parameters)
+    spec = spec_of(job.parameters, job.columns)
+    if not job.out.exists():
         return Blocklist(spec, resources)
-    blocklist = Blocklist.open(job.path, resources)
-    if not job.is_default:
+    blocklist = Blocklist.open(job.out, resources)
+    if job.parameters.keys() - {"key"}:
         blocklist.require_spec(spec, "the request", "leave its options out, or name another file")
     elif blocklist.spec.key_id != spec.key_id:
-        blocklist.spec.require_key(job.request.secret)
+        blocklist.spec.require_key(resources.secret)
         raise UsageError(
-            f"the blocklist {job.path} is not keyed; leave the key out, or create another list"
+            f"the blocklist {job.out} is not keyed; leave the key out, or create another list"
         )
     return blocklist
 

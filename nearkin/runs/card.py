@@ -21,13 +21,13 @@ class DatasetCard:
 
     def __init__(self, run: Path) -> None:
         files = read_run_record(run / RUN).require_files(run)
-        if files.request.command != "dedup":
+        if files.command != "dedup":
             raise UsageError(
-                f"{run} is the output of nearkin {files.request.command}; a card describes a "
+                f"{run} is the output of nearkin {files.command}; a card describes a "
                 "dataset that nearkin dedup made"
             )
         self._data = read_report(run)
-        self._inputs = files.inputs.files
+        self._inputs = files.inputs
 
     @property
     def section(self) -> str:

@@ -1,7 +1,7 @@
 """Near-duplicates between two inputs, such as a training and a test set."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -19,10 +19,10 @@ from nearkin.engine.missing_pairs import estimate_missing_pairs
 from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
 from nearkin.engine.result_tables import pairs_schema, rows_of_batch
 from nearkin.engine.run import Run
-from nearkin.engine.stats import MissingPairsStats
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.pairs import with_pair_budget
+from nearkin.runs.results import CheckResult, ResultTable
 from nearkin.runtime.setting_names import name_setting
 from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 
@@ -129,51 +129,7 @@ def require_checkable(options: RunOptions) -> RunOptions:
     return with_pair_budget(replace(options, across=BETWEEN_INPUTS))
 
 
-@dataclass(frozen=True)
-class CheckOutcome:
-    """The near-duplicates between two inputs.
-
-    Attributes:
-        pairs: A table with the columns id_a (of the first input), id_b (of the second one),
-            similarity and estimate, and distance for simhash, cosine and
-            hamming.
-        documents: Number of documents of each input.
-        affected: Number of documents of each input that have a near-duplicate in the other one.
-        rejected: Number of rejected rows of both inputs.
-        missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
-            None if no bucket does.
-        warnings: Sentences about the inputs and the result.
-        request: The command, the Spec and the parameters, as JSON values.
-    """
-
-    pairs: pa.Table
-    documents: tuple[int, int]
-    affected: tuple[int, int]
-    rejected: int
-    missing: MissingPairsStats | None
-    warnings: tuple[str, ...]
-    request: Mapping[str, object]
-
-    def passes(self, most: int) -> bool:
-        """Returns True if there are no more pairs than allowed."""
-        return self.pairs.num_rows <= most
-
-    def to_dict(self, most: int) -> dict[str, object]:
-        """Returns the outcome without its pairs as JSON values."""
-        return {
-            "passed": self.passes(most),
-            "pairs": self.pairs.num_rows,
-            "max": most,
-            "missing_pairs": 0 if self.missing is None else self.missing.pairs,
-            "documents": list(self.documents),
-            "affected": list(self.affected),
-            "rejected": self.rejected,
-            "warnings": list(self.warnings),
-            **self.request,
-        }
-
-
-def check_inputs(run: Run, inputs: TwoInputs) -> CheckOutcome:
+def check_inputs(run: Run, inputs: TwoInputs) -> CheckResult:
     """Finds the near-duplicates between two inputs."""
     run.sources_of = lambda documents: inputs.are_second(documents).astype(np.uint64)
     run.to_pairs()
@@ -189,8 +145,8 @@ def check_inputs(run: Run, inputs: TwoInputs) -> CheckOutcome:
     warnings += (*warn_of_run(run), *warn_of_missing_pairs(run))
     parameters = dict(run.options.parameters())
     del parameters["across"]
-    return CheckOutcome(
-        pairs=pairs,
+    return CheckResult(
+        pairs=ResultTable(pairs),
         documents=(int(np.count_nonzero(~of_second)), int(np.count_nonzero(of_second))),
         affected=(
             int(np.count_nonzero(has_pair & ~of_second)),

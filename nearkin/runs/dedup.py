@@ -64,11 +64,11 @@ from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import beside
 from nearkin.settings.decisions import Decisions, read_decisions
+from nearkin.texts.passages.cutting.request import PassageRequest
+from nearkin.texts.passages.lines.request import LinesRequest
 
 if TYPE_CHECKING:
-    from nearkin.texts.passages.cutting.request import CutCounts
-    from nearkin.texts.passages.cutting.run import CutRun, CutTexts
-    from nearkin.texts.passages.lines.run import LineRun
+    from nearkin.runs.passage_cuts import KeptCuts
 
 
 def run_dedup(
@@ -114,16 +114,15 @@ def run_dedup(
         clustering = to_final_clusters(run)
         require_column_limit(run, clustering)
         require_undoubted(job, run.stats, partial(quote_removed, run, clustering), confirm)
-        line_run = _cut_lines(job, run, clustering)
-        cut_run = _cut_passages(job, run, clustering)
-        cut_texts = cut_run if line_run is None else line_run.cut_texts()
+        cuts = None
+        if job.cuts is not None:
+            # A run without passages does not load what cuts them.
+            from nearkin.runs.passage_cuts import KeptCuts
+
+            cuts = KeptCuts.find(run, clustering, job.cuts)
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
-        _write_outputs(job, run, corpus, clustering, excerpts, staging, cut_texts)
-        if line_run is not None:
-            from nearkin.runs.repeated_lines import write_lines_table
-
-            write_lines_table(line_run, staging)
+        _write_outputs(job, run, corpus, clustering, excerpts, staging, cuts)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
         provenance = Provenance.now(inputs_shown, job.command_line)
@@ -133,8 +132,8 @@ def run_dedup(
         report_data = replace(
             report_data,
             peak_memory=memory.peak,
-            passages=None if cut_run is None else describe_passages(job, cut_run.counts),
-            lines=_report_lines(job, line_run),
+            passages=_describe_passages(job, cuts),
+            lines=_describe_lines(job, cuts),
         )
         manifest = work.manifest
         record = build_run_record(
@@ -182,44 +181,25 @@ def require_undoubted(
     raise RunError(doubt.describe(pairs, advice, is_refused=True))
 
 
-def _cut_passages(job: Job, run: Run, clustering: Clustering) -> "CutRun | None":
-    """Cuts the passages of the kept documents, or returns None if the job does not ask for it."""
-    if job.passages is None:
-        return None
-    from nearkin.runs.passage_cuts import cut_kept_passages
-
-    return cut_kept_passages(run, clustering, job.passages)
-
-
-def _cut_lines(job: Job, run: Run, clustering: Clustering) -> "LineRun | None":
-    """Cuts the repeated lines of the kept documents, or returns None if the job cuts none."""
-    if job.lines is None:
-        return None
-    from nearkin.runs.passage_cuts import cut_kept_lines
-
-    return cut_kept_lines(run, clustering, job.lines)
-
-
-def _report_lines(job: Job, line_run: "LineRun | None") -> LinesReport | None:
+def _describe_lines(job: Job, cuts: "KeptCuts | None") -> LinesReport | None:
     """Returns the repeated lines, for the report and for run.json."""
-    if job.lines is None or line_run is None:
+    if cuts is None or cuts.line_run is None or not isinstance(job.cuts, LinesRequest):
         return None
     from nearkin.reports.repeated_lines import describe_lines
 
-    return describe_lines(line_run, job.lines)
+    return describe_lines(cuts.line_run, job.cuts)
 
 
-def describe_passages(job: Job, counts: "CutCounts") -> PassageReport | None:
+def _describe_passages(job: Job, cuts: "KeptCuts | None") -> PassageReport | None:
     """Returns the passages that were cut, for the report and for run.json."""
-    if job.passages is None:
+    if cuts is None or not isinstance(job.cuts, PassageRequest):
         return None
-    record = job.passages.to_record()
     return PassageReport(
-        min_tokens=job.passages.least,
-        unit=job.passages.unit,
-        cut=str(record["cut"]),
-        min_left=job.passages.cut.min_left,
-        counts=counts,
+        min_tokens=job.cuts.least,
+        unit=job.cuts.unit,
+        cut=str(job.cuts.to_record()["cut"]),
+        min_left=job.cuts.cut.min_left,
+        counts=cuts.texts.counts,
     )
 
 
@@ -270,13 +250,12 @@ def record_blocklist(
     """Returns the blocklist of a job as run.json describes it, or None if it has none."""
     if blocklist is None:
         return None
-    record = BlocklistRecord(fingerprint=blocklist.fingerprint)
-    if job.blocklist is not None:
-        record["path"] = str(job.blocklist)
-    if job.purge is not None:
-        record["purged"] = str(job.purge.run)
-        record["like"] = job.purge.like.shown_inputs
-    return record
+    return BlocklistRecord(
+        fingerprint=blocklist.fingerprint,
+        path=None if job.blocklist is None else str(job.blocklist),
+        purged=None if job.purge is None else str(job.purge.run),
+        like=None if job.purge is None else job.purge.like.shown_inputs,
+    )
 
 
 def record_references(
@@ -285,14 +264,13 @@ def record_references(
     """Returns the reference of a job as run.json describes it, or None if it has none."""
     if references is None:
         return None
-    record = ReferenceRecord(
-        paths=[hide_password(path) for path in job.against], only=job.only_against, files=files
+    return ReferenceRecord(
+        paths=[hide_password(path) for path in job.against],
+        only=job.only_against,
+        files=files,
+        tables=references.tables,
+        scope=job.scope or DEFAULT_SCOPE if find_store_urls(job.against) else None,
     )
-    if references.tables:
-        record["tables"] = references.tables
-    if find_store_urls(job.against):
-        record["scope"] = job.scope or DEFAULT_SCOPE
-    return record
 
 
 def record_decisions(job: Job, decisions: Decisions | None) -> DecisionsRecord | None:
@@ -309,7 +287,7 @@ def _write_outputs(
     clustering: Clustering,
     excerpts: ExcerptCollector,
     staging: Path,
-    cut_run: "CutTexts | None",
+    cuts: "KeptCuts | None",
 ) -> None:
     """Writes the documents or the ids that were asked for, and the tables of a run."""
     output = job.documents
@@ -327,7 +305,7 @@ def _write_outputs(
                     output,
                     staging / "kept",
                     run.progress.advance,
-                    cuts=cut_run,
+                    cuts=None if cuts is None else cuts.texts,
                     excerpts=excerpts,
                     annotate=job.annotate,
                     purges=job.purge is not None,
@@ -340,7 +318,5 @@ def _write_outputs(
             write_result_tables(run, clustering, staging)
         if output.output == IDS:
             write_removed_ids(run, clustering, staging)
-        if cut_run is not None:
-            from nearkin.runs.passage_cuts import write_cut_table
-
-            write_cut_table(cut_run, staging)
+        if cuts is not None:
+            cuts.write_tables(staging)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.choices import EmptyDocuments
+from nearkin.texts.passages.cutting.request import PassageRequest
+from nearkin.texts.passages.lines.request import LinesRequest
 
 if TYPE_CHECKING:
     from nearkin.texts.passages.cutting.run import CutTexts
@@ -36,6 +38,27 @@ REMOVED = "removed.parquet"
 """The name of the list of removed ids in an output folder."""
 NO_ORDINALS = np.empty(0, np.int64)
 REMOVED_SCHEMA = pa.schema([("id", pa.large_string())])
+
+
+KeptCutRequest: TypeAlias = PassageRequest | LinesRequest
+"""A request to cut repeated passages or lines of the documents that a deduplication keeps."""
+
+
+def parse_kept_cuts(
+    *,
+    passages: int | str | None,
+    cut_unit: str | None,
+    min_left: int,
+    repeated_lines: int | str | None,
+    repeated_paragraphs: int | str | None,
+    lines_action: str | None,
+) -> KeptCutRequest | None:
+    """Returns the request that options make, or None if nothing is cut."""
+    lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, None)
+    if lines is None:
+        return PassageRequest.parse(passages, cut_unit, min_left)
+    lines.require_alone(passages=passages, cut_unit=cut_unit, min_left=min_left)
+    return lines
 
 
 @dataclass(frozen=True)
@@ -90,9 +113,9 @@ class DocumentOutput:
         """True if the inputs are copied without the removed rows."""
         return self.output == KEPT
 
-    def to_record(self) -> dict[str, object]:
+    def to_record(self) -> dict[str, Any]:
         """Returns the values that differ from the defaults, for run.json and to resume a run."""
-        record: dict[str, object] = {}
+        record: dict[str, Any] = {}
         if self.output != KEPT:
             record["output"] = self.output
         if self.codec != SAME_CODEC:

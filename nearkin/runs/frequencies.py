@@ -1,47 +1,19 @@
 """Document frequencies of files, as a file that runs and indexes use."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.inputs import Selection
+from nearkin.corpus import FileCorpus
 from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
+from nearkin.engine.parameters import resources_of, spec_of
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs
+from nearkin.runs.job import SpecJob
 from nearkin.runs.output import require_file_output, require_suffix
-from nearkin.runs.spec_request import SpecRequest
-from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import published_file
 from nearkin.runtime.progress import Progress
-from nearkin.stages.sketch.resources import SpecResources, is_frequencies_file
-
-
-@dataclass(frozen=True)
-class FrequencyJob:
-    """A request to write the document frequencies of files into a file.
-
-    Attributes:
-        inputs: Paths, globs, folders and URLs.
-        out: The file of document frequencies.
-        columns: The columns of the inputs that are read.
-        request: The options on which the hashes of shingles depend, and the key.
-        workers: The number of threads.
-        overwrite: Whether an existing file of document frequencies is replaced.
-        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
-        selection: The rules that decide which files of input folders are read.
-        readers: The users who may read the output.
-    """
-
-    inputs: tuple[str, ...]
-    out: Path
-    columns: Columns
-    request: SpecRequest
-    workers: int = field(default=2, kw_only=True)
-    overwrite: bool = field(default=False, kw_only=True)
-    on_error: str = field(default="quarantine", kw_only=True)
-    selection: Selection = field(default_factory=Selection, kw_only=True)
-    readers: Readers = field(default=Readers.OWNER, kw_only=True)
+from nearkin.stages.sketch.resources import is_frequencies_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +47,7 @@ class FrequencySummary:
         }
 
 
-def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
+def run_frequencies(job: SpecJob, progress: Progress) -> FrequencySummary:
     """Writes the document frequencies of files, if they hold a document."""
     if job.columns.vector is not None:
         raise UsageError(
@@ -83,7 +55,7 @@ def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
             "name a column of texts or tokens"
         )
     require_suffix(job.out, ".arrow", "a table of shingles")
-    spec = job.request.to_spec(job.columns)
+    spec = spec_of(job.parameters, job.columns)
     corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
     inputs = [*job.inputs, *(file.path for file in corpus.files)]
     require_file_output(
@@ -97,7 +69,7 @@ def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
             corpus,
             job.columns,
             spec,
-            SpecResources(job.request.secret),
+            resources_of(job.parameters),
             job.workers,
             staged.parent,
             progress,

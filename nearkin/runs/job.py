@@ -10,11 +10,12 @@ from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.decisions import require_decidable
+from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import can_save_sets
 from nearkin.engine.second_measure import vector_columns
 from nearkin.errors import UsageError
-from nearkin.runs.document_output import NONE, DocumentOutput
+from nearkin.runs.document_output import NONE, DocumentOutput, KeptCutRequest
 from nearkin.runs.purge_request import PurgeRequest
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.files import Readers
@@ -22,18 +23,51 @@ from nearkin.runtime.outputs import require_apart, work_folder_of
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
-from nearkin.texts.passages.cutting.request import CUT_SPANS, PassageRequest
+from nearkin.texts.passages.cutting.request import CUT_SPANS
 from nearkin.texts.passages.lines.request import LinesRequest
 
 
 @dataclass(frozen=True)
-class Job:
-    """A request to run `dedup` or `pairs` over files.
+class FileJob:
+    """A request to write what is made of the documents of files.
 
     Attributes:
         inputs: Paths, globs, folders and URLs; or the folder of one saved run.
-        out: The output folder of `dedup`, or the output file of `pairs`.
+        out: The output folder or file.
         columns: The columns of the inputs that are read.
+        overwrite: Whether an existing output is replaced.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        selection: The rules that decide which files of input folders are read.
+        readers: The users who may read the output.
+    """
+
+    inputs: tuple[str, ...]
+    out: Path
+    columns: Columns
+    overwrite: bool = field(default=False, kw_only=True)
+    on_error: str = field(default="quarantine", kw_only=True)
+    selection: Selection = field(default_factory=Selection, kw_only=True)
+    readers: Readers = field(default=Readers.OWNER, kw_only=True)
+
+
+@dataclass(frozen=True)
+class SpecJob(FileJob):
+    """A request to sketch, to count or to block the documents of files.
+
+    Attributes:
+        parameters: The options of the Spec.
+        workers: The number of threads.
+    """
+
+    parameters: RunParameters
+    workers: int = field(default=2, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Job(FileJob):
+    """A request to run `dedup`, `pairs` or another command with a work folder over files.
+
+    Attributes:
         settings: The parameters of the run.
         annotate: Whether all rows are kept and get cluster columns. Otherwise removed rows are
             dropped.
@@ -41,14 +75,10 @@ class Job:
         save_hashes: Whether sets of shingle hashes are kept beside the signatures.
         documents: What the output of `dedup` holds of the documents.
         resume: Whether an interrupted run is resumed.
-        overwrite: Whether an existing output is replaced.
-        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         quoted: The number of the largest clusters that report.json quotes. The page shows 20.
         resources: The hash key and the data that the Spec refers to. The key is never recorded.
-        selection: The rules that decide which files of input folders are read.
         statuses: The statuses of files that were read before the run, by path. The run fails if
             they have changed.
-        readers: The users who may read the output.
         hash_inputs: The part of the content of inputs that is hashed to detect changes.
         command_line: The command line that made the job, without passwords. Empty for the library.
         against: Paths, globs, folders and URLs of the reference, folders of finished runs, and URLs
@@ -57,28 +87,20 @@ class Job:
         scope: Scope of the indexes of the reference, or None for the default one.
         decisions: File of decisions about pairs of documents, or None without decisions.
         blocklist: The file of a blocklist, or None.
-        passages: The request to cut passages of the kept documents, or None.
+        cuts: The request to cut passages or repeated lines of the kept documents, or None.
         purge: The request to repeat a run without documents like given ones, or None.
-        lines: The request to cut repeated lines of the kept documents, or None.
         executor: Does the tasks of the run, or None for threads of this process.
     """
 
-    inputs: tuple[str, ...]
-    out: Path
-    columns: Columns
     settings: RunOptions
     annotate: bool = field(default=False, kw_only=True)
     save_signatures: bool = field(default=False, kw_only=True)
     save_hashes: bool = field(default=False, kw_only=True)
     documents: DocumentOutput = field(default_factory=DocumentOutput, kw_only=True)
     resume: bool = field(default=False, kw_only=True)
-    overwrite: bool = field(default=False, kw_only=True)
-    on_error: str = field(default="quarantine", kw_only=True)
     quoted: int = field(default=20, kw_only=True)
     resources: SpecResources = field(default=NO_RESOURCES, kw_only=True)
-    selection: Selection = field(default_factory=Selection, kw_only=True)
     statuses: Mapping[str, FileStatus] = field(default_factory=dict, kw_only=True)
-    readers: Readers = field(default=Readers.OWNER, kw_only=True)
     hash_inputs: HashedPart = field(default=HashedPart.SAMPLED, kw_only=True)
     command_line: str = field(default="", kw_only=True)
     against: tuple[str, ...] = field(default=(), kw_only=True)
@@ -86,9 +108,8 @@ class Job:
     scope: str | None = field(default=None, kw_only=True)
     decisions: Path | None = field(default=None, kw_only=True)
     blocklist: Path | None = field(default=None, kw_only=True)
-    passages: PassageRequest | None = field(default=None, kw_only=True)
+    cuts: KeptCutRequest | None = field(default=None, kw_only=True)
     purge: PurgeRequest | None = field(default=None, kw_only=True)
-    lines: LinesRequest | None = field(default=None, kw_only=True)
     executor: Executor | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
@@ -113,13 +134,14 @@ class Job:
         """Returns the parameters that must be unchanged for a run to be resumed."""
         only = {"only_against": self.only_against} if self.against else {}
         hashes = {"save_hashes": True} if self.save_hashes else {}
-        passages = {} if self.passages is None else {"passages": self.passages.to_record()}
-        lines = {} if self.lines is None else {"lines": self.lines.to_record()}
+        cuts: dict[str, object] = {}
+        if self.cuts is not None:
+            name = "lines" if isinstance(self.cuts, LinesRequest) else "passages"
+            cuts = {name: self.cuts.to_record()}
         return {
             **other,
             **only,
-            **passages,
-            **lines,
+            **cuts,
             **self.documents.to_record(),
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
@@ -147,16 +169,11 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         require_decidable(job.settings, has_reference=has_reference)
         require_apart(job.out, [str(job.decisions)])
     compares_others = has_reference or job.blocklist is not None or job.purge is not None
-    if job.passages is not None:
+    if job.cuts is not None:
         # A run without passages does not load what cuts them.
-        from nearkin.runs.passage_cuts import require_passages_cuttable
+        from nearkin.runs.passage_cuts import require_cuttable_copies
 
-        require_passages_cuttable(job.passages, job.columns, job.documents, annotate=job.annotate)
-    if job.lines is not None:
-        from nearkin.runs.passage_cuts import require_lines_cuttable
-
-        require_lines_cuttable(job.lines, job.columns, job.documents, annotate=job.annotate)
-    if job.passages is not None or job.lines is not None:
+        require_cuttable_copies(job.cuts, job.columns, job.documents, annotate=job.annotate)
         corpus.require_new_columns((CUT_SPANS,), job.columns)
         corpus.require_replaceable_texts(job.columns)
     job.documents.require_usable(corpus, job.columns, job.settings, compares_others=compares_others)

@@ -18,6 +18,8 @@ from nearkin.corpus.inputs import Selection
 from nearkin.corpus.rejects import count_rejections
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.documents import Documents
+from nearkin.engine.keywords import RunParameters
+from nearkin.engine.parameters import spec_of
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.documents import TextAndVector, documents_of
@@ -28,7 +30,6 @@ from nearkin.index.opening import IndexHeader, read_vector_evidence
 from nearkin.index.settings import SettingsFields, VectorEvidence
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.saved import SIGNATURES, SavedRun
-from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec
@@ -83,51 +84,6 @@ class LoadedRun(TypedDict):
     """The URL of the store, without a password."""
 
 
-def add_files(
-    inputs: tuple[str, ...],
-    columns: Columns,
-    request: SpecRequest,
-    url: str,
-    scope: str,
-    threshold: float | None,
-    postings: str | None,
-    spec_resources: Path | None = None,
-    selection: Selection | None = None,
-    searching: SettingsFields | None = None,
-    observe: Callable[[Outcome], None] | None = None,
-    decisions: Path | None = None,
-    blocklist: Path | None = None,
-) -> AddedDocuments:
-    """Upserts the documents of files. `searching` has further settings of a new index."""
-    require_unreserved_scope(scope)
-    corpus = FileCorpus.open(inputs, selection=selection)
-    warnings = warn_of_inputs(corpus, columns)
-    columns = detect_dimensions(corpus, columns)
-    corpus.check(columns)
-    spec: Spec | None = None
-    fields: SettingsFields = {}
-    if postings is not None:
-        spec = request.to_spec(columns)
-        fields = {"postings": postings, **(searching or {})}
-    new_threshold = None if spec is None else threshold
-    resources = SpecResources(request.secret)
-    with Index.open(
-        url,
-        spec,
-        new_threshold,
-        resources=resources,
-        spec_resources=spec_resources,
-        decisions={} if decisions is None else {scope: decisions},
-        blocklist=None if blocklist is None else Blocklist.open(blocklist),
-        **fields,
-    ) as index:
-        reader = _FileReader(corpus, columns)
-        portions = reader.portions(index.settings.max_batch)
-        added = _upsert_rows(index, scope, portions, warnings, reader.rejected, observe)
-        reasons = warn_of_rejections(added.rejected, reader.reasons)
-        return replace(added, warnings=[*added.warnings, *reasons])
-
-
 class BothColumns(NamedTuple):
     """The columns of files whose documents have a text, a vector, or both."""
 
@@ -137,85 +93,84 @@ class BothColumns(NamedTuple):
     """The columns for vectors of the same rows."""
 
 
-class NewEvidence(NamedTuple):
-    """The settings of a new index of texts and vectors."""
+class NewIndex(NamedTuple):
+    """The settings of an index that is created."""
 
+    parameters: RunParameters
+    """The options of the Spec of texts, or of the documents of one column."""
     threshold: float | None
-    """The threshold of the vectors, or None for the default."""
-    combine: str
-    """The value of the setting `combine`."""
+    """The threshold, or None for the default."""
+    fields: SettingsFields
+    vector_threshold: float | None = None
+    """The threshold of the vectors of an index of texts and vectors, or None for the default."""
 
 
-def add_files_of_both(
+def add_files(
     inputs: tuple[str, ...],
-    columns: BothColumns,
-    request: SpecRequest,
+    columns: Columns | BothColumns,
     url: str,
     scope: str,
-    threshold: float | None,
-    postings: str | None,
-    evidence: NewEvidence | None = None,
+    secret: HashKey | None = None,
+    new: NewIndex | None = None,
+    *,
     spec_resources: Path | None = None,
     selection: Selection | None = None,
+    observe: Callable[[Outcome], None] = lambda _: None,
     decisions: Path | None = None,
     blocklist: Path | None = None,
 ) -> AddedDocuments:
-    """Upserts the documents of files into an index of texts and vectors.
+    """Upserts the documents of files.
 
-    A row is a document if it has a text or a vector. With `combine="both"` it must have both.
+    If texts and vectors are named, a row is a document if it has one of them. In an index with
+    `combine="both"` it must have both.
     """
     require_unreserved_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
-    warnings = warn_of_inputs(corpus, columns.texts)
-    vector_columns = detect_dimensions(corpus, columns.vectors)
-    corpus.check(columns.texts)
-    corpus.check(vector_columns)
+    vectors: Columns | None = None
+    if isinstance(columns, BothColumns):
+        columns, vectors = columns
+        vectors = detect_dimensions(corpus, vectors)
+        corpus.check(vectors)
+    warnings = warn_of_inputs(corpus, columns)
+    columns = detect_dimensions(corpus, columns)
+    corpus.check(columns)
     spec: Spec | None = None
     fields: SettingsFields = {}
-    if postings is not None and evidence is not None:
-        vector_spec = Spec(measure="cosine", unit="vector", n=vector_columns.dimensions or 1)
-        vector = VectorEvidence(vector_spec, evidence.threshold)
-        spec = request.to_spec(columns.texts)
-        fields = {
-            "postings": postings,
-            "vector": vector if request.secret is None else vector.keyed_with(request.secret),
-            "combine": evidence.combine,
-        }
-    new_threshold = None if spec is None else threshold
-    resources = SpecResources(request.secret)
+    if new is not None:
+        spec = spec_of(new.parameters, columns)
+        fields = new.fields
+        if vectors is not None:
+            vector_spec = Spec(measure="cosine", unit="vector", n=vectors.dimensions or 1)
+            evidence = VectorEvidence(vector_spec, new.vector_threshold)
+            evidence = evidence if secret is None else evidence.keyed_with(secret)
+            fields = {**fields, "vector": evidence}
     with Index.open(
         url,
         spec,
-        new_threshold,
-        resources=resources,
+        None if new is None else new.threshold,
+        resources=SpecResources(secret),
         spec_resources=spec_resources,
         decisions={} if decisions is None else {scope: decisions},
         blocklist=None if blocklist is None else Blocklist.open(blocklist),
         **fields,
     ) as index:
-        if not index.holds_both:
-            kind = "vectors" if index.holds_vectors else "texts"
-            raise UsageError(
-                f"the documents of the index {index.url} are {kind}; name one column, not both"
-            )
-        reader = _PairReader(
-            _FileReader(corpus, columns.texts),
-            _FileReader(corpus, vector_columns),
-            requires_both=index.settings.combine == "both",
+        texts = _FileReader(corpus, columns)
+        reader: _FileReader | _PairReader = texts
+        if vectors is not None:
+            reader = _PairReader.open(index, texts, _FileReader(corpus, vectors))
+        kinds: Counter[str] = Counter()
+        for portion in reader.portions(index.settings.max_batch):
+            documents = [row.document for row in portion if row.document is not None]
+            for outcome in index.upsert_many(scope, documents, [row.id for row in portion]):
+                kinds[str(outcome.kind)] += 1
+                observe(outcome)
+        return AddedDocuments(
+            outcomes=dict(sorted(kinds.items())),
+            rejected=reader.rejected(),
+            records=index.counts()["records"],
+            warnings=[*warnings, *reader.warnings()],
+            partial=reader.partial,
         )
-        portions = _split_into_portions(reader.rows(), index.settings.max_batch)
-        added = _upsert_rows(index, scope, portions, warnings, reader.rejected)
-        return added if not reader.partial else _warn_of_partial_documents(added, reader.partial)
-
-
-def _warn_of_partial_documents(added: AddedDocuments, partial: int) -> AddedDocuments:
-    """Adds the number of documents that were stored without one of their values, as a warning."""
-    documents_have = "document has" if partial == 1 else "documents have"
-    warning = (
-        f"{partial:,} {documents_have} a text or a vector that is not valid, and were stored with "
-        "the other value alone; nearkin dedup lists the reasons"
-    )
-    return replace(added, partial=partial, warnings=[*added.warnings, warning])
 
 
 class _Row(NamedTuple):
@@ -229,17 +184,15 @@ class _Row(NamedTuple):
 
 
 class _FileReader:
-    """A reader of the documents of one content column.
+    """A reader of the documents of one content column."""
 
-    Attributes:
-        reasons: Numbers of rows that were rejected so far, by reason.
-    """
+    partial = 0
 
     def __init__(self, corpus: FileCorpus, columns: Columns) -> None:
         self._corpus = corpus
         self._columns = columns
         self._rejected_count = 0
-        self.reasons: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
 
     def rows_and_invalid_values(self) -> Iterator[_Row]:
         """Yields the documents in their order, and a row without one for each invalid value."""
@@ -263,20 +216,21 @@ class _FileReader:
     def _read_batch(self, batch: Batch) -> list[_Row]:
         """Returns the documents of a batch, and counts its rejected rows."""
         self._rejected_count += batch.rejected_rows
-        self.reasons.update(count_rejections(batch.rejected))
+        self._reasons.update(count_rejections(batch.rejected))
         documents = documents_of(batch.documents[self._columns.content])
         ids: list[str | None] = [None] * len(documents)
         if self._columns.id:
             ids = make_ids(batch, self._columns, self._corpus.names).to_pylist()
         places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
-        return [
-            _Row(place, id, document)
-            for place, id, document in zip(places, ids, documents, strict=True)
-        ]
+        return list(map(_Row, places, ids, documents))
 
     def rejected(self) -> int:
         """Returns the number of rows that were rejected so far."""
         return self._rejected_count
+
+    def warnings(self) -> list[str]:
+        """Returns warnings about the rows that were read."""
+        return warn_of_rejections(self._rejected_count, self._reasons)
 
 
 class _PairReader:
@@ -291,7 +245,21 @@ class _PairReader:
         self.partial = 0
         """The number of documents so far of which one value was not valid."""
 
-    def rows(self) -> Iterator[_Row]:
+    @classmethod
+    def open(cls, index: Index, texts: _FileReader, vectors: _FileReader) -> "_PairReader":
+        """Returns a reader for an index of texts and vectors."""
+        if not index.holds_both:
+            kind = "vectors" if index.holds_vectors else "texts"
+            raise UsageError(
+                f"the documents of the index {index.url} are {kind}; name one column, not both"
+            )
+        return cls(texts, vectors, requires_both=index.settings.combine == "both")
+
+    def portions(self, most: int) -> Iterator[list[_Row]]:
+        """Yields the documents in lists of bounded length and size."""
+        return _split_into_portions(self._rows(), most)
+
+    def _rows(self) -> Iterator[_Row]:
         """Yields the documents in their order."""
         parts = merge(
             self._texts.rows_and_invalid_values(),
@@ -320,6 +288,16 @@ class _PairReader:
         # The reader of texts also rejects rows that have a vector but no text.
         return self._incomplete + self._texts.rejected() - self._vector_only
 
+    def warnings(self) -> list[str]:
+        """Returns a warning about documents that were stored without one of their values."""
+        if not self.partial:
+            return []
+        documents_have = "document has" if self.partial == 1 else "documents have"
+        return [
+            f"{self.partial:,} {documents_have} a text or a vector that is not valid, and were "
+            "stored with the other value alone; nearkin dedup lists the reasons"
+        ]
+
 
 def _split_into_portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
     """Yields documents in lists of bounded length and size."""
@@ -344,32 +322,6 @@ def _size_of(document: str | np.ndarray | TextAndVector | None) -> int:
         parts = (document.text, document.vector)
         return sum(_size_of(part) for part in parts if isinstance(part, str | np.ndarray))
     return len(document) if isinstance(document, str) else document.nbytes
-
-
-def _upsert_rows(
-    index: Index,
-    scope: str,
-    portions: Iterator[list[_Row]],
-    warnings: list[str],
-    count_rejected: Callable[[], int],
-    observe: Callable[[Outcome], None] | None = None,
-) -> AddedDocuments:
-    """Upserts documents in batches."""
-    kinds: dict[str, int] = {}
-    for portion in portions:
-        documents = [row.document for row in portion if row.document is not None]
-        ids = [row.id for row in portion]
-        for outcome in index.upsert_many(scope, documents, ids):
-            kind = str(outcome.kind)
-            kinds[kind] = kinds.get(kind, 0) + 1
-            if observe is not None:
-                observe(outcome)
-    return AddedDocuments(
-        outcomes=dict(sorted(kinds.items())),
-        rejected=count_rejected(),
-        records=index.counts()["records"],
-        warnings=warnings,
-    )
 
 
 def load_run(

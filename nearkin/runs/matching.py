@@ -39,7 +39,6 @@ from nearkin.index.entry import Match, Outcome, require_scope
 from nearkin.index.index import Index
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.loading import AddedDocuments, add_files
-from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import (
     RESULT,
@@ -360,11 +359,9 @@ def add_files_with_matches(
     added = add_files(
         inputs,
         columns,
-        SpecRequest(secret=secret),
         url,
         scope,
-        threshold=None,
-        postings=None,
+        secret,
         spec_resources=spec_resources,
         selection=selection,
         observe=matches.add_outcome,

@@ -79,9 +79,9 @@ def _require_different_runs(folders: Sequence[Path]) -> None:
 
 def _require_sizes(folder: Path, record: RunRecord) -> None:
     """Requires that each kept document of a run has the size of its cluster."""
-    request = record.require_files(folder).request
-    has_all_rows = request.annotate or "document_weights" in request.documents
-    if not request.documents.get("sizes") or has_all_rows or "keep_up_to" in record.parameters:
+    request = record.require_files(folder)
+    has_all_rows = request.annotate or request.document_weights is not None
+    if not request.sizes or has_all_rows or "keep_up_to" in record.parameters:
         raise UsageError(
             f"the run {folder} did not write one document of each cluster with its size; run "
             f"nearkin dedup with {name_flag('sizes')}, and without {name_flag('annotate')}, "
@@ -96,8 +96,7 @@ def _require_same_settings(
     is_same = (
         first.spec_json == record.spec_json
         and first.parameters == record.parameters
-        and first.require_files(first_folder).request.columns
-        == record.require_files(folder).request.columns
+        and first.require_files(first_folder).columns == record.require_files(folder).columns
     )
     if not is_same:
         raise UsageError(

@@ -42,10 +42,7 @@ from nearkin.runs.run_record import (
     DecisionsRecord,
     FileRun,
     ReferenceRecord,
-    RunEnvironment,
-    RunInputs,
     RunRecord,
-    RunRequest,
     read_run_record,
 )
 from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
@@ -67,8 +64,7 @@ from nearkin.runtime.version import VERSION
 from nearkin.texts.passages.cutting.request import CUT_SPANS
 
 if TYPE_CHECKING:
-    from nearkin.texts.passages.cutting.run import CutTexts
-    from nearkin.texts.passages.lines.run import LineRun
+    from nearkin.runs.passage_cuts import KeptCuts
 
 SKIPPED_LISTED = 1000
 """The number of skipped files and folders that run.json lists. Further ones are only counted."""
@@ -138,10 +134,10 @@ def find_finished_run(
         return None
 
     def find_change() -> str | None:
-        inputs = read_run_record(job.out / RUN).require_files(job.out).inputs
-        change = find_first_change(inputs.files, corpus)
+        record = read_run_record(job.out / RUN).require_files(job.out)
+        change = find_first_change(record.inputs, corpus)
         if change is None and references is not None:
-            before = [] if inputs.against is None else inputs.against["files"]
+            before = [] if record.against is None else record.against.files
             change = references.find_change(before)
         return change
 
@@ -230,8 +226,7 @@ def write_result(
     output: DocumentOutput,
     *,
     excerpts: ExcerptCollector | None = None,
-    cuts: "CutTexts | None" = None,
-    lines: "LineRun | None" = None,
+    cuts: "KeptCuts | None" = None,
 ) -> Path:
     """Writes the outputs of a run of the library into a new folder.
 
@@ -265,7 +260,7 @@ def write_result(
                     clustering,
                     output,
                     staging / "kept",
-                    cuts=cuts,
+                    cuts=None if cuts is None else cuts.texts,
                     excerpts=excerpts,
                 )
             elif isinstance(run.corpus, TableCorpus):
@@ -274,14 +269,7 @@ def write_result(
             write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
         if cuts is not None:
-            # A run without passages does not load what cuts them.
-            from nearkin.runs.passage_cuts import write_cut_table
-
-            write_cut_table(cuts, staging)
-        if lines is not None:
-            from nearkin.runs.repeated_lines import write_lines_table
-
-            write_lines_table(lines, staging)
+            cuts.write_tables(staging)
         data = collect()
         record = _record_result(run, data)
         write_report(staging, data)
@@ -305,7 +293,7 @@ def _record_result(run: Run, data: ReportData) -> RunRecord:
         parameters=_parameters_of(run),
         counts=summary_counts(data.counts),
         stages=stages,
-        metrics=QualityMetrics.from_stages(stages),
+        metrics=QualityMetrics.from_stages(stages).to_dict(),
         lost=None if data.lost is None else data.lost.to_record(),
     )
 
@@ -354,52 +342,42 @@ def build_run_record(
     against: ReferenceRecord | None = None,
     decisions: DecisionsRecord | None = None,
     blocklist: BlocklistRecord | None = None,
-) -> RunRecord:
+) -> FileRun:
     """Returns the run record of a run over files."""
-    request = RunRequest(
+    return FileRun(
+        version=VERSION,
+        spec_json=json.loads(job.settings.spec.to_json()),
+        parameters=job.settings.parameters(),
+        counts=summary_counts(data.counts),
+        stages=stages,
+        metrics=QualityMetrics.from_stages(stages).to_dict(),
+        lost=None if data.lost is None else data.lost.to_record(),
+        passages=None if data.passages is None else asdict(data.passages),
+        lines=None if data.lines is None else data.lines.to_record(),
         command="dedup",
         columns=job.columns.to_record(),
         annotate=job.annotate,
         save_signatures=job.save_signatures,
         save_hashes=job.save_hashes,
         out=str(job.out),
-        documents=job.documents.to_record(),
-    )
-    environment = RunEnvironment(
+        **job.documents.to_record(),
+        spec_fingerprint=job.settings.spec.fingerprint,
+        bands=data.parameters.bands,
+        rows=data.parameters.rows,
         memory=job.settings.memory,
         workers=job.settings.workers,
         peak_memory=data.peak_memory,
-    )
-    read = RunInputs(
-        files=inputs,
-        skipped=corpus.skipped[:SKIPPED_LISTED],
-        skipped_count=len(corpus.skipped),
+        inputs=inputs,
         tables=corpus.tables,
         against=against,
         decisions=decisions,
         blocklist=blocklist,
-    )
-    files = FileRun(
-        request=request,
-        environment=environment,
-        inputs=read,
-        spec_fingerprint=job.settings.spec.fingerprint,
-        bands=data.parameters.bands,
-        rows=data.parameters.rows,
+        skipped={
+            "count": len(corpus.skipped),
+            "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]],
+        },
         seconds=round(data.total_seconds, 3),
         warnings=data.all_warnings,
-    )
-    return RunRecord(
-        version=VERSION,
-        spec_json=json.loads(job.settings.spec.to_json()),
-        parameters=job.settings.parameters(),
-        counts=summary_counts(data.counts),
-        stages=stages,
-        metrics=QualityMetrics.from_stages(stages),
-        files=files,
-        lost=None if data.lost is None else data.lost.to_record(),
-        passages=None if data.passages is None else asdict(data.passages),
-        lines=None if data.lines is None else data.lines.to_record(),
     )
 
 

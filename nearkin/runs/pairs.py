@@ -63,8 +63,8 @@ class Relation(StrEnum):
     CONTAINMENT = "containment"
 
 
-def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -> Relation:
-    """Returns the relation of a name, after checking that the other options are compatible."""
+def require_listable(relation: str, settings: RunOptions, *, expand_exact: bool) -> RunOptions:
+    """Returns the options of a run that lists pairs, after checking that they suit the relation."""
     if relation not in list(Relation):
         raise UsageError(
             f"{name_setting('relation', relation)} is not one of {', '.join(Relation)}"
@@ -101,7 +101,7 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
                 "relation containment lists exact groups by one member; leave out "
                 f"{name_flag('expand_exact')}"
             )
-    return Relation(relation)
+    return with_pair_budget(settings)
 
 
 def with_pair_budget(options: RunOptions) -> RunOptions:
@@ -231,13 +231,13 @@ def run_pairs(
     expand_exact: bool = False,
 ) -> PairsSummary:
     """Writes all verified pairs into the output file of a job."""
-    job = replace(job, settings=with_pair_budget(job.settings))
-    parse_relation(relation, job.settings, expand_exact=expand_exact)
+    job = replace(job, settings=require_listable(relation, job.settings, expand_exact=expand_exact))
     require_pairs_output(job.out, job.inputs, resume=job.resume, overwrite=job.overwrite)
     saved = SavedRun.find(job.inputs)
     if saved is not None:
         job = with_saved_run(job, saved)
-    parsed = parse_relation(relation, job.settings, expand_exact=expand_exact)
+        require_listable(relation, job.settings, expand_exact=expand_exact)
+    parsed = Relation(relation)
     corpus = open_job_corpus(job, saved)
     check_job(job, corpus)
     identity = job.identity(f"pairs by {parsed}", expand_exact=expand_exact)

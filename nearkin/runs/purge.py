@@ -8,7 +8,6 @@ that of every run. The inputs and the output of the finished run are not changed
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +19,7 @@ from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runs.dedup import reference_request_of, run_dedup
-from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
+from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput, KeptCutRequest
 from nearkin.runs.job import Job
 from nearkin.runs.purge_request import PurgeRequest, has_given_documents
 from nearkin.runs.reference import open_references
@@ -140,65 +139,65 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
     """Returns the job that repeats a finished run with a blocklist of the given documents."""
     folder = purge.request.run
     files = record.require_files(folder)
-    _require_repeatable(folder, record, files)
+    _require_repeatable(folder, files)
     spec = record.spec
     settings = RunOptions.from_parameters(record.parameters, spec, **purge.execution)
     resources = SpecResources.read(folder, spec, purge.secret)
     spec.require_key(purge.secret)
     columns = record.columns_of(folder)
     _require_blockable(folder, settings, resources)
-    against = files.inputs.against
+    against = files.against
+    previous = files.blocklist
     return Job(
         _inputs_of(folder, record),
         purge.out,
         columns,
         settings,
-        annotate=files.request.annotate,
-        save_signatures=files.request.save_signatures,
-        save_hashes=files.request.save_hashes,
-        documents=_documents_of(files.request.documents),
+        annotate=files.annotate,
+        save_signatures=files.save_signatures,
+        save_hashes=files.save_hashes,
+        documents=DocumentOutput(files.output or KEPT, files.codec or SAME_CODEC, files.sizes),
         resume=purge.resume,
         overwrite=purge.overwrite,
         resources=resources,
         readers=purge.readers,
         command_line=purge.command_line,
-        against=() if against is None else tuple(against["paths"]),
-        only_against=against is not None and against["only"],
-        scope=None if against is None else against.get("scope"),
+        against=() if against is None else tuple(against.paths),
+        only_against=against is not None and against.only,
+        scope=None if against is None else against.scope,
         decisions=_decisions_of(folder, files),
-        blocklist=_blocklist_of(files),
-        passages=_passages_of(record),
-        lines=_lines_of(record),
+        blocklist=None if previous is None else Path(str(previous.path)),
+        cuts=_cuts_of(record),
         purge=purge.request,
     )
 
 
-def _require_repeatable(folder: Path, record: RunRecord, files: FileRun) -> None:
+def _require_repeatable(folder: Path, files: FileRun) -> None:
     """Requires that a run was one of `nearkin dedup` whose references can be opened again."""
-    if files.request.command != "dedup":
+    if files.command != "dedup":
         raise UsageError(
-            f"{folder} cannot be purged: it was made by {files.request.command}; run nearkin dedup "
+            f"{folder} cannot be purged: it was made by {files.command}; run nearkin dedup "
             f"on its inputs with {name_setting('blocklist')}"
         )
-    if "document_weights" in files.request.documents:
+    if files.document_weights is not None:
         raise UsageError(
             f"{folder} cannot be purged: it was made with {name_setting('document_weights')}, "
             "which keeps all documents; run nearkin dedup on its inputs with "
             f"{name_setting('blocklist')}, and weigh its result"
         )
-    against = files.inputs.against
-    hidden = [] if against is None else list(filter(has_hidden_password, against["paths"]))
+    against = files.against
+    hidden = [] if against is None else list(filter(has_hidden_password, against.paths))
     if hidden:
         raise UsageError(
             f"{folder} cannot be purged: its reference {hidden[0]} was given with a password, "
             f"which is not recorded; run nearkin dedup on its inputs with "
             f"{name_setting('blocklist')}"
         )
-    previous = files.inputs.blocklist
-    if previous is not None and "like" in previous:
+    previous = files.blocklist
+    if previous is not None and previous.like is not None:
         raise UsageError(
             f"{folder} cannot be purged again: it has no list of the documents that were purged "
-            f"before; purge {previous['purged']} by the documents of both purges"
+            f"before; purge {previous.purged} by the documents of both purges"
         )
 
 
@@ -232,13 +231,12 @@ def _inputs_of(folder: Path, record: RunRecord) -> tuple[str, ...]:
 
 def _require_same_reference(folder: Path, record: RunRecord, job: Job) -> None:
     """Requires that the reference of a run is as it was. An index may change."""
-    files = record.require_files(folder)
-    recorded = files.inputs.against
+    recorded = record.require_files(folder).against
     if recorded is None:
         return
     try:
         references = open_references(reference_request_of(job))
-        change = None if references is None else references.find_change(recorded["files"])
+        change = None if references is None else references.find_change(recorded.files)
     except UsageError as error:
         change = str(error)
     if change is not None:
@@ -248,20 +246,12 @@ def _require_same_reference(folder: Path, record: RunRecord, job: Job) -> None:
         )
 
 
-def _documents_of(recorded: Mapping[str, object]) -> DocumentOutput:
-    return DocumentOutput(
-        output=str(recorded.get("output", KEPT)),
-        codec=str(recorded.get("codec", SAME_CODEC)),
-        sizes=bool(recorded.get("sizes", False)),
-    )
-
-
 def _decisions_of(folder: Path, files: FileRun) -> Path | None:
     """Returns the file of the decisions that a run was made with, or None."""
-    recorded = files.inputs.decisions
+    recorded = files.decisions
     if recorded is None:
         return None
-    path = Path(recorded["path"])
+    path = Path(recorded.path)
     remedy = (
         f"restore the file, or run nearkin dedup on its inputs with {name_setting('decisions')} "
         f"and {name_setting('blocklist')}"
@@ -270,36 +260,25 @@ def _decisions_of(folder: Path, files: FileRun) -> Path | None:
         decisions = read_decisions(path)
     except UsageError as error:
         raise UsageError(f"{folder} cannot be purged: {error}; {remedy}") from error
-    if decisions.fingerprint != recorded["fingerprint"]:
+    if decisions.fingerprint != recorded.fingerprint:
         raise UsageError(
             f"{folder} cannot be purged: the decisions in {path} are not those of the run; {remedy}"
         )
     return path
 
 
-def _blocklist_of(files: FileRun) -> Path | None:
-    """Returns the file of the blocklist that a run was made with, or None."""
-    recorded = files.inputs.blocklist
-    return None if recorded is None else Path(recorded["path"])
-
-
-def _passages_of(record: RunRecord) -> PassageRequest | None:
-    """Returns the request to cut passages that a run was made with, or None."""
-    if record.passages is None:
+def _cuts_of(record: RunRecord) -> KeptCutRequest | None:
+    """Returns the request to cut passages or lines that a run was made with, or None."""
+    recorded = record.lines
+    if recorded is not None:
+        return LinesRequest(
+            CutUnit(recorded["unit"]),
+            recorded["least"],
+            LinesAction(recorded["action"]),
+            counted=Counted(recorded["counted"]),
+        )
+    recorded = record.passages
+    if recorded is None:
         return None
-    recorded: Mapping[str, Any] = record.passages
     least = f"{recorded['min_tokens']}:{recorded.get('unit', 'words')}"
     return PassageRequest.parse(least, recorded["cut"], recorded["min_left"])
-
-
-def _lines_of(record: RunRecord) -> LinesRequest | None:
-    """Returns the request to cut repeated lines that a run was made with, or None."""
-    if record.lines is None:
-        return None
-    recorded: Mapping[str, Any] = record.lines
-    return LinesRequest(
-        CutUnit(recorded["unit"]),
-        recorded["least"],
-        LinesAction(recorded["action"]),
-        counted=Counted(recorded["counted"]),
-    )

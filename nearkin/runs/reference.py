@@ -18,7 +18,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.reference import Reference, ReferenceMatcher, SavedSignatures
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
-from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
+from nearkin.runs.run_record import RUN, FileRun, RunRecord, is_run_folder, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.setting_names import name_flag, name_setting
 from nearkin.settings.choices import ClusterMethod
@@ -266,7 +266,7 @@ def _open_run(folder: Path, request: ReferenceRequest) -> _OpenedReference:
         except UsageError as error:
             difference = str(error)
     copies = folder / KEPT
-    is_annotated = record.files is not None and record.files.request.annotate
+    is_annotated = isinstance(record, FileRun) and record.annotate
     if not copies.is_dir() or is_annotated:
         lack = f"was made with {name_flag('annotate')}" if is_annotated else "has no copies of them"
         raise UsageError(
@@ -279,9 +279,9 @@ def _open_run(folder: Path, request: ReferenceRequest) -> _OpenedReference:
 
 def _columns_of_run(record: RunRecord, request: ReferenceRequest) -> Columns:
     """Returns the columns that are read of the texts of a finished run: its own ones."""
-    if record.files is None:
+    if not isinstance(record, FileRun):
         return columns_of_reference(request.columns, request.options)
-    recorded = Columns.from_record(record.files.request.columns)
+    recorded = record.recorded_columns
     carried = columns_of_reference(request.columns, request.options).carried_columns
     limit = request.columns.document_limit
     if request.columns.fields and recorded.fields != request.columns.fields:
@@ -290,13 +290,13 @@ def _columns_of_run(record: RunRecord, request: ReferenceRequest) -> Columns:
         )
     if recorded.content != request.columns.content:
         raise UsageError(
-            f"the reference {record.files.request.out} is a run over {recorded.content}, and the "
+            f"the reference {record.out} is a run over {recorded.content}, and the "
             f"inputs have {request.columns.content}; give a reference with "
             f"{request.columns.content}"
         )
     if recorded.bits != request.columns.bits:
         raise UsageError(
-            f"the reference {record.files.request.out} has fingerprints of {recorded.bits} bits, "
+            f"the reference {record.out} has fingerprints of {recorded.bits} bits, "
             f"and the inputs of {request.columns.bits}; give a reference with as many"
         )
     return replace(recorded, carried_columns=carried, document_limit=limit)
@@ -307,11 +307,11 @@ def _find_difference(
 ) -> str | None:
     """Returns why the signatures of a finished run cannot be used, or None if they can be."""
     spec = request.options.spec
-    if not (folder / SIGNATURES).is_dir() or record.files is None:
+    if not (folder / SIGNATURES).is_dir() or not isinstance(record, FileRun):
         return "it has no signatures"
     if record.spec != spec:
         return "its signatures are of another Spec"
-    recorded = Columns.from_record(record.files.request.columns)
+    recorded = record.recorded_columns
     if SavedRun(folder, record).options.sketched_fields != request.options.sketched_fields:
         return "its signatures are of other fields"
     missing = [name for name in columns.carried_columns if name not in recorded.carried_columns]
@@ -336,7 +336,7 @@ def _open_saved(saved: SavedRun, columns: Columns, request: ReferenceRequest) ->
     evidence.require_all_unchanged()
     corpus = saved.open_corpus(request.on_error)
     kept = saved.read_clusters(["kept"])["kept"].to_numpy()
-    recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
+    recorded = saved.record.require_files(saved.folder).recorded_columns
     sketched = saved.record.require_sketch_stats(saved.folder)
     reference = Reference(
         corpus,

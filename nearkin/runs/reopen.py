@@ -73,10 +73,10 @@ def explain_in_run(
     """Explains why two documents of a finished run were matched or not."""
     run, record = open_finished_run(folder, secret)
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
-    decisions = record.require_files(folder).inputs.decisions
+    decisions = record.require_files(folder).decisions
     followed = ""
     if decisions is not None:
-        followed = f"; the run followed the decisions in {decisions['path']}"
+        followed = f"; the run followed the decisions in {decisions.path}"
     if run.settings.fields:
         compared = explain_fields((first, second), run.columns, run.settings, run.resources)
         return replace(compared, why=compared.why + followed)

@@ -1,179 +1,152 @@
-"""The conversion of a request to a Spec.
+"""The options of a run over given inputs, which its parameters make.
 
-Two parts of a Spec depend on the corpus: the length of its vectors, and the document frequencies
+Two parts of a Spec depend on the inputs: the length of its vectors, and the document frequencies
 of its shingles.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypedDict
+from typing import TypeAlias
 
-from nearkin.corpus import Columns, FileCorpus, detect_dimensions
+from nearkin.corpus import Columns, Corpus, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
-from nearkin.engine.fields import FieldRule, make_spec_of_fields, with_sizes
-from nearkin.engine.spec_of_columns import resolve_spec
+from nearkin.engine.keywords import RunParameters
+from nearkin.engine.options import RunOptions
+from nearkin.engine.parameters import make_run_options, resources_of, spec_of, with_contents
 from nearkin.errors import UsageError
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
-from nearkin.runtime.suggestions import did_you_mean
-from nearkin.settings.acceptance.parser import SIMILAR
-from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import IDF_JACCARD, KEYED, Spec
 from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
 
 LEAST_CUT = 20
 """The least number of documents that must contain a shingle before a frequency cut removes it."""
-
-
-class KeyFields(TypedDict, total=False):
-    """The fields of a Spec that a key decides."""
-
-    base_hash: str
-    key_id: str
+FrequencyCounter: TypeAlias = Callable[[FrequencyRequest, float], DocumentFrequencies]
+"""A function that counts documents for each shingle that more than a share of them contain."""
+OptionsCheck: TypeAlias = Callable[[RunOptions], RunOptions]
+"""A function that returns the options of a run, perhaps changed, after it has checked them."""
 
 
 @dataclass(frozen=True)
-class SpecRequest:
-    """The options from which a Spec is made.
-
-    Attributes:
-        measure: The measure, or None for the default of the columns.
-        fields: Fields of the Spec that were given.
-        weights: `tf` or `tfidf`, for simhash.
-        frequencies: A file of document frequencies that were counted before, for `tfidf` and for
-            measure `idf-jaccard`.
-        max_df: The share of the documents, in (0, 1), above which a shingle is removed.
-        cut_list: A file of shingles to remove that were counted before. It replaces `max_df`.
-        secret: The key with which shingles are hashed, or None for an unkeyed hash.
-        compared_fields: Several fields that are compared, or none for documents of one column.
-        accept: The condition over these fields.
-    """
-
-    measure: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    weights: str | None = None
-    frequencies: Path | None = None
-    max_df: float | None = None
-    cut_list: Path | None = None
-    secret: HashKey | None = None
-    compared_fields: tuple[FieldRule, ...] = ()
-    accept: str = SIMILAR
-
-    def to_spec(self, columns: Columns) -> Spec:
-        """Returns the Spec, still without document frequencies and without a frequency cut."""
-        keyed: KeyFields = {}
-        if self.secret is not None:
-            keyed = {"base_hash": KEYED, "key_id": self.secret.id}
-        if self.compared_fields:
-            rules = with_sizes(self.compared_fields, columns.fields)
-            return make_spec_of_fields(rules, self.accept, {**self.fields, **keyed})
-        return resolve_spec(columns, self.measure, **self.fields, **keyed)
-
-
-class ResolvedInputs(NamedTuple):
-    """The parts of a job that depend on its inputs.
+class ResolvedRun:
+    """The parts of a run that depend on its inputs.
 
     Attributes:
         columns: The columns that are read, with the length of the vectors.
-        spec: The Spec of the signatures.
+        options: The options of the run.
         resources: The hash key and the data that the Spec refers to.
-        statuses: The statuses of the files that were read, by path. The job must find the same.
+        statuses: The statuses of the files that were read, by path. The run must find the same.
         account: A sentence with the numbers of files by kind. Empty for a saved run.
     """
 
     columns: Columns
-    spec: Spec
+    options: RunOptions
     resources: SpecResources
-    statuses: Mapping[str, FileStatus] = MappingProxyType({})
+    statuses: Mapping[str, FileStatus] = field(default_factory=dict)
     account: str = ""
 
 
-FrequencyCounter = Callable[[FrequencyRequest, float], DocumentFrequencies]
-"""A function that counts documents for each shingle that more than a share of them contain."""
+def _make_options(
+    columns: Columns, parameters: RunParameters, check_options: OptionsCheck | None, spec: Spec
+) -> tuple[Columns, RunOptions]:
+    """Returns the options of a run, and the columns with those that the options name."""
+    options = make_run_options(spec, parameters)
+    if check_options is not None:
+        options = check_options(options)
+    return replace(columns, carried_columns=options.carried_columns), options
 
 
-def _accept(spec: Spec, columns: Columns) -> None:
-    """Accepts every Spec."""
+def resolve_run(
+    corpus: Corpus,
+    columns: Columns,
+    parameters: RunParameters,
+    folder: Path,
+    progress: Progress,
+    check_options: OptionsCheck | None = None,
+    count: FrequencyCounter = count_frequencies,
+) -> ResolvedRun:
+    """Reads a corpus as far as the Spec of a run requires it."""
+    columns = detect_dimensions(corpus, columns)
+    parameters = with_contents(parameters, columns)
+    spec = spec_of(parameters, columns)
+    columns, options = _make_options(columns, parameters, check_options, spec)
+    resources = resources_of(parameters)
+    counting = FrequencyRequest(corpus, columns, spec, resources, options.workers, folder, progress)
+    spec, resources = complete_spec(counting, parameters, count)
+    return ResolvedRun(columns, options.with_spec(spec), resources)
 
 
 def resolve_inputs(
     inputs: tuple[str, ...],
     columns: Columns,
-    request: SpecRequest,
-    on_error: str,
-    workers: int,
+    parameters: RunParameters,
     out: Path,
     progress: Progress,
-    count: FrequencyCounter = count_frequencies,
-    check: Callable[[Spec, Columns], object] = _accept,
+    check_options: OptionsCheck | None = None,
+    *,
+    on_error: str = "quarantine",
     selection: Selection | None = None,
-) -> ResolvedInputs:
-    """Reads the inputs as far as their Spec requires it.
+) -> ResolvedRun:
+    """Reads the inputs of a job as far as their Spec requires it.
 
     The Spec and the document frequencies of a saved run are taken from its output.
     """
     saved = SavedRun.find(inputs)
     if saved is not None:
-        return _resolve_saved(saved, columns, request, check)
+        return _resolve_saved(saved, columns, parameters, check_options)
     if any("://" in given for given in inputs):
         progress.stage("list inputs", None)
     corpus = FileCorpus.open(inputs, on_error, selection=selection)
-    columns = detect_dimensions(corpus, columns)
-    corpus.check(columns)
     require_apart(out, [*inputs, *(file.path for file in corpus.files)])
-    spec = request.to_spec(columns)
-    counting = FrequencyRequest(
-        corpus, columns, spec, SpecResources(request.secret), workers, work_folder_of(out), progress
+    resolved = resolve_run(
+        corpus,
+        columns,
+        parameters,
+        work_folder_of(out),
+        progress,
+        check_options,
+        partial(count_in_work_folder, out),
     )
-    _check_weights(request, spec)
-    check(spec, columns)
-
-    def count_in_work_folder(counting: FrequencyRequest, share: float) -> DocumentFrequencies:
-        with _hold_work_folder(out):
-            return count(counting, share)
-
-    spec, cut = _resolve_cut(request, counting, count_in_work_folder)
-    spec, frequencies = _resolve_weights(request, counting, spec, count_in_work_folder)
-    resources = SpecResources(request.secret, frequencies, cut)
-    account = corpus.describe_files(columns)
-    return ResolvedInputs(columns, spec, resources, corpus.statuses, account)
+    account = corpus.describe_files(resolved.columns)
+    return replace(resolved, statuses=corpus.statuses, account=account)
 
 
 def _resolve_saved(
     saved: SavedRun,
     columns: Columns,
-    request: SpecRequest,
-    check: Callable[[Spec, Columns], object],
-) -> ResolvedInputs:
-    if request.max_df is not None or request.cut_list is not None:
+    parameters: RunParameters,
+    check_options: OptionsCheck | None,
+) -> ResolvedRun:
+    key = parameters.get("key")
+    if parameters.get("max_df") is not None or parameters.get("cut") is not None:
         raise UsageError(
             f"{saved.folder} contains signatures already, and a frequency cut must be made before "
             "sketching; run nearkin dedup with the cut on the inputs of the saved run"
         )
-    if request.secret is not None and saved.spec.base_hash != KEYED:
+    if key is not None and saved.spec.base_hash != KEYED:
         raise UsageError(
             f"{name_setting('key')} contradicts the saved run {saved.folder}, which was hashed "
             "without a key; leave it out"
         )
     columns = saved.with_recorded_fields(columns)
-    check(saved.spec, columns)
-    resources = SpecResources.read(saved.folder, saved.spec, request.secret)
-    return ResolvedInputs(columns, saved.spec, resources)
+    parameters = with_contents(parameters, columns)
+    columns, options = _make_options(columns, parameters, check_options, saved.spec)
+    return ResolvedRun(columns, options, SpecResources.read(saved.folder, saved.spec, key))
 
 
-@contextmanager
-def _hold_work_folder(out: Path) -> Iterator[None]:
-    """Holds the work folder of an output. The files of an interrupted run in it are kept."""
+def count_in_work_folder(
+    out: Path, counting: FrequencyRequest, share: float
+) -> DocumentFrequencies:
+    """Counts shingles in the work folder of an output. Files of an interrupted run are kept."""
     claim = Claim.take(out, "nearkin, which is counting shingles")
     try:
-        yield
+        return count_frequencies(counting, share)
     finally:
         if (claim.path / MANIFEST).exists():
             claim.release()
@@ -181,83 +154,50 @@ def _hold_work_folder(out: Path) -> Iterator[None]:
             claim.remove()
 
 
-def _resolve_cut(
-    request: SpecRequest, counting: FrequencyRequest, count: FrequencyCounter
-) -> tuple[Spec, DocumentFrequencies | None]:
-    """Returns the Spec with the frequency cut that was requested, and the shingles that are cut."""
-    if request.max_df is not None and request.cut_list is not None:
-        raise UsageError(
-            f"{name_setting('max_df', request.max_df)} and the cut list {request.cut_list} "
-            f"exclude each other"
-        )
-    if request.cut_list is not None:
-        cut = DocumentFrequencies.read(request.cut_list, counting.spec)
-    elif request.max_df is not None:
-        cut = count_frequency_cut(request.max_df, counting, count)
-    else:
-        return counting.spec, None
-    return replace(counting.spec, cut=cut.fingerprint), cut
+def complete_spec(
+    counting: FrequencyRequest,
+    parameters: RunParameters,
+    count: FrequencyCounter = count_frequencies,
+) -> tuple[Spec, SpecResources]:
+    """Returns a Spec with the cut and the frequencies that parameters ask for, and their data.
+
+    Those that are not given are counted, or read from files.
+    """
+    spec = counting.spec
+    resources = counting.resources
+    file: object = parameters.get("cut")
+    max_df = parameters.get("max_df")
+    if isinstance(file, Path) or max_df is not None:
+        if isinstance(file, Path):
+            cut = DocumentFrequencies.read(file, spec)
+        else:
+            cut = _count_frequency_cut(max_df, counting, count)
+        resources = replace(resources, cut=cut)
+        spec = replace(spec, cut=cut.fingerprint)
+    is_weighted = spec.measure == IDF_JACCARD or parameters.get("weights") == "tfidf"
+    if is_weighted and spec.frequencies is None:
+        file = parameters.get("frequencies")
+        if isinstance(file, Path):
+            frequencies = DocumentFrequencies.read(file, counting.spec)
+        else:
+            frequencies = resources.frequencies or count(counting, 0.0)
+        resources = replace(resources, frequencies=frequencies)
+        spec = weighted_by(frequencies, spec)
+    return spec, resources
 
 
-def count_frequency_cut(
-    max_df: float, counting: FrequencyRequest, count: FrequencyCounter = count_frequencies
+def _count_frequency_cut(
+    max_df: float | None, counting: FrequencyRequest, count: FrequencyCounter
 ) -> DocumentFrequencies:
     """Counts the shingles that a frequency cut removes."""
-    require_valid_cut(max_df, counting.spec)
-    return select_frequency_cut(count(counting, max_df), max_df)
-
-
-def require_valid_cut(max_df: float, spec: Spec) -> None:
-    """Requires that a frequency cut is in range, and that documents have shingles."""
-    if not 0 < max_df < 1:
+    spec = counting.spec
+    if max_df is None or not 0 < max_df < 1:
         raise UsageError(
             f"{name_setting('max_df', max_df)} is outside 0 to 1 (exclusive): the share of "
-            f"documents from which a "
-            "shingle is cut"
+            f"documents from which a shingle is cut"
         )
     if not spec.has_shingles:
         raise UsageError(f"{name_setting('max_df', max_df)} cuts shingles; {spec.unit}s have none")
-
-
-def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:
-    """Returns the shingles that a frequency cut removes."""
+    counted = count(counting, max_df)
     least_share = (LEAST_CUT - 1) / max(counted.documents, 1)
     return counted.above(min(max(max_df, least_share), 1.0))
-
-
-def _check_weights(request: SpecRequest, spec: Spec) -> None:
-    if request.weights not in (None, "tf", "tfidf"):
-        raise UsageError(
-            f"{name_setting('weights', request.weights)} is not one of tf, tfidf"
-            f"{did_you_mean(request.weights, ('tf', 'tfidf'))}"
-        )
-    if request.weights is not None and spec.measure != "simhash":
-        raise UsageError(
-            f"{name_setting('weights', request.weights)} requires measure simhash, and the "
-            f"measure is "
-            f"{spec.measure}"
-        )
-    if request.frequencies is not None and not _uses_frequencies(request, spec):
-        raise UsageError(
-            f"frequencies {request.frequencies} have no effect with measure {spec.measure}; leave "
-            f"them out, or give {name_setting('measure', IDF_JACCARD)} or "
-            f"{name_setting('weights', 'tfidf')}"
-        )
-
-
-def _uses_frequencies(request: SpecRequest, spec: Spec) -> bool:
-    """Returns True if shingles are weighted by document frequencies."""
-    return spec.measure == IDF_JACCARD or request.weights == "tfidf"
-
-
-def _resolve_weights(
-    request: SpecRequest, counting: FrequencyRequest, spec: Spec, count: FrequencyCounter
-) -> tuple[Spec, DocumentFrequencies | None]:
-    """Returns the Spec with its document frequencies if it needs some, and the frequencies."""
-    if not _uses_frequencies(request, spec):
-        return spec, None
-    if request.frequencies is None:
-        counted = count(counting, 0.0)
-    else:
-        counted = DocumentFrequencies.read(request.frequencies, spec)
-    return weighted_by(counted, spec), counted

@@ -1,6 +1,7 @@
 """The results of the library: Arrow tables of a finished run, and its counts."""
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
@@ -34,11 +35,11 @@ from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.reports.model import Provenance, ReportData
 from nearkin.reports.notebook import first_rows, plot_similarities, similarity_bars
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_run
-from nearkin.runs.check import CheckOutcome
 from nearkin.runs.document_output import DocumentOutput, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import COPIES, describe_copies, write_pairs_file
+from nearkin.runs.passage_cuts import KeptCuts
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import Readers
@@ -199,7 +200,47 @@ class TemporaryRun:
     folder: TemporaryFolder
 
 
-class DedupResult:
+class TableResult(ABC):
+    """A result whose main table has several forms. `len` is the number of its rows."""
+
+    @property
+    @abstractmethod
+    def _table(self) -> ResultTable:
+        """The main table."""
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the main table, for example the clusters or the pairs, as an Arrow table."""
+        return self._table.arrow
+
+    def to_pandas(self) -> Any:
+        """Returns the main table as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        return self._table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """Returns the main table as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: If polars is not installed.
+        """
+        return self._table.to_polars()
+
+    def to_dataset(self) -> Any:
+        """Returns the main table as a `datasets.Dataset`.
+
+        Raises:
+            MissingExtraError: If datasets is not installed.
+        """
+        return self._table.to_dataset()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+class DedupResult(TableResult):
     """The result of a deduplication: clusters, verified pairs and counts.
 
     Its work folder is deleted with the last result that uses it, or by `close`, or by leaving
@@ -210,8 +251,7 @@ class DedupResult:
     Args:
         finished: The run.
         clustering: Its clusters.
-        cut_texts: What was cut from the kept documents, or None.
-        line_run: The run that found repeated lines of the kept documents, or None.
+        cuts: What was cut from the kept documents, or None.
         doubt: The warning that the run seems to remove unique documents, or None.
     """
 
@@ -219,15 +259,13 @@ class DedupResult:
         self,
         finished: TemporaryRun,
         clustering: Clustering,
-        cut_texts: CutTexts | None = None,
-        line_run: LineRun | None = None,
+        cuts: KeptCuts | None = None,
         doubt: str | None = None,
     ) -> None:
         self._finished: TemporaryRun | None = finished
         self._doubt = doubt
-        self._cut_texts = cut_texts
-        self._line_run = line_run
-        self._is_cut = cut_texts is not None
+        self._cuts = cuts
+        self._is_cut = cuts is not None
         options = finished.run.options
         # A condition decides about pairs on both sides of any similarity.
         self._threshold = options.threshold if options.acceptance is None else None
@@ -245,8 +283,7 @@ class DedupResult:
         """Releases the work folder. What was not read before cannot be read any more."""
         self._finished = None
         self._clustering = None
-        self._cut_texts = None
-        self._line_run = None
+        self._cuts = None
         self._read = self._read.forget()
 
     @property
@@ -380,27 +417,28 @@ class DedupResult:
         `repeated_lines`, nothing is cut and the table is empty.
         """
         run = self._open[0].run
-        if self._cut_texts is None:
+        if self._cuts is None:
             return ResultTable(KEPT_DOCUMENTS.empty_table())
         batches = run.corpus.batches(run.columns)
         texts = (batch.documents[run.columns.content] for batch in batches)
-        return ResultTable(self._cut_texts.kept_documents(texts, self._open[1].kept))
+        return ResultTable(self._cuts.texts.kept_documents(texts, self._open[1].kept))
 
     @cached_property
     def cuts(self) -> ResultTable:
         """The parts that were cut from kept documents, as `PassagesResult.cuts` describes them."""
         self._require_open()
-        if self._cut_texts is None:
+        if self._cuts is None:
             return ResultTable(CUTS.empty_table())
-        return ResultTable(pa.Table.from_batches(self._cut_texts.cut_batches(), CUTS))
+        return ResultTable(pa.Table.from_batches(self._cuts.texts.cut_batches(), CUTS))
 
     @cached_property
     def repeated_lines(self) -> ResultTable:
         """The repeated lines of kept documents, as `PassagesResult.repeated_lines` has them."""
         self._require_open()
-        if self._line_run is None:
+        if self._cuts is None or self._cuts.line_run is None:
             return ResultTable(REPEATED_LINES.empty_table())
-        return ResultTable(pa.Table.from_batches(self._line_run.line_batches(), REPEATED_LINES))
+        batches = self._cuts.line_run.line_batches()
+        return ResultTable(pa.Table.from_batches(batches, REPEATED_LINES))
 
     def _require_uncut(self, purpose: str) -> None:
         """Requires that the texts of the documents are unchanged."""
@@ -642,32 +680,12 @@ class DedupResult:
             readers,
             documents,
             excerpts=excerpts,
-            cuts=self._cut_texts,
-            lines=self._line_run,
+            cuts=self._cuts,
         )
 
-    def to_arrow(self) -> pa.Table:
-        """Returns the clusters as an Arrow table."""
-        return self.clusters.to_arrow()
-
-    def to_pandas(self) -> Any:
-        """Returns the clusters as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        return self.clusters.to_pandas()
-
-    def to_polars(self) -> Any:
-        """Returns the clusters as a polars DataFrame.
-
-        Raises:
-            MissingExtraError: If polars is not installed.
-        """
-        return self.clusters.to_polars()
-
-    def __len__(self) -> int:
-        return len(self.clusters)
+    @property
+    def _table(self) -> ResultTable:
+        return self.clusters
 
     def __bool__(self) -> bool:
         return True
@@ -713,8 +731,7 @@ class DedupResult:
     def __setstate__(self, state: dict[str, object]) -> None:
         self._finished = None
         self._clustering = None
-        self._cut_texts = None
-        self._line_run = None
+        self._cuts = None
         self._is_cut = False
         self._doubt = None
         self._threshold = None
@@ -827,7 +844,7 @@ class SplitResult:
 
 
 @dataclass(frozen=True, repr=False)
-class PassagesResult:
+class PassagesResult(TableResult):
     """The passages of a corpus. `len` is their number.
 
     Attributes:
@@ -927,12 +944,9 @@ class PassagesResult:
             repeated_lines=ResultTable(lines),
         )
 
-    def to_arrow(self) -> pa.Table:
-        """Returns the passages as an Arrow table."""
-        return self.passages.arrow
-
-    def __len__(self) -> int:
-        return len(self.passages)
+    @property
+    def _table(self) -> ResultTable:
+        return self.passages
 
     def __repr__(self) -> str:
         counts = self.statistics
@@ -948,7 +962,7 @@ class PassagesResult:
 
 
 @dataclass(frozen=True, repr=False)
-class DecontaminationResult:
+class DecontaminationResult(TableResult):
     """The items of suites that documents hold. `len` is the number of contaminated documents.
 
     Attributes:
@@ -1017,9 +1031,9 @@ class DecontaminationResult:
             cuts=ResultTable(cuts),
         )
 
-    def to_arrow(self) -> pa.Table:
-        """Returns the fields of items that documents hold as an Arrow table."""
-        return self.hits.arrow
+    @property
+    def _table(self) -> ResultTable:
+        return self.hits
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -1038,7 +1052,7 @@ class DecontaminationResult:
 
 
 @dataclass(frozen=True, repr=False)
-class CheckResult:
+class CheckResult(TableResult):
     """The near-duplicates between two corpora. `len` is the number of pairs.
 
     Attributes:
@@ -1050,7 +1064,8 @@ class CheckResult:
         missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
             None if no bucket does.
         warnings: Sentences about the result, for example that most texts are short.
-        threshold: Minimum similarity of the pairs.
+        rejected: Number of rejected rows of both corpora.
+        request: The command, the Spec and the parameters, as JSON values.
     """
 
     pairs: ResultTable
@@ -1058,26 +1073,17 @@ class CheckResult:
     affected: tuple[int, int]
     missing: MissingPairsStats | None = None
     warnings: tuple[str, ...] = ()
-    threshold: float | None = None
+    rejected: int = 0
+    request: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_outcome(cls, outcome: CheckOutcome) -> "CheckResult":
-        """Returns the result of a finished check.
+    @property
+    def _table(self) -> ResultTable:
+        return self.pairs
 
-        Args:
-            outcome: The outcome.
-        """
-        return cls(
-            ResultTable(outcome.pairs),
-            outcome.documents,
-            outcome.affected,
-            outcome.missing,
-            outcome.warnings,
-            _threshold_of(outcome.request),
-        )
-
-    def __len__(self) -> int:
-        return len(self.pairs)
+    @property
+    def threshold(self) -> float | None:
+        """The minimum similarity of the pairs."""
+        return _threshold_of(self.request)
 
     def __repr__(self) -> str:
         return f"<CheckResult: {len(self):,} pairs, {self._affected} affected>"
@@ -1093,7 +1099,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, repr=False)
-class PairsResult:
+class PairsResult(TableResult):
     """The verified pairs of a corpus. `len` is their number.
 
     Attributes:
@@ -1180,36 +1186,9 @@ class PairsResult:
             copies=self.statistics[COPIES],
         )
 
-    def to_arrow(self) -> pa.Table:
-        """Returns the pairs as an Arrow table."""
-        return self.pairs.to_arrow()
-
-    def to_pandas(self) -> Any:
-        """Returns the pairs as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        return self.pairs.to_pandas()
-
-    def to_polars(self) -> Any:
-        """Returns the pairs as a polars DataFrame.
-
-        Raises:
-            MissingExtraError: If polars is not installed.
-        """
-        return self.pairs.to_polars()
-
-    def to_dataset(self) -> Any:
-        """Returns the pairs as a `datasets.Dataset`.
-
-        Raises:
-            MissingExtraError: If datasets is not installed.
-        """
-        return self.pairs.to_dataset()
-
-    def __len__(self) -> int:
-        return len(self.pairs)
+    @property
+    def _table(self) -> ResultTable:
+        return self.pairs
 
     def __bool__(self) -> bool:
         return True

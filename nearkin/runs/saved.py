@@ -72,7 +72,7 @@ class SavedRun:
 
     def with_recorded_fields(self, columns: Columns) -> Columns:
         """Returns columns whose fields have the kinds and the sizes that the run found."""
-        recorded = Columns.from_record(self.record.require_files(self.folder).request.columns)
+        recorded = self.record.require_files(self.folder).recorded_columns
         if not columns.fields and not recorded.fields:
             return columns
         if [field.name for field in columns.fields] == [field.name for field in recorded.fields]:
@@ -94,14 +94,14 @@ class SavedRun:
         if uses_signatures:
             self._require_whole_signatures()
         corpus = self.find_inputs(on_error)
-        files = self.record.require_files(self.folder).inputs.files
+        files = self.record.require_files(self.folder).inputs
         if change := find_first_change(files, corpus):
             raise UsageError(f"{self.folder} cannot be an input: {change}; {RUN_AGAIN}")
         return corpus
 
     def find_inputs(self, on_error: str) -> FileCorpus:
         """Returns the inputs from which the run was made, which may have changed since."""
-        files = self.record.require_files(self.folder).inputs.files
+        files = self.record.require_files(self.folder).inputs
         paths = [entry["path"] for entry in files]
         hidden = next(filter(has_hidden_password, paths), None)
         if hidden is not None:
@@ -156,7 +156,7 @@ def open_job_corpus(job: Job, saved: SavedRun | None) -> FileCorpus:
 
 def with_saved_run(job: Job, saved: SavedRun) -> Job:
     """Returns the job with the Spec and the columns of the saved run that is its input."""
-    recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
+    recorded = saved.record.require_files(saved.folder).recorded_columns
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
     saved.with_recorded_fields(job.columns)
     _require_same_columns(job.columns, columns, saved.folder)

@@ -1,6 +1,6 @@
 """The data and the parameters of a function of the library, as a run in a temporary folder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
+from nearkin.corpus import Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.arrow_conversion import (
     is_in_memory,
     is_stream,
@@ -21,18 +21,14 @@ from nearkin.corpus.nested_columns import list_roots
 from nearkin.engine.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.decisions import require_decidable
-from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.engine.keep_function import KeepFunction, require_choosable
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
 from nearkin.engine.parameters import (
     columns_of,
-    make_run_options,
     memory_of,
     resources_of,
     selection_of,
-    spec_of,
-    with_contents,
 )
 from nearkin.engine.reference import Reference, ReferenceMatcher
 from nearkin.engine.run import Run
@@ -47,16 +43,14 @@ from nearkin.runs.reference import (
     open_references,
     require_comparable,
 )
+from nearkin.runs.resolved_run import OptionsCheck, ResolvedRun, resolve_run
 from nearkin.runs.results import TemporaryRun
-from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.temporary_folder import TemporaryFolder
 from nearkin.settings.decisions import Decisions
 from nearkin.settings.keywords import ReadKeywords
-from nearkin.settings.spec import IDF_JACCARD
-from nearkin.stages.sketch.resources import SpecResources, weighted_by
 
 
 class ReferenceData(NamedTuple):
@@ -75,15 +69,6 @@ class ReferenceData(NamedTuple):
 NO_REFERENCE = ReferenceData()
 
 
-class _Request(NamedTuple):
-    """The inputs of a run, opened and checked."""
-
-    corpus: Corpus
-    columns: Columns
-    options: RunOptions
-    resources: SpecResources
-
-
 def prepare_run(
     data: Any,
     id: str | None,
@@ -93,71 +78,40 @@ def prepare_run(
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
     keep_function: KeepFunction | None = None,
-    require_options: Callable[[RunOptions], object] | None = None,
+    check_options: OptionsCheck | None = None,
     executor: Executor | None = None,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand."""
-    corpus = open_corpus(data, parameters)
-    return prepare_corpus_run(
-        corpus,
-        id,
-        work,
-        progress,
-        parameters,
-        reference,
-        decisions,
-        keep_function,
-        require_options,
-        executor,
-    )
+    is_open = isinstance(data, FileCorpus | TableCorpus)
+    corpus: Corpus = data if is_open else open_corpus(data, parameters)
 
+    def check(options: RunOptions) -> RunOptions:
+        if check_options is not None:
+            options = check_options(options)
+        if reference.data is not None:
+            require_comparable(options)
+        if decisions is not None:
+            require_decidable(options, has_reference=reference.data is not None)
+        if keep_function is not None:
+            require_choosable(options, corpus)
+        require_sendable(resources_of(parameters), executor)
+        return options
 
-def prepare_corpus_run(
-    corpus: Corpus,
-    id: str | None,
-    work: str | Path | None,
-    progress: Progress,
-    parameters: RunParameters,
-    reference: ReferenceData = NO_REFERENCE,
-    decisions: Decisions | None = None,
-    keep_function: KeepFunction | None = None,
-    require_options: Callable[[RunOptions], object] | None = None,
-    executor: Executor | None = None,
-) -> TemporaryRun:
-    """Returns a run over a corpus, as `prepare_run` does over data."""
-    columns = columns_of(parameters, id).with_memory(memory_of(parameters))
-    columns = detect_dimensions(corpus, columns)
-    parameters = with_contents(parameters, columns)
-    spec = spec_of(parameters, columns)
-    options = make_run_options(spec, parameters)
-    if require_options is not None:
-        require_options(options)
-    if reference.data is not None:
-        require_comparable(options)
-    if decisions is not None:
-        require_decidable(options, has_reference=reference.data is not None)
-    if keep_function is not None:
-        require_choosable(options, corpus)
-    resources = resources_of(parameters)
-    require_sendable(resources, executor)
     folder = TemporaryFolder.open(work)
-    request = _Request(corpus, columns, options, resources)
-    request = _count_shingles(request, parameters, folder.path, progress)
-    columns = replace(columns, carried_columns=request.options.carried_columns)
+    columns = columns_of(parameters, id).with_memory(memory_of(parameters))
+    resolved = resolve_run(corpus, columns, parameters, folder.path, progress, check)
     blocker = None
     if reference.blocklist is not None:
-        require_blockable(request.options, reference.blocklist)
+        require_blockable(resolved.options, reference.blocklist)
         blocker = BlocklistMatcher(reference.blocklist)
-    matcher = _open_matcher(reference, request._replace(columns=columns), parameters)
-    work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     run = Run(
         corpus,
-        columns,
-        request.options,
-        work_folder,
+        resolved.columns,
+        resolved.options,
+        WorkFolder.create(folder.path / "work", {}, durable=False),
         progress,
-        request.resources,
-        matcher=matcher,
+        resolved.resources,
+        matcher=_open_matcher(reference, corpus, resolved, parameters),
         decisions=decisions,
         blocker=blocker,
         keep_function=keep_function,
@@ -167,10 +121,9 @@ def prepare_corpus_run(
 
 
 def _open_matcher(
-    reference: ReferenceData, request: _Request, parameters: RunParameters
+    reference: ReferenceData, corpus: Corpus, resolved: ResolvedRun, parameters: RunParameters
 ) -> ReferenceMatcher | None:
     """Returns the comparison with the reference, or None for a run without one."""
-    corpus, columns, options, resources = request
     data = _list_paths(reference.data)
     paths = _paths_of(data)
     if data is not None and not paths:
@@ -180,19 +133,19 @@ def _open_matcher(
                 f"{name_setting('against')} is {type_name(data)}; leave it out"
             )
         table = open_corpus(data, parameters)
-        columns = columns_of_reference(columns, options)
+        columns = columns_of_reference(resolved.columns, resolved.options)
         check_reference(table, columns)
         return ReferenceMatcher([Reference(table, columns)], reference.only)
     opened = open_references(
         ReferenceRequest(
             paths,
-            columns,
-            options,
+            resolved.columns,
+            resolved.options,
             on_error=parameters.get("on_error", "quarantine"),
             selection=selection_of(parameters),
             only=reference.only,
             scope=reference.scope,
-            resources=resources,
+            resources=resolved.resources,
         )
     )
     if opened is None:
@@ -200,30 +153,6 @@ def _open_matcher(
     if isinstance(corpus, FileCorpus):
         opened.require_other_files(corpus)
     return opened.matcher
-
-
-def _count_shingles(
-    request: _Request, parameters: RunParameters, folder: Path, progress: Progress
-) -> _Request:
-    """Counts the document frequencies that the parameters ask for, and names them in the Spec."""
-    corpus, columns, options, resources = request
-    max_df = parameters.get("max_df")
-    if max_df is not None:
-        counting = FrequencyRequest(
-            corpus, columns, options.spec, resources, options.workers, folder, progress
-        )
-        cut = count_frequency_cut(max_df, counting)
-        resources = replace(resources, cut=cut)
-        options = options.with_spec(replace(options.spec, cut=cut.fingerprint))
-    is_weighted = options.spec.measure == IDF_JACCARD or parameters.get("weights") == "tfidf"
-    if is_weighted and resources.frequencies is None and options.spec.frequencies is None:
-        counting = FrequencyRequest(
-            corpus, columns, options.spec, resources, options.workers, folder, progress
-        )
-        counted = count_frequencies(counting)
-        resources = replace(resources, frequencies=counted)
-        options = options.with_spec(weighted_by(counted, options.spec))
-    return request._replace(options=options, resources=resources)
 
 
 class TwoCorpora(NamedTuple):

@@ -1,7 +1,7 @@
 """The facts of a setting, from which every door takes its declaration.
 
-A setting is a field of a group of `nearkin.settings.table`, with its facts in the annotation. From
-it follow the option of the command line with its help, its range and its completion, the keyword of
+A setting is a field of a group of `nearkin.settings.table`, which `setting` declares. From it
+follow the option of the command line with its help, its range and its completion, the keyword of
 the library, the key of a settings file, and the entry in the record of a run.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
@@ -76,6 +76,9 @@ MOST_DOCUMENTS = 10**12
 UNSIGNED_64 = NumberRange(0, 2**64 - 1)
 COLUMN = "COL"
 """The placeholder of the name of a column."""
+DECLARED = "nearkin.setting"
+"""The key of the metadata of a field that has the facts of its setting."""
+T = TypeVar("T")
 
 
 class Recorded(Enum):
@@ -157,6 +160,15 @@ class Setting:
         return tuple(map(str, values))
 
 
+def setting(default: T, help: str, panel: str = INPUT, **facts: Any) -> T:
+    """Declares a setting as a field of a group, or as a parameter of a command.
+
+    One without a default is annotated: `Annotated[str, Setting(...)]`.
+    """
+    declared: Any = field(default=default, metadata={DECLARED: Setting(help, panel, **facts)})
+    return declared
+
+
 @dataclass(frozen=True)
 class Declared:
     """A setting as a group declares it: its name, its facts, its type and its default."""
@@ -199,9 +211,9 @@ def settings_of(group: type) -> Mapping[str, Declared]:
     """Returns the settings that a group declares or inherits, by name."""
     declared: dict[str, Declared] = {}
     for one in fields(group):
-        setting = setting_of(one.type)
-        if setting is not None:
-            declared[one.name] = Declared(one.name, setting, plain_type(one.type), one.default)
+        facts = one.metadata.get(DECLARED) or setting_of(one.type)
+        if facts is not None:
+            declared[one.name] = Declared(one.name, facts, plain_type(one.type), one.default)
     return declared
 
 

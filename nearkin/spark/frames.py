@@ -253,7 +253,7 @@ def split(
                     files.folder,
                     updates,
                     with_recall_of_splits(settings.apply_to(parameters)),
-                    require_options=require_splittable,
+                    check_options=require_splittable,
                     executor=files.executor,
                 )
             executed = execute_split(prepared.run, parsed)

@@ -19,8 +19,7 @@ from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import UsageError
 from nearkin.executors.spark import SparkExecutor
 from nearkin.reports.model import ReportData
-from nearkin.runs.passage_cuts import CUTS_TABLE
-from nearkin.runs.repeated_lines import LINES_TABLE
+from nearkin.runs.passage_cuts import CUTS_TABLE, LINES_TABLE
 from nearkin.runs.results import DedupResult
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_part

@@ -207,11 +207,11 @@ WRONG = [
     ),
     (["--measure", "simhash", "--slot-bits", "8"], "--slot-bits 8 is not one of 1"),
     (["--slot-bits", "3"], "--slot-bits 3 is not one of"),
-    (["--weights", "tfidf"], "requires measure simhash"),
+    (["--weights", "tfidf"], "requires --measure simhash"),
     (["--measure", "simhash", "--weights", "given"], "--weights given is not one of tf, tfidf"),
     (
         ["--measure", "simhash", "--frequencies", "x.arrow"],
-        "frequencies x.arrow have no effect with measure simhash; leave them out, or give "
+        "--frequencies has no effect with measure simhash; leave it out, or give "
         "--measure idf-jaccard or --weights tfidf",
     ),
     (["--key-file", "missing"], "cannot be read"),

@@ -6,9 +6,10 @@ import pytest
 
 from nearkin.cli.app import run
 from nearkin.cli.given_options import GivenOptions
-from nearkin.cli.options import MatchOptions, SpecOptions
+from nearkin.cli.options import MatchOptions
 from nearkin.cli.plan_file import apply_plan, is_plan
 from nearkin.errors import UsageError
+from nearkin.settings.table import SignatureSettings
 
 NOTHING_GIVEN = GivenOptions(frozenset())
 
@@ -22,13 +23,13 @@ def test_file_that_is_not_a_plan_is_reported_with_the_way_to_write_one(
     path = tmp_path / "plan.json"
     path.write_text(content)
     with pytest.raises(UsageError, match=r"plan\.json is not a plan; write one with nearkin plan"):
-        apply_plan(path, NOTHING_GIVEN, SpecOptions(), MatchOptions())
+        apply_plan(path, NOTHING_GIVEN, SignatureSettings(), MatchOptions())
 
 
 def test_values_of_the_plan_replace_defaults(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text('{"settings": {"threshold": 0.7, "k": 64, "bands": null}}')
-    spec, match = apply_plan(path, NOTHING_GIVEN, SpecOptions(), MatchOptions(bands=4))
+    spec, match = apply_plan(path, NOTHING_GIVEN, SignatureSettings(), MatchOptions(bands=4))
     assert (spec.k, match.threshold, match.bands) == (64, 0.7, 4)
 
 
@@ -37,9 +38,9 @@ def test_given_option_that_contradicts_the_plan_is_rejected(tmp_path: Path) -> N
     path.write_text('{"settings": {"threshold": 0.7, "memory": "4GB"}}')
     given = GivenOptions(frozenset({"threshold", "memory"}))
     with pytest.raises(UsageError, match=r"--threshold 0\.9 contradicts 0\.7"):
-        apply_plan(path, given, SpecOptions(), MatchOptions(threshold=0.9))
+        apply_plan(path, given, SignatureSettings(), MatchOptions(threshold=0.9))
     same_size = MatchOptions(threshold=0.7, memory="4000MB")
-    assert apply_plan(path, given, SpecOptions(), same_size)[1].threshold == 0.7
+    assert apply_plan(path, given, SignatureSettings(), same_size)[1].threshold == 0.7
 
 
 def test_plan_is_written_into_a_json_file_only(

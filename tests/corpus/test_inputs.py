@@ -11,7 +11,7 @@ from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.inputs import Selection, _InputSearch, find_inputs
 from nearkin.errors import UsageError
-from nearkin.runs.spec_request import SpecRequest, resolve_inputs
+from nearkin.runs.resolved_run import resolve_inputs
 from nearkin.runtime.progress import Silent
 from tests.corpus.samples import kept_texts, lines_of, names_of, run_dedup_on, words_of
 
@@ -194,9 +194,7 @@ def test_listing_of_remote_files_is_a_stage_of_progress() -> None:
 
     with fsspec.open("memory://listed/a.jsonl", "w") as file:
         file.write(lines_of(1))
-    resolve_inputs(
-        ("memory://listed/a.jsonl",), Columns(), SpecRequest(), "quarantine", 1, Path(), Looking()
-    )
+    resolve_inputs(("memory://listed/a.jsonl",), Columns(), {}, Path("out"), Looking())
     assert stages == ["list inputs"]
 
 

@@ -8,7 +8,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.engine.settings_file import PRESETS
-from nearkin.runs.spec_request import LEAST_CUT
+from nearkin.runs.resolved_run import LEAST_CUT
 from tests.engine.symbol_texts import EMPTY, EXACT, SAME_SHINGLES, SYMBOL_TEXTS
 
 

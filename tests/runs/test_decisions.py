@@ -15,7 +15,7 @@ from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runs.loading import load_run
 from nearkin.runs.reopen import explain_in_run, shadow_run
-from nearkin.runs.run_record import RunRecord, read_run_record
+from nearkin.runs.run_record import FileRun, RunRecord, read_run_record
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.progress import Silent
 
@@ -56,12 +56,12 @@ def test_run_record_names_the_decisions_and_has_no_entry_without(
 ) -> None:
     record = dedup(inputs, tmp_path / "out", decisions, save_signatures=True)
     assert record.counts["kept"] == 3
-    assert record.files is not None
-    assert record.files.inputs.decisions is not None
-    assert record.files.inputs.decisions["path"] == str(decisions)
-    read = read_run_record(tmp_path / "out" / "run.json").files
-    assert read is not None
-    assert read.inputs.decisions == record.files.inputs.decisions
+    assert isinstance(record, FileRun)
+    assert record.decisions is not None
+    assert record.decisions.path == str(decisions)
+    read = read_run_record(tmp_path / "out" / "run.json")
+    assert isinstance(read, FileRun)
+    assert read.decisions == record.decisions
     assert record.stages["collapse"]["decisions"] == {"same": 0, "different": 1, "absent": 0}
     plain = dedup(inputs, tmp_path / "plain", None)
     assert plain.counts["removed_exact"] == 1

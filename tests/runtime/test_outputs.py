@@ -20,11 +20,11 @@ from nearkin.errors import NearkinError, UsageError
 from nearkin.quality.lab.synth import SynthSettings, synth
 from nearkin.reports.files import read_report
 from nearkin.runs.dedup import run_dedup
-from nearkin.runs.job import Job
+from nearkin.runs.job import Job, SpecJob
 from nearkin.runs.pairs import run_pairs
 from nearkin.runs.reopen import audit_run
 from nearkin.runs.saved import read_run_record
-from nearkin.runs.sketch import SketchJob, run_sketch
+from nearkin.runs.sketch import run_sketch
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import (
     LOCK,
@@ -83,9 +83,7 @@ def pairs(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
 
 
 def sketch(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return run_sketch(
-        SketchJob((str(inputs),), out, Columns(), Spec(), **other), Silent()
-    ).to_json()
+    return run_sketch(SpecJob((str(inputs),), out, Columns(), {}, **other), Silent()).to_json()
 
 
 COMMANDS: list[Callable[..., dict[str, Any]]] = [dedup, pairs, sketch]

@@ -15,18 +15,16 @@ from nearkin.settings.table import SETTINGS, ClusterSettings
 from tests.cli.test_contradictions import FACTS
 
 DECLARATION = """
-    tint: Annotated[
-        int,
-        Setting(
-            "Depth of the tint of the kept documents.",
-            CLUSTERING,
-            metavar="DEPTH",
-            range=NumberRange(1, 9),
-            values=("3", "5"),
-            excludes={"related": "related documents have no tint"},
-            recorded=Recorded.IF_CHANGED,
-        ),
-    ] = 2
+    tint: int = setting(
+        2,
+        "Depth of the tint of the kept documents.",
+        CLUSTERING,
+        metavar="DEPTH",
+        range=NumberRange(1, 9),
+        values=("3", "5"),
+        excludes={"related": "related documents have no tint"},
+        recorded=Recorded.IF_CHANGED,
+    )
 """
 DOORS = r"""
 import contextlib, io, os, sys, types

@@ -9,7 +9,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.errors import IncompatibleError, UsageError
-from nearkin.runs.spec_request import LEAST_CUT
+from nearkin.runs.resolved_run import LEAST_CUT
 from nearkin.stages.shingle import Cut, Shingler, kernels, text_buffers
 from nearkin.stages.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.stages.sketch.sketcher import Sketcher

@@ -210,10 +210,6 @@ class LineRun(DocumentRun):
         record = self.work.manifest["stages"][COUNTING_STAGE]
         return LineCounts(int(record["repeated_lines"]), int(record["repeated_places"]))
 
-    def cut_texts(self) -> CutTexts:
-        """Returns what is cut, after the stages of the run."""
-        return CutTexts(self)
-
     def line_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the table of repeated lines, with the schema REPEATED_LINES.
 
