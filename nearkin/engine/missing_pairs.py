@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkin.engine.pair_files import StoredBuckets
-from nearkin.engine.run import Run
+from nearkin.engine.run import HOT_MEMBERS, Run
 from nearkin.engine.stats import MissingPairsStats, Stage
 from nearkin.engine.verification import split_pairs
 from nearkin.engine.wilson import wilson_interval
@@ -39,7 +39,7 @@ def estimate_missing_pairs(run: Run, *, expand_exact: bool) -> MissingPairsStats
         weights = np.bincount(run.exact_representatives(), minlength=len(weights))
     run.progress.stage(str(Stage.MISSING_PAIRS), SAMPLED_PAIRS)
     with run.stage(Stage.MISSING_PAIRS) as record:
-        sample = _PairSample.draw(run.hot_bucket_members(), weights)
+        sample = _PairSample.draw(StoredBuckets.read(run.work.path / HOT_MEMBERS), weights)
         missing = _is_missing(run, sample.pairs)
         mean = float((missing / sample.multiplicity).sum()) / max(len(missing), 1)
         low, high = wilson_interval(mean, len(missing))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -42,7 +42,6 @@ from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.pair_files import (
     BucketWriter,
     PairSpool,
-    StoredBuckets,
     read_scored,
     write_pairs,
 )
@@ -150,13 +149,6 @@ class DocumentBlocker(Protocol):
         """Finds the documents that are like an entry."""
 
 
-class VerifiedCandidates(NamedTuple):
-    """The outcome of the first verification."""
-
-    compared: int
-    passed: int
-
-
 @dataclass
 class Run:
     """A run over one corpus in one work folder.
@@ -251,13 +243,8 @@ class Run:
     def _compares_candidates_exactly(self) -> bool:
         return not self.brute_force and self.options.verify == Verify.EXACT
 
-    def prepare_inputs(self) -> None:
-        """Checks the columns, and fixes the largest size of a document for all readings."""
-        self.corpus.check(self.columns)
-        self.columns = replace(self.columns, document_limit=self._document_limit())
-
     def _document_limit(self) -> int:
-        """Returns the limit of the first reading. Another one would reject other rows."""
+        """Returns the largest size of a document in the first reading."""
         sketched = self.stats.sketch
         if sketched is not None:
             return sketched.document_limit
@@ -382,12 +369,6 @@ class Run:
             decided,
             removed,
         )
-
-    def pairs_apart(self) -> np.ndarray:
-        """Returns the groups that decisions keep apart, as packed pairs, sorted, uint64 (m,)."""
-        if self.decisions is None:
-            return NO_PAIRS
-        return load_pairs_apart(self.work)
 
     def exact_representatives(self) -> np.ndarray:
         """Returns the first document with the same content as each document, uint32 (n,)."""
@@ -570,16 +551,6 @@ class Run:
         with JudgedWriter(self.work, self.options) as writer:
             compare_all_pairs(payloads, active, self.pair_scope, self.options, accept, writer)
 
-    def verify_candidates(self) -> VerifiedCandidates:
-        """Writes the scored pairs of the candidate pairs."""
-        with JudgedWriter(self.work, self.options) as writer:
-            if self._compares_candidates_exactly:
-                self._store_candidates()
-                self.progress.stage(str(Stage.VERIFY), len(self.survivors()))
-            path = self.work.path / SURVIVORS
-            compared = write_scored_pairs(path, self.scorer(), self.executor, writer, self.progress)
-        return VerifiedCandidates(compared, writer.pairs)
-
     def hot_bucket_loop(self) -> HotBucketLoop | None:
         """Returns the loop over the documents of hot buckets, or None if there are none."""
         hot = np.asarray(self.work.load("hot"))
@@ -594,10 +565,6 @@ class Run:
             self.pairs_in_memory,
             self.executor,
         )
-
-    def count_scored_pairs(self) -> int:
-        """Returns the number of scored pairs that reach the threshold."""
-        return len(self.scored().pairs)
 
     def _store_candidates(self) -> None:
         """Stores what is compared of the documents in candidate pairs or in hot buckets."""
@@ -617,10 +584,6 @@ class Run:
     def create_pair_acceptance(self, expression: Expression, rank: np.ndarray) -> PairAcceptance:
         """Returns the acceptance of scored pairs, as `PairScorer.create_acceptance` does."""
         return self._create_scorer(is_exact=True).create_acceptance(expression, rank)
-
-    def hot_bucket_members(self) -> StoredBuckets:
-        """Returns the documents of the hot buckets of a run with a pair budget."""
-        return StoredBuckets.read(self.work.path / HOT_MEMBERS)
 
     @property
     def pairs_in_memory(self) -> int:
@@ -803,7 +766,7 @@ class Run:
             self.options,
             floor=self.options.floor_at(threshold),
             advance=advance,
-            apart=self.pairs_apart(),
+            apart=NO_PAIRS if self.decisions is None else load_pairs_apart(self.work),
         )
         if self.keep_function is not None:
             assert isinstance(self.corpus, TableCorpus)
@@ -965,7 +928,9 @@ class Run:
 
     def sketch(self) -> None:
         """Runs stage 1: reads the corpus and sketches its documents."""
-        self.prepare_inputs()
+        self.corpus.check(self.columns)
+        # Another limit in a later reading would reject other rows.
+        self.columns = replace(self.columns, document_limit=self._document_limit())
         self._run_stage(Stage.SKETCH, self.sketch_documents)
 
     def collapse(self) -> None:
@@ -1032,7 +997,7 @@ class Run:
         assert verified is not None
         assert loop is not None
         return loop.count_missing().estimate(
-            truncated=verified.hot_incomplete or 0, listed=self.count_scored_pairs()
+            truncated=verified.hot_incomplete or 0, listed=len(self.scored().pairs)
         )
 
     def _run_stage(self, stage: Stage, run: Callable[[], StageStats]) -> None:
@@ -1048,14 +1013,19 @@ class Run:
         if self.brute_force:
             self.compare_all()
             return VerifyStats(brute_force=True, threshold=self.options.scored_threshold)
-        verified = self.verify_candidates()
+        with JudgedWriter(self.work, self.options) as writer:
+            if self._compares_candidates_exactly:
+                self._store_candidates()
+                self.progress.stage(str(Stage.VERIFY), len(self.survivors()))
+            path = self.work.path / SURVIVORS
+            compared = write_scored_pairs(path, self.scorer(), self.executor, writer, self.progress)
         loop = self.hot_bucket_loop()
         rounds = None if loop is None else loop.run()
         return VerifyStats(
             brute_force=False,
             threshold=self.options.scored_threshold,
-            compared=verified.compared,
-            passed=verified.passed,
+            compared=compared,
+            passed=writer.pairs,
             hot_kept=[] if rounds is None else rounds.kept,
             hot_incomplete=None if rounds is None else rounds.incomplete,
         )
