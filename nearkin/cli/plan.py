@@ -212,35 +212,24 @@ class WorkloadOptions:
         def size(text: str | None) -> int | None:
             return None if text is None else parse_size(text)
 
+        values = {**vars(self)}
+        del values["docs"], values["time"]
         return Workload(
-            documents=documents,
-            threshold=self.threshold,
-            recall=self.recall,
-            ingest=ingest,
-            signature_ram=size(self.signature_ram),
-            clusters=clusters,
-            engine=self.engine,
-            input_bytes=size(self.input_bytes),
-            duplicates=self.duplicates,
-            error=self.error,
-            bands=self.bands,
-            rows=self.rows,
-            memory=parse_memory(self.memory),
-            disk=size(self.disk),
-            seconds=o.parse_seconds(self.time, "--time"),
-            cores=workers_or_cores(self.cores),
-            precision=self.precision,
-            verify=self.verify,
-            latency=None if self.latency is None else self.latency / 1000,
-            core_hour_price=self.core_hour_price,
-            gb_month_price=self.gb_month_price,
-            store=self.store,
-            store_text=self.store_text,
-            passages=self.passages,
-            vector_dimensions=self.vector_dimensions,
-            vector_threshold=self.vector_threshold,
-            shingles=shingles or Workload.shingles,
-            text_bytes=text_bytes,
+            **{
+                **values,
+                "documents": documents,
+                "ingest": ingest,
+                "signature_ram": size(self.signature_ram),
+                "clusters": clusters,
+                "input_bytes": size(self.input_bytes),
+                "memory": parse_memory(self.memory),
+                "disk": size(self.disk),
+                "seconds": o.parse_seconds(self.time, "--time"),
+                "cores": workers_or_cores(self.cores),
+                "latency": None if self.latency is None else self.latency / 1000,
+                "shingles": shingles or Workload.shingles,
+                "text_bytes": text_bytes,
+            }
         )
 
 

@@ -100,22 +100,10 @@ class CorpusOptions:
         """Returns the settings of the corpus."""
         from nearkin.quality.lab.synth import SynthSettings
 
-        return SynthSettings(
-            documents=self.documents,
-            length=self.length,
-            clustered=self.clustered,
-            copies=self.copies,
-            similarity=_parse_range(self.similarity),
-            operations=_parse_weights(self.edits),
-            exact=self.exact,
-            boilerplate=self.boilerplate,
-            hot_clusters=self.hot_clusters,
-            hot_size=self.hot_size,
-            hostile=self.hostile,
-            files=self.files,
-            format=self.format,
-            seed=self.seed,
-        )
+        values = {**vars(self), "similarity": _parse_range(self.similarity)}
+        values["operations"] = _parse_weights(values.pop("edits"))
+        del values["vocabulary"]
+        return SynthSettings(**values)
 
 
 @with_option_groups
