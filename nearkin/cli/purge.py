@@ -165,7 +165,6 @@ def purge_run(
     workers: int | None,
 ) -> None:
     """Writes the result of a run without the documents that are like given ones."""
-    from nearkin.runs.purge import RunPurge
     from nearkin.runs.purge import purge_run as repeat_run
     from nearkin.runs.purge_request import PurgeRequest
     from nearkin.runtime.files import Readers
@@ -173,20 +172,15 @@ def purge_run(
 
     with closing(o.open_progress(quiet=output.quiet)) as progress:
         purged = repeat_run(
-            RunPurge(
-                PurgeRequest(folder, files),
-                output.out,
-                resume=resume,
-                overwrite=output.overwrite,
-                readers=Readers(output.readable_by),
-                secret=o.read_key(resources.key_file),
-                execution={
-                    "memory": parse_memory(memory, "--memory"),
-                    "workers": workers_or_cores(workers),
-                },
-                command_line=describe_command_line(ARGUMENTS.get()),
-            ),
+            PurgeRequest(folder, files),
+            output.out,
             progress,
+            o.read_key(resources.key_file),
+            {"memory": parse_memory(memory, "--memory"), "workers": workers_or_cores(workers)},
+            resume=resume,
+            overwrite=output.overwrite,
+            readers=Readers(output.readable_by),
+            command_line=describe_command_line(ARGUMENTS.get()),
         )
     if output.json:
         print_json({"out": str(output.out), **purged.to_json()})

@@ -6,8 +6,9 @@ that of every run. The inputs and the output of the finished run are not changed
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +26,6 @@ from nearkin.runs.purge_request import PurgeRequest, has_given_documents
 from nearkin.runs.reference import open_references
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
-from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
@@ -34,32 +34,6 @@ from nearkin.settings.keys import HashKey
 from nearkin.stages.sketch.resources import SpecResources
 from nearkin.texts.passages.cutting.request import CutUnit, PassageRequest
 from nearkin.texts.passages.lines.request import Counted, LinesAction, LinesRequest
-
-
-@dataclass(frozen=True)
-class RunPurge:
-    """A purge of a finished run.
-
-    Attributes:
-        request: The run, and the given documents.
-        out: Output folder of the new result.
-        resume: Whether an interrupted purge is resumed.
-        overwrite: Whether an existing output is replaced.
-        readers: The users who may read the output.
-        secret: The key of the Spec, or None.
-        execution: Memory and workers, which do not decide the result, by the names of their
-            options.
-        command_line: The command line, without passwords. Empty for the library.
-    """
-
-    request: PurgeRequest
-    out: Path
-    resume: bool = field(default=False, kw_only=True)
-    overwrite: bool = field(default=False, kw_only=True)
-    readers: Readers = field(default=Readers.OWNER, kw_only=True)
-    secret: HashKey | None = field(default=None, kw_only=True)
-    execution: Mapping[str, int] = field(default_factory=dict, kw_only=True)
-    command_line: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -107,19 +81,36 @@ class PurgedRun:
         }
 
 
-def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
+def purge_run(
+    purge: PurgeRequest,
+    out: Path,
+    progress: Progress,
+    secret: HashKey | None = None,
+    execution: Mapping[str, int] | None = None,
+    **fields: Any,
+) -> PurgedRun:
     """Writes the result of a finished run without the documents that are like given ones.
 
     All documents of the inputs are compared with the given ones exactly, kept or not. The other
     documents of a cluster whose kept document is purged elect another one.
+
+    Args:
+        purge: The run, and the given documents.
+        out: Output folder of the new result.
+        progress: Receives the stages and the advance of the run.
+        secret: The key of the Spec, or None.
+        execution: Memory and workers, which do not decide the result, by the names of their
+            options.
+        fields: Further fields of the job that do not decide the result, for example `resume`.
     """
-    folder = purge.request.run
+    folder = purge.run
     record = read_run_record(folder / RUN)
-    job = _job_of(purge, record)
+    repeated = _job_of(purge, record, out, secret, execution or {})
+    job = replace(repeated, **fields)
     _require_same_reference(folder, record, job)
-    require_apart(purge.out, [str(folder), *purge.request.like.list_files()])
+    require_apart(out, [str(folder), *purge.like.list_files()])
     finished = SavedRun(folder, record).read_clusters(["id", "kept"])
-    return PurgedRun(run_dedup(job, progress), _read_purged(purge.out, finished))
+    return PurgedRun(run_dedup(job, progress), _read_purged(out, finished))
 
 
 def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
@@ -135,40 +126,42 @@ def _read_purged(out: Path, finished: pa.Table) -> tuple[PurgedRow, ...]:
     )
 
 
-def _job_of(purge: RunPurge, record: RunRecord) -> Job:
+def _job_of(
+    purge: PurgeRequest,
+    record: RunRecord,
+    out: Path,
+    secret: HashKey | None,
+    execution: Mapping[str, int],
+) -> Job:
     """Returns the job that repeats a finished run with a blocklist of the given documents."""
-    folder = purge.request.run
+    folder = purge.run
     files = record.require_files(folder)
     _require_repeatable(folder, files)
     spec = record.spec
-    settings = RunOptions.from_parameters(record.parameters, spec, **purge.execution)
-    resources = SpecResources.read(folder, spec, purge.secret)
-    spec.require_key(purge.secret)
+    settings = RunOptions.from_parameters(record.parameters, spec, **execution)
+    resources = SpecResources.read(folder, spec, secret)
+    spec.require_key(secret)
     columns = record.columns_of(folder)
     _require_blockable(folder, settings, resources)
     against = files.against
     previous = files.blocklist
     return Job(
         _inputs_of(folder, record),
-        purge.out,
+        out,
         columns,
         settings,
         annotate=files.annotate,
         save_signatures=files.save_signatures,
         save_hashes=files.save_hashes,
         documents=DocumentOutput(files.output or KEPT, files.codec or SAME_CODEC, files.sizes),
-        resume=purge.resume,
-        overwrite=purge.overwrite,
         resources=resources,
-        readers=purge.readers,
-        command_line=purge.command_line,
         against=() if against is None else tuple(against.paths),
         only_against=against is not None and against.only,
         scope=None if against is None else against.scope,
         decisions=_decisions_of(folder, files),
         blocklist=None if previous is None else Path(str(previous.path)),
         cuts=_cuts_of(record),
-        purge=purge.request,
+        purge=purge,
     )
 
 
