@@ -1,5 +1,6 @@
 """The split of a corpus into groups between which there are no near-duplicates."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from nearkin.engine.exact_groups import find_first_of_values
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.result_tables import rows_of_batch
 from nearkin.engine.run import Run
-from nearkin.engine.split_groups import ClusterFacts, SplitFacts, SplitGroups, describe_split
+from nearkin.engine.split_groups import ClusterFacts, SplitFacts, SplitGroups
 from nearkin.engine.value_keys import ValueColumn
 from nearkin.runtime.arrow_portions import iterate_portions
 from nearkin.stages.cluster import kernels
@@ -45,7 +46,8 @@ class DocumentSplit:
         """
         size_of = np.bincount(self.cluster, minlength=len(self.cluster))
         heads = np.flatnonzero(size_of)
-        count = len(self.groups.names)
+        names, shares = self.groups.names, self.groups.shares
+        count = len(names)
         documents = np.bincount(self.group, minlength=count).tolist()
         clusters = np.bincount(self.group[heads], minlength=count).tolist()
         largest: ClusterFacts | None = None
@@ -54,9 +56,22 @@ class DocumentSplit:
             largest = {
                 "id": ids[first].as_py(),
                 "documents": int(size_of[first]),
-                "group": self.groups.names[int(self.group[first])],
+                "group": names[int(self.group[first])],
             }
-        return describe_split(self.groups, documents, clusters, self.pairs, largest)
+        rows = zip(names, shares, documents, clusters, strict=True)
+        return {
+            "documents": sum(documents),
+            "clusters": sum(clusters),
+            "groups": [
+                {"name": name, "share": share, "documents": size, "clusters": own_clusters}
+                for name, share, size, own_clusters in rows
+            ],
+            "pairs": self.pairs,
+            "pairs_of_random_split": round(
+                self.pairs * (1 - math.fsum(share**2 for share in shares))
+            ),
+            "largest_cluster": largest,
+        }
 
     def batches(self, ids: pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
         """Yields the table of groups in the order of the corpus.

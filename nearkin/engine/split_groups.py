@@ -149,31 +149,6 @@ def require_splittable(options: RunOptions) -> RunOptions:
     return options
 
 
-def describe_split(
-    groups: SplitGroups,
-    documents: Sequence[int],
-    clusters: Sequence[int],
-    pairs: int,
-    largest: ClusterFacts | None,
-) -> SplitFacts:
-    """Returns the numbers of a split."""
-    return {
-        "documents": sum(documents),
-        "clusters": sum(clusters),
-        "groups": [
-            {"name": name, "share": share, "documents": size, "clusters": own_clusters}
-            for name, share, size, own_clusters in zip(
-                groups.names, groups.shares, documents, clusters, strict=True
-            )
-        ],
-        "pairs": pairs,
-        "pairs_of_random_split": round(
-            pairs * (1 - math.fsum(share**2 for share in groups.shares))
-        ),
-        "largest_cluster": largest,
-    }
-
-
 def describe_group_sizes(facts: SplitFacts) -> str:
     """Returns the names of the groups with their numbers of documents."""
     return ", ".join(f"{group['name']} {group['documents']:,}" for group in facts["groups"])

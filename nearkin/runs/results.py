@@ -897,12 +897,8 @@ class PassagesResult(TableResult):
         """
         tables = PassageTables(run)
         counts = tables.counts()
-        kept_documents = KEPT_DOCUMENTS.empty_table()
-        cuts = CUTS.empty_table()
         if cut_run is not None:
             counts |= asdict(cut_run.counts)
-            kept_documents = _read_kept_documents(cut_run)
-            cuts = pa.Table.from_batches(cut_run.cut_batches(), CUTS)
         documents = pa.Table.from_batches(tables.document_batches(), tables.document_schema)
         return cls(
             passages=ResultTable(pa.Table.from_batches(tables.passage_batches(), PASSAGES)),
@@ -912,8 +908,7 @@ class PassagesResult(TableResult):
             rejected=read_rejected_rows(run.work.path / REJECTED),
             statistics=counts,
             warnings=tuple(warn_of_inputs(run.corpus, run.columns)),
-            kept_documents=ResultTable(kept_documents),
-            cuts=ResultTable(cuts),
+            **({} if cut_run is None else _read_cuts(cut_run)),
         )
 
     @classmethod
@@ -924,12 +919,6 @@ class PassagesResult(TableResult):
             run: The run.
             request: What was found.
         """
-        kept_documents = KEPT_DOCUMENTS.empty_table()
-        cuts = CUTS.empty_table()
-        if request.is_cut:
-            cut_texts = CutTexts(run)
-            kept_documents = _read_kept_documents(cut_texts)
-            cuts = pa.Table.from_batches(cut_texts.cut_batches(), CUTS)
         lines = pa.Table.from_batches(run.line_batches(), REPEATED_LINES)
         return cls(
             passages=ResultTable(PASSAGES.empty_table()),
@@ -939,9 +928,8 @@ class PassagesResult(TableResult):
             rejected=read_rejected_rows(run.work.path / REJECTED),
             statistics=count_lines(run, request),
             warnings=tuple(warn_of_inputs(run.corpus, run.columns)),
-            kept_documents=ResultTable(kept_documents),
-            cuts=ResultTable(cuts),
             repeated_lines=ResultTable(lines),
+            **(_read_cuts(CutTexts(run)) if request.is_cut else {}),
         )
 
     @property
@@ -1263,6 +1251,15 @@ def read_rejected_rows(path: Path) -> ResultTable:
     """
     rows = [{"rows": 1, **orjson.loads(line)} for line in path.read_bytes().splitlines()]
     return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
+
+
+def _read_cuts(cut_texts: CutTexts) -> dict[str, ResultTable]:
+    """Returns the kept documents and the cuts of a run that cut texts, as fields of a result."""
+    cuts = pa.Table.from_batches(cut_texts.cut_batches(), CUTS)
+    return {
+        "kept_documents": ResultTable(_read_kept_documents(cut_texts)),
+        "cuts": ResultTable(cuts),
+    }
 
 
 def _read_kept_documents(cut_texts: CutTexts) -> pa.Table:
