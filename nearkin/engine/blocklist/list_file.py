@@ -47,12 +47,6 @@ def _schema_of(spec: Spec) -> pa.Schema:
     return pa.schema(fields, {SPEC: spec.to_json()})
 
 
-def is_blocklist_file(path: Path) -> bool:
-    """Returns True if a file begins like a blocklist, which may be damaged."""
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
-
-
 def write_entries(file: BinaryIO, spec: Spec, entries: BlockedEntries) -> None:
     """Writes the content of the file of a blocklist."""
     payload = entries.payload
