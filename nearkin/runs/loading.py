@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,11 @@ from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec
 from nearkin.stages.sketch.resources import SpecResources
 
+COPIED = (
+    *("recall", "bands", "rows", "probes", "documents", "postings", "store_text"),
+    *("distance", "related", "passages", "combine"),
+)
+"""The settings that a copy of an index has as the index has them."""
 PORTION_BYTES = 32 << 20
 """The size of documents, in bytes, from which they are upserted."""
 
@@ -454,25 +459,9 @@ def _open_copy(
 ) -> Index:
     """Opens an index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
-    fields: SettingsFields = {
-        "recall": header["recall"],
-        "bands": header["bands"],
-        "rows": header["rows"],
-        "probes": header["probes"],
-        "documents": header["documents"],
-        "postings": header["postings"],
-        "store_text": header["store_text"],
-    }
-    if "distance" in header:
-        fields["distance"] = header["distance"]
-    if "related" in header:
-        fields["related"] = header["related"]
-    if "passages" in header:
-        fields["passages"] = header["passages"]
+    fields: dict[str, Any] = {name: value for name, value in header.items() if name in COPIED}
     if "vector" in header:
         fields["vector"] = read_vector_evidence(header["vector"])
-    if "combine" in header:
-        fields["combine"] = header["combine"]
     return Index.open(
         url, spec, header["threshold"], resources=resources, spec_resources=spec_resources, **fields
     )
