@@ -58,7 +58,7 @@ KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+|…)=(?=…|'|True|False|\d)")
 SHOW_KEYWORDS = (
     *("stages/sketch", "index/signatures", "spark", "integrations/text_columns.py"),
     *("service/server", "engine/settings_file.py", "runs/grid.py"),
-    *("index/settings.py:8", "stages/shingle/stemming.py:9"),
+    *("index/settings.py:8", "stages/shingle/stemming.py:8"),
 )
 """Places whose messages no command shows, or that show assignments of a file or an option."""
 SHOW_VARIABLES = (
