@@ -640,7 +640,13 @@ class AsyncClient:
     async def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
     ) -> AsyncIterator[ClusterPage]:
-        """Does the same as `Client.clusters`."""
+        """Does the same as `Client.clusters`.
+
+        Args:
+            scope: Scope of the clusters.
+            order: `largest` or `newest` first.
+            limit: Maximum number of clusters of a page.
+        """
         cursor: str | None = "0"
         while cursor is not None:
             page = await self._send_with_retries(
