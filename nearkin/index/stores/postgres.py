@@ -280,7 +280,7 @@ class PostgresStore(SqlStore):
                     connection.transaction(),
                     connection.cursor(binary=True) as cursor,
                 ):
-                    result = action(cursor)
+                    result = self._act(action, cursor)
                     committing = True
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                 if committing and (error.sqlstate is None or error.sqlstate[:2] in LOST):
@@ -294,12 +294,29 @@ class PostgresStore(SqlStore):
                 raise
             return result
 
+    def _act(self, action: Callable[[Any], R], cursor: Any) -> R:
+        """Returns the result of an action. Its connection is closed if the action is interrupted.
+
+        A COPY that is interrupted at its end still holds the lock of the connection, for which the
+        end of the transaction would wait forever.
+        """
+        try:
+            return action(cursor)
+        except BaseException as error:
+            if self._may_come_anywhere(error):
+                cursor.connection.close()
+            raise
+
+    def _may_come_anywhere(self, error: BaseException) -> bool:
+        """Returns whether an exception is not one of the store, for example that of Ctrl-C."""
+        return not isinstance(error, (self._psycopg.Error, *self._pool_errors, NearkinError))
+
     def _replace_pool(self, error: BaseException) -> None:
-        """Replaces the connections if an exception may have come anywhere, for example Ctrl-C.
+        """Replaces the connections if an exception may have come anywhere.
 
         An answer may be unread, or a connection may be missing in the pool.
         """
-        if isinstance(error, (self._psycopg.Error, *self._pool_errors, NearkinError)):
+        if not self._may_come_anywhere(error):
             return
         replaced = self._pool
         self._pool = self._create_pool()
