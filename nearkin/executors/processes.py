@@ -9,7 +9,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -76,9 +76,15 @@ class Processes:
         remote_task = RemoteTask.create(task, self.work)
         path = remote_task.folder / TASK
         path.write_bytes(pickle.dumps(remote_task))
-        futures = (self.pool.submit(_call, path, item) for item in items)
+        begun: list[Future[Returned]] = []
+
+        def begin(item: Item) -> Future[Returned]:
+            begun.append(self.pool.submit(_call, path, item))
+            return begun[-1]
+
         try:
             most = AHEAD * self.workers
+            futures = map(begin, items)
             for returned in take_in_order(futures, most, Future.result, Future.cancel):
                 yield take_result(returned)
         except BrokenProcessPool as error:
@@ -88,6 +94,8 @@ class Processes:
                 f"continue with {name_flag('resume')}"
             ) from error
         finally:
+            # What is still done writes into the work folder, which an interrupted run may delete.
+            wait(begun)
             delete_shared_folder(remote_task.folder)
 
 

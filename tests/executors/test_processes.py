@@ -39,6 +39,13 @@ def end(number: int) -> int:
     os._exit(number)
 
 
+def write_late(item: tuple[Path, float]) -> None:
+    path, seconds = item
+    time.sleep(seconds)
+    if path.is_dir():
+        (path / "late").touch()
+
+
 def name_process(_: int) -> int:
     return os.getpid()
 
@@ -59,6 +66,15 @@ def test_results_are_in_the_order_of_the_items(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="1 is not allowed"):
             list(executor.map(refuse, [1]))
         assert not list((tmp_path / RETURNED).iterdir())
+
+
+def test_tasks_that_are_done_at_an_interruption_are_waited_for(tmp_path: Path) -> None:
+    with Processes.start(2) as processes:
+        results = processes.at(tmp_path).map(write_late, [(tmp_path / "a", 0.0), (tmp_path, 1.0)])
+        next(results)
+        assert not (tmp_path / "late").exists()
+        results.close()  # type: ignore[attr-defined]
+        assert (tmp_path / "late").exists()
 
 
 def test_a_process_that_ends_is_named_with_its_task(tmp_path: Path) -> None:
