@@ -409,14 +409,24 @@ class Claim:
                 _delete(path)
 
     def remove(self) -> None:
-        """Deletes the work folder, and the empty folders above it that were created for it."""
+        """Deletes the work folder, and the empty folders above it that were created for it.
+
+        Workers of an interrupted run may still write into it. If they do not stop, the folder stays
+        with its lock, so that a later run can take it.
+        """
         self.clear()
-        with suppress(OSError):
-            # Another process may take the folder between the two steps, and then keeps it.
-            (self.path / LOCK).unlink()
-            self.path.rmdir()
+        if self._has_files():
+            self.clear()
+        if not self._has_files():
+            with suppress(OSError):
+                # Another process may take the folder between the two steps, and then keeps it.
+                (self.path / LOCK).unlink()
+                self.path.rmdir()
         self.release()
         _remove_folders(self._made)
+
+    def _has_files(self) -> bool:
+        return any(path.name != LOCK for path in self.path.iterdir())
 
     def release(self) -> None:
         """Unlocks the work folder without deleting it, so that a run can be resumed."""

@@ -754,3 +754,25 @@ def test_an_output_path_that_cannot_be_made_is_wrong_usage(
     with pytest.raises(UsageError, match="choose another `out`"):
         dedup(docs, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("late_files", [1, 3])
+def test_files_of_late_workers_leave_no_folder_that_no_run_takes(
+    late_files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Claim.take(tmp_path / "out", "test")
+    clear = Claim.clear
+    written: list[Path] = []
+
+    def clear_while_a_worker_writes(claim: Claim) -> None:
+        clear(claim)
+        if len(written) < late_files:
+            written.append(claim.path / f"late {len(written)}")
+            written[-1].touch()
+
+    monkeypatch.setattr(Claim, "clear", clear_while_a_worker_writes)
+    claim.remove()
+    assert claim.path.exists() == (late_files > 1)
+    monkeypatch.undo()
+    Claim.take(tmp_path / "out", "test").remove()
+    assert not claim.path.exists()
