@@ -14,8 +14,6 @@ STREAM_A = U64(0x9E3779B97F4A7C15)
 STREAM_B = U64(0xC2B2AE3D27D4EB4F)
 GATHER = U64(0x0102040810204080)
 """A factor that moves the bits of eight bytes of 0 or 1 into the highest byte, the first lowest."""
-DART_CELLS = 1 << 28
-"""The number of time cells of darts. Slots are full long before the last one."""
 POISSON = np.array(
     [
         0x5E2D58D8B3BCDF1A,
