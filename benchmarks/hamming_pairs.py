@@ -10,12 +10,30 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.runtime.jit import kernel
 from nearkin.runtime.threads import ordered_map
+from nearkin.stages.hashing.kernels import mix64
 from nearkin.stages.lsh import kernels
 from nearkin.stages.lsh.band_keys import EVERY_LATER, NEVER_HOT, BucketRows, split_buckets
 from nearkin.stages.lsh.buckets import find_buckets
 from nearkin.stages.lsh.sign_bands import SignBanding, as_words, block_banding
 from nearkin.stages.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
+
+
+@kernel
+def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    """Computes keys of one band into out, uint64 (n,). They are valid only in one process.
+
+    Args:
+        signatures: Signatures, (n, w).
+        mask: Bits of the band, uint64 (words,).
+        out: Receives the keys, uint64 (n,).
+    """
+    for i in range(signatures.shape[0]):
+        h = np.uint64(0)
+        for w in range(mask.shape[0]):
+            h = kernels.fold(h, signatures[i, w] & mask[w])
+        out[i] = mix64(h)
 
 
 class HammingPairs(NamedTuple):
@@ -62,7 +80,7 @@ def _new_pairs_of_band(
     n = len(words)
     band_layout = banding.band_layout
     keys = np.empty(n, np.uint64)
-    kernels.sign_band(words, band_layout.masks_or_keys[band], keys)
+    sign_band(words, band_layout.masks_or_keys[band], keys)
     buckets = find_buckets(keys, np.ones(n, bool))
 
     def pairs_of(rows: BucketRows) -> np.ndarray:

@@ -137,22 +137,6 @@ def sign_keys(
 
 
 @kernel
-def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
-    """Computes keys of one band into out, uint64 (n,). They are valid only in one process.
-
-    Args:
-        signatures: Signatures, (n, w).
-        mask: Bits of the band, uint64 (words,).
-        out: Receives the keys, uint64 (n,).
-    """
-    for i in range(signatures.shape[0]):
-        h = U64(0)
-        for w in range(mask.shape[0]):
-            h = fold(h, signatures[i, w] & mask[w])
-        out[i] = mix64(h)
-
-
-@kernel
 def probe_keys(
     slots: np.ndarray, runners: np.ndarray, rows: int, probes: int, out: np.ndarray
 ) -> None:

@@ -315,7 +315,7 @@ def test_run_with_a_threshold_of_1_is_audited(tmp_path: Path) -> None:
     assert (audit.recall.hits, audit.recall.total) == (20, 20)
     assert [(entry.low, entry.high, entry.recall.total) for entry in audit.bins] == [(1.0, 1.0, 20)]
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "1.00 to 1.00: 20 of 20 found" in page
+    assert "1.00: 20 of 20 found" in page
 
 
 def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
