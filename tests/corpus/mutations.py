@@ -229,14 +229,28 @@ def _write_csv() -> bytes:
 
 
 def _read_csv(content: bytes) -> Iterator[Row]:
-    """Yields the rows of the whole table, and those of its lines. Bytes are read as characters."""
+    """Yields the rows of the whole table, and further ones of its lines alone.
+
+    Bytes are read as characters.
+    """
     text = content.decode("latin-1")
+    rows: list[Row] = []
+    failure = None
+    try:
+        rows.extend(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        failure = error
+    yield from rows
     header, _, body = text.partition("\r\n")
-    names = header.split(",")
     for line in body.split("\r\n"):
         with contextlib.suppress(csv.Error):
-            yield from csv.DictReader([line], names, strict=True)
-    yield from csv.DictReader(io.StringIO(text, newline=""), strict=True)
+            yield from (
+                row
+                for row in csv.DictReader([line], header.split(","), strict=True)
+                if row not in rows
+            )
+    if failure is not None:
+        raise failure
 
 
 def _write_tar() -> bytes:
