@@ -236,18 +236,20 @@ def _read_csv(content: bytes) -> Iterator[Row]:
     text = content.decode("latin-1")
     rows: list[Row] = []
     failure = None
+    names: list[str] = []
     try:
-        rows.extend(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        names.extend(table.fieldnames or ())
+        rows.extend(table)
     except csv.Error as error:
         failure = error
     yield from rows
     header, _, body = text.partition("\r\n")
+    names = names or header.split(",")
     for line in body.split("\r\n"):
         with contextlib.suppress(csv.Error):
             yield from (
-                row
-                for row in csv.DictReader([line], header.split(","), strict=True)
-                if row not in rows
+                row for row in csv.DictReader([line], names, strict=True) if row not in rows
             )
     if failure is not None:
         raise failure
