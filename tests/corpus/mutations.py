@@ -489,6 +489,9 @@ def find_fault(chosen: Format, content: bytes, folder: Path) -> str | None:
         return f"{len(foreign)} kept rows are of no reader, such as {foreign[0]}; {rejections}"
     # a record of WARC whose type is damaged is skipped as one of an unknown type, which is said
     is_said |= "skipped" in text
+    if not content:
+        # nothing can be lost of an empty file, which is one empty text if its suffix is unknown
+        return None
     if not counts["rejected"] and not is_said and failed and len(kept) + removed < len(original):
         return f"nothing was rejected, and the file cannot be read; {counts}"
     if not counts["rejected"] and not is_said and len(kept) + removed < len(found):
