@@ -90,7 +90,7 @@ RECORDED = {"carried_columns": "extra"}
 ALWAYS_RECORDED = ("text", "tokens", "vector", "dimensions", "id", "carried_columns")
 """The columns that a record has even if there are none."""
 NEVER_RECORDED = ("partitions", "document_limit")
-"""What a resumed run finds in its inputs, or keeps from its beginning."""
+"""The values that a resumed run finds in its inputs, or keeps from its beginning."""
 
 
 @dataclass(frozen=True)

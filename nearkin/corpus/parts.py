@@ -65,24 +65,6 @@ def split_files(
         yield Part(0, 0, ranges)
 
 
-def are_files_parts(
-    corpus: FileCorpus, columns: Columns, workers: int, start: tuple[int, int] = (0, 0)
-) -> bool:
-    """Returns whether files that cannot be read from the middle are parts for threads.
-
-    So they are if the largest is at most half of all. Otherwise one thread reads them, and hands
-    batches to all workers, which keeps two of them busy.
-    """
-    if workers == 1:
-        return False
-    sizes = [
-        corpus.require_unchanged(file.file).size
-        for file in _files_from(corpus, start)
-        if not corpus.can_divide(file.file, columns)
-    ]
-    return bool(sizes) and 2 * max(sizes) <= sum(sizes)
-
-
 def _split(
     corpus: Corpus, columns: Columns, workers: int, start: tuple[int, int]
 ) -> Iterator[Part]:

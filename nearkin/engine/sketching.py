@@ -26,7 +26,7 @@ import pyarrow.ipc
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, Rejection, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.corpus.corpus import FileCorpus, ReadFiles
-from nearkin.corpus.parts import Part, are_files_parts, split_corpus, split_files
+from nearkin.corpus.parts import Part, split_corpus, split_files
 from nearkin.engine.document_facts import TextFact, hash_text_facts, text_lengths
 from nearkin.engine.documents import (
     KEYS,
@@ -154,9 +154,7 @@ def sketch_corpus(
     _remove_later_columns(folder, position)
     start = (position.file, position.row)
     apart = None
-    if isinstance(corpus, FileCorpus) and (
-        not executor.shares_memory or are_files_parts(corpus, columns, executor.workers, start)
-    ):
+    if isinstance(corpus, FileCorpus) and not executor.shares_memory:
         parts = split_files(corpus, columns, start)
         apart = work.folder(SPOOL) / f"{APART}{uuid4().hex}"
         apart.mkdir()

@@ -12,7 +12,7 @@ import pytest
 
 from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
 from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, encode_struct, read_footer
-from nearkin.corpus.parts import are_files_parts, divide_file, split_corpus
+from nearkin.corpus.parts import divide_file, split_corpus
 from nearkin.corpus.places import RowRange
 from nearkin.corpus.writer import NO_DOCUMENTS, KnownDocuments, write_kept
 
@@ -121,22 +121,6 @@ def test_files_with_few_row_groups_are_handed_out_in_batches(tmp_path: Path) -> 
     (part,) = split_corpus(corpus, COLUMNS, 2)
     assert part.rows == 1
     assert part.batch is not None
-
-
-def test_files_are_parts_if_the_largest_is_at_most_half_of_all(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": ["a"], "text": ["b"]}), tmp_path / "one.parquet")
-
-    def are_parts(workers: int) -> bool:
-        return are_files_parts(FileCorpus.open([str(tmp_path)]), COLUMNS, workers)
-
-    assert not are_parts(2)
-    for number in range(2):
-        (tmp_path / f"{number}.csv").write_text("id,text\n" + f"{number},a\n" * 100)
-    assert are_parts(2)
-    # one worker reads no faster than the thread that hands batches to it
-    assert not are_parts(1)
-    (tmp_path / "2.csv").write_text("id,text\n" + "2,a\n" * 300)
-    assert not are_parts(2)
 
 
 def test_a_table_is_handed_out_in_batches() -> None:

@@ -12,7 +12,7 @@ from tests.service.server.console.documents import variant
 from tests.service.server.console.pages import SAME_ORIGIN, page_content, sent
 
 COUNTS = re.compile(r"bands shared|bands agree|\d rows agree|slots agree")
-"""What pages say of slots and bands that agree."""
+"""The words of pages about slots and bands that agree."""
 
 
 @pytest.mark.promise("Pages of the console do not show it either.")
