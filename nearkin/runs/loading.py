@@ -26,7 +26,12 @@ from nearkin.index.documents import TextAndVector, documents_of
 from nearkin.index.entry import Entry, Outcome, require_id, require_unreserved_scope
 from nearkin.index.exports import is_protected, read_entries, read_header
 from nearkin.index.index import Index
-from nearkin.index.opening import IndexHeader, read_vector_evidence
+from nearkin.index.opening import (
+    FIXED_SETTINGS,
+    OPTIONAL_SETTINGS,
+    IndexHeader,
+    read_vector_evidence,
+)
 from nearkin.index.settings import SettingsFields, VectorEvidence
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_rejections
 from nearkin.runs.saved import SIGNATURES, SavedRun
@@ -35,11 +40,6 @@ from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec
 from nearkin.stages.sketch.resources import SpecResources
 
-COPIED = (
-    *("recall", "bands", "rows", "probes", "documents", "postings", "store_text"),
-    *("distance", "related", "passages", "combine"),
-)
-"""The settings that a copy of an index has as the index has them."""
 PORTION_BYTES = 32 << 20
 """The size of documents, in bytes, from which they are upserted."""
 
@@ -459,12 +459,11 @@ def _open_copy(
 ) -> Index:
     """Opens an index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
-    fields: dict[str, Any] = {name: value for name, value in header.items() if name in COPIED}
+    fixed = (*FIXED_SETTINGS, *OPTIONAL_SETTINGS)
+    fields: dict[str, Any] = {name: value for name, value in header.items() if name in fixed}
     if "vector" in header:
         fields["vector"] = read_vector_evidence(header["vector"])
-    return Index.open(
-        url, spec, header["threshold"], resources=resources, spec_resources=spec_resources, **fields
-    )
+    return Index.open(url, spec, resources=resources, spec_resources=spec_resources, **fields)
 
 
 def _load_entries(index: Index, entries: Iterator[Entry], *, protects: bool) -> int:

@@ -9,7 +9,7 @@ import nearkin as nk
 from nearkin.index.backup import backup, restore
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index, merge_clusters
-from nearkin.index.migration.copy import copy_missing
+from nearkin.index.migration.copy import Copier
 from nearkin.index.migration.cutover import fill_copy
 from tests.index.conftest import (
     Clock,
@@ -203,7 +203,7 @@ def test_a_copy_keeps_the_resolutions_of_members_without_content(
             # an update and a removal are copied, too
             index.upsert("a", "words of their own that are in no other text at all", "m0001")
             index.remove("a", "m0002")
-            copy_missing(index, copy)
+            Copier.between(index, copy).copy_missing()
             assert _entry(copy, "m0001").is_leader
             assert copy.get("a", "m0002") is None
             assert check_index(copy).sound

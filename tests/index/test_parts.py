@@ -13,7 +13,7 @@ from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import Entry
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.copy import copy_documents
+from nearkin.index.migration.copy import Copier
 from nearkin.index.migration.cutover import fill_copy
 from nearkin.index.parts import parts_scope
 from nearkin.index.stores.base import Store
@@ -351,7 +351,7 @@ def test_a_copy_of_one_unfinished_document_has_its_parts(tmp_path: Path) -> None
         for number in range(40):
             live.add_part("a", "one", _part(number))
             if number in (5, 39):
-                copy_documents(live, copy, [(parts_scope("a"), "one")])
+                Copier.between(live, copy).copy_documents([(parts_scope("a"), "one")])
         assert len(list(copy.scan())) == len(list(live.scan()))
         assert copy.finish("a", "one") is not None
         entry = copy.get("a", "one")
@@ -359,5 +359,5 @@ def test_a_copy_of_one_unfinished_document_has_its_parts(tmp_path: Path) -> None
         assert entry.size == 400
         live.finish("a", "one")
         copy.add_part("a", "one", _part(1))
-        copy_documents(live, copy, [(parts_scope("a"), "one")])
+        Copier.between(live, copy).copy_documents([(parts_scope("a"), "one")])
         assert list(copy.scan(parts_scope("a"))) == []

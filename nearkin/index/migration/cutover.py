@@ -18,18 +18,12 @@ from nearkin.index.entry import RESERVED
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     UNLIMITED_SIZE,
+    Copier,
     CopyComparison,
-    CopySource,
-    claim_target,
     compare_clusters,
-    copy_missing,
-    exclude_other_fillers,
-    follow_given_decisions,
-    is_finished_copy,
     keep_cluster_ids_and_compare,
-    release_target,
 )
-from nearkin.index.migration.follow import LogFollower, follow_log
+from nearkin.index.migration.follow import LogFollower
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, MigrationState, Phase
 from nearkin.index.opening import open_index
 from nearkin.index.session import REFRESH_SECONDS
@@ -65,13 +59,8 @@ class RebuildResult(CopyComparison):
     """The fingerprint of the Spec of the new index."""
 
 
-class RebuildCutoverResult(CutoverResult):
+class RebuildCutoverResult(CutoverResult, RebuildResult):
     """The result of a rebuild to which the index then moved."""
-
-    spec_before: str
-    """The fingerprint of the Spec of the previous index."""
-    spec_after: str
-    """The fingerprint of the Spec of the new index."""
 
 
 class ReopenedStore(TypedDict):
@@ -274,13 +263,14 @@ def fill_copy(source: Index, target: Index) -> CopyComparison:
 
     A finished copy is left as it is.
     """
-    if is_finished_copy(source._session.store, target):
-        follow_given_decisions(target)
-        return compare_clusters(source._session.store, target._session.store)
-    claim_target(CopySource.of(source), target)
-    copy_missing(source, target)
-    comparison = keep_cluster_ids_and_compare(source._session.store, target)
-    release_target(target)
+    copier = Copier.between(source, target)
+    if copier.is_finished():
+        copier.follow_given_decisions()
+        return compare_clusters(copier.source, copier.copy)
+    copier.claim()
+    copier.copy_missing()
+    comparison = keep_cluster_ids_and_compare(copier.source, copier.copy)
+    copier.release()
     return comparison
 
 
@@ -293,20 +283,20 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> Cutover
         A comparison of the two, the numbers of documents that changed meanwhile, and the seconds
         for which writers waited.
     """
-    claim_target(CopySource.of(source), target, MEMORY_URL)
-    store = source._session.store
-    with PhaseWriter(store) as phases:
+    copier = Copier.between(source, target)
+    copier.claim(MEMORY_URL)
+    with PhaseWriter(copier.source) as phases:
         phases.write(COPYING, target.public_urls)
         # another process that fills the copy may have read its documents before the log began
-        exclude_other_fillers(target)
-        follower = LogFollower(source)
-        copy_missing(source, target)
-        comparison = keep_cluster_ids_and_compare(store, target)
-        meanwhile = follow_log(follower, target)
+        copier.exclude_other_fillers()
+        follower = LogFollower(copier)
+        copier.copy_missing()
+        comparison = keep_cluster_ids_and_compare(copier.source, copier.copy)
+        meanwhile = follower.copy_until_few()
         closed_at = time.perf_counter()
         phases.write(CLOSING, target.public_urls)
-        meanwhile = meanwhile.add(follower.copy_touched(target))
-        release_target(target)
+        meanwhile = meanwhile.add(follower.copy_touched())
+        copier.release()
     # this is not undone if it fails: it may have been written, and other processes may have
     # followed
     phases.write(MOVED, target.public_urls)

@@ -5,13 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from nearkin.index.changes import TOUCHED
-from nearkin.index.index import Index
-from nearkin.index.migration.copy import (
-    DOCUMENTS_AT_ONCE,
-    NOTHING_COPIED,
-    CopyCounts,
-    copy_documents,
-)
+from nearkin.index.migration.copy import DOCUMENTS_AT_ONCE, NOTHING_COPIED, Copier, CopyCounts
 
 MAX_ROUNDS = 10
 """The maximum number of times that a copy follows the log before the index is closed."""
@@ -27,9 +21,9 @@ class LogFollower:
     read while the index is closed. To read a line twice does no harm.
     """
 
-    def __init__(self, source: Index) -> None:
-        self._source = source
-        self._store = source._session.store
+    def __init__(self, copier: Copier) -> None:
+        self._copier = copier
+        self._store = copier.source
         self._place = self._store.log_end()
         self._counted: Counter[tuple[str, str]] = Counter()
         if self._place is None:
@@ -40,29 +34,28 @@ class LogFollower:
             if event.kind == TOUCHED:
                 yield event.scope, event.id
 
-    def copy_touched(self, target: Index) -> CopyCounts:
+    def copy_touched(self) -> CopyCounts:
         """Copies the documents that were touched since the last call."""
         if self._place is None:
             # the store's log has no places and no order, so its lines are counted
             touched = Counter(self._touched())
             new = touched - self._counted
             self._counted = touched
-            return copy_documents(self._source, target, new)
+            return self._copier.copy_documents(new)
         end = self._store.log_end()
         names = self._touched()
         total = NOTHING_COPIED
         while portion := dict.fromkeys(islice(names, DOCUMENTS_AT_ONCE)):
-            total = total.add(copy_documents(self._source, target, portion))
+            total = total.add(self._copier.copy_documents(portion))
         self._place = end
         return total
 
-
-def follow_log(follower: LogFollower, target: Index) -> CopyCounts:
-    """Copies touched documents until few are touched while others are copied."""
-    total = NOTHING_COPIED
-    for _ in range(MAX_ROUNDS):
-        copied = follower.copy_touched(target)
-        total = total.add(copied)
-        if sum(copied) < FEW_DOCUMENTS:
-            break
-    return total
+    def copy_until_few(self) -> CopyCounts:
+        """Copies touched documents until few are touched while others are copied."""
+        total = NOTHING_COPIED
+        for _ in range(MAX_ROUNDS):
+            copied = self.copy_touched()
+            total = total.add(copied)
+            if sum(copied) < FEW_DOCUMENTS:
+                break
+        return total

@@ -28,16 +28,7 @@ from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreErr
 from nearkin.index.decision_records import is_decisions_scope
 from nearkin.index.entry import Entry, Outcome, OutcomeKind
 from nearkin.index.index import Index
-from nearkin.index.migration.copy import (
-    CopySource,
-    claim_target,
-    copy_documents,
-    copy_missing,
-    copy_resolved,
-    partition_by_content,
-    shares_shingles,
-    upsert_copies,
-)
+from nearkin.index.migration.copy import Copier
 from nearkin.index.migration.cutover import cut_over
 from nearkin.index.migration.state import CLOSING, COPYING
 from nearkin.index.parts import is_parts_scope
@@ -197,7 +188,7 @@ class ShadowIndex:
                     f"the shadow index has the banding of the live index, {standby.banding.bands} "
                     f"x {standby.banding.rows}; set other shadow_bands or shadow_rows"
                 )
-            claim_target(CopySource.of(live), standby)
+            Copier.between(live, standby).claim()
         except NearkinError:
             standby.close()
             raise
@@ -389,10 +380,8 @@ class ShadowIndex:
         """Copies all missing documents from the live index to the standby index."""
         self.index.refresh()
         if self.standby.public_urls != self.index.public_urls:
-            copy_missing(
-                self.index,
-                self.standby,
-                lambda: not self._closing and self.standby.public_urls != self.index.public_urls,
+            self._copier().copy_missing(
+                lambda: not self._closing and self.standby.public_urls != self.index.public_urls
             )
             self._filled = not self._closing
 
@@ -401,13 +390,14 @@ class ShadowIndex:
         with self._condition:
             changes = {id: self._changes[scope, id] for id in ids}
         if is_parts_scope(scope) or is_decisions_scope(scope):
-            copy_documents(self.index, self.standby, [(scope, id) for id in ids])
+            self._copier().copy_documents([(scope, id) for id in ids])
             self._remove_changes(scope, changes)
             return
         entries = dict(zip(ids, self.index.get_many(scope, ids), strict=True))
         existing = [entry for entry in entries.values() if entry is not None]
         began = time.perf_counter()
-        outcomes = self._upsert_in_standby(scope, existing)
+        # unchanged ones too, so that they live as long as in the live index
+        outcomes = self._copier().upsert(scope, existing)
         seconds = time.perf_counter() - began
         for id, entry in entries.items():
             if entry is None:
@@ -432,18 +422,9 @@ class ShadowIndex:
         self._only_live_duplicates += change.duplicate and not outcome.duplicate
         self._only_shadow_duplicates += outcome.duplicate and not change.duplicate
 
-    def _upsert_in_standby(self, scope: str, entries: list[Entry]) -> list[Outcome]:
-        """Upserts documents; unchanged ones too, so that they live as long as in the live index.
-
-        Documents without content are copied as they are resolved, and have no outcome.
-        """
-        standby = self.standby
-        same_shingles = shares_shingles(self.index, standby)
-        known, resolved = partition_by_content(entries, standby, same_shingles=same_shingles)
-        outcomes = upsert_copies(standby, scope, known, same_shingles=same_shingles)
-        source = CopySource.of(self.index).store
-        copy_resolved(source, standby, scope, resolved, same_shingles=same_shingles)
-        return outcomes
+    def _copier(self) -> Copier:
+        """Returns the copier from the present store of the live index."""
+        return Copier.between(self.index, self.standby)
 
     def _remove_changes(self, scope: str, copied: dict[str, _Change]) -> None:
         """Removes copied changes from the queue, unless a document changed again."""

@@ -349,7 +349,7 @@ def test_one_of_two_simultaneous_cutovers_fails(
     ):
         live.upsert("a", corpus(1)[0], "x")
         monkeypatch.setattr(
-            "nearkin.index.migration.cutover.follow_log",
+            "nearkin.index.migration.cutover.LogFollower.copy_until_few",
             lambda *_: store_of(live).redirect(MigrationState(7, COPYING, ("other",))),
         )
         with pytest.raises(StoreError, match="in epoch 7 already"):

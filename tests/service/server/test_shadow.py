@@ -15,6 +15,7 @@ from nearkin.errors import UsageError
 from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
+from nearkin.index.migration.copy import Copier
 from nearkin.index.parts import parts_scope
 from nearkin.service.server.shadow import LiveSide, ShadowIndex
 from nearkin.settings.decisions import Decision, Verdict
@@ -247,7 +248,7 @@ def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
     with first(tmp_path) as index:
         index.upsert_many("a", [text(8 * i) for i in range(20)], [str(i) for i in range(20)])
         begun, go_on = threading.Event(), threading.Event()
-        filling = nearkin.service.server.shadow.copy_missing
+        filling = Copier.copy_missing
 
         def slow(*arguments: Any) -> Any:
             done = filling(*arguments)
@@ -255,7 +256,7 @@ def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
             go_on.wait(60)
             return done
 
-        monkeypatch.setattr(nearkin.service.server.shadow, "copy_missing", slow)
+        monkeypatch.setattr(Copier, "copy_missing", slow)
         shadow = beside(index, tmp_path)
         begun.wait(60)
         upsert(shadow, 400, "late")
