@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RelatedDocument,
     )
     from nearkin.index.index import Index
+    from nearkin.index.index_facts import IndexFacts
     from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
     from nearkin.index.settings import IndexSettings, VectorEvidence
     from nearkin.index.signatures.hamming_index import HammingIndex, Neighbour
@@ -96,7 +97,6 @@ if TYPE_CHECKING:
     from nearkin.service.client.clients import AsyncClient, Client, Retries
     from nearkin.service.client.models import (
         ClusterPage,
-        IndexFacts,
         NewDocument,
         StoredDocument,
         TuningResult,
@@ -309,7 +309,7 @@ _HOMES = {
     "AsyncClient": "nearkin.service.client.clients",
     "Retries": "nearkin.service.client.clients",
     "ClusterPage": "nearkin.service.client.models",
-    "IndexFacts": "nearkin.service.client.models",
+    "IndexFacts": "nearkin.index.index_facts",
     "NewDocument": "nearkin.service.client.models",
     "StoredDocument": "nearkin.service.client.models",
     "TuningResult": "nearkin.service.client.models",

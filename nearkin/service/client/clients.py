@@ -32,6 +32,7 @@ from tenacity.wait import WaitBaseT
 from nearkin.errors import ServiceError, UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
+from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import PassageMatches
 from nearkin.runtime.argument_types import check_arguments, check_fields
 from nearkin.service.client import requests
@@ -39,7 +40,6 @@ from nearkin.service.client.batches import Line, async_upsert_requests, upsert_r
 from nearkin.service.client.call import Call, Exchange, ResponseBuffer
 from nearkin.service.client.models import (
     ClusterPage,
-    IndexFacts,
     NewDocument,
     StoredDocument,
     TuningResult,

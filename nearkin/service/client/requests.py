@@ -13,6 +13,7 @@ import orjson
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
+from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import PassageMatches
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.service.client.call import (
@@ -30,7 +31,6 @@ from nearkin.service.client.call import (
 from nearkin.service.client.models import (
     ClusterHead,
     ClusterPage,
-    IndexFacts,
     NewDocument,
     StoredDocument,
     TuningResult,

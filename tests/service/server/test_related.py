@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import nearkin as nk
+from nearkin.index.index_facts import IndexFacts
 from nearkin.service.client import batches, requests
 from nearkin.service.client.call import Call, build_outcome
-from nearkin.service.client.models import IndexFacts
 from tests.service.server.conftest import Serve
 
 TEXT = "one two three four five six seven eight nine ten"

@@ -1,7 +1,7 @@
 """Routes of a scope: documents, queries and clusters."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from typing import Annotated, Any
 
@@ -124,11 +124,11 @@ def outcome_json(outcome: Outcome) -> bytes:
 
 @router.post(
     "/query",
+    response_model=m.Matches,
     openapi_extra=body_schema(m.QueryRequest),
     summary="Find documents that resemble a document",
-    response_model_exclude_unset=True,
 )
-async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
+async def query(request: Request, scope: ScopeName, who: Reader) -> Response:
     """Returns the representatives whose similarity reaches the threshold, most similar first.
 
     With `members`, their similar members are returned, too, and with `related`, the representatives
@@ -138,24 +138,20 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     body = await parse_body(request, m.QueryRequest)
     top = requested_top(body, service.settings.max_top)
     matches = await service.query(scope, body.document, top, members=body.members)
-    answers = [m.QueryMatch.from_match(match, who) for match in matches]
-    if not body.related:
-        # a member that is not set is left out of the answer
-        return m.Matches(matches=answers)
-    related = await service.query_related(scope, body.document)
-    return m.Matches(
-        matches=answers,
-        related=[m.QueryMatch.from_match(match, who) for match in related[:top]],
-    )
+    answer = {"matches": [m.describe_match(match, who) for match in matches]}
+    if body.related:
+        related = await service.query_related(scope, body.document)
+        answer["related"] = [m.describe_match(match, who) for match in related[:top]]
+    return _json_response(answer)
 
 
 @router.post(
     "/near-misses",
+    response_model=m.NearMisses,
     openapi_extra=body_schema(m.NearMissRequest),
     summary="Find documents that are almost similar enough to a document",
-    response_model_exclude_unset=True,
 )
-async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.NearMisses:
+async def near_misses(request: Request, scope: ScopeName, who: Reader) -> Response:
     """Returns documents that share a bucket with a document but are below the threshold.
 
     They are representatives, the most similar first. Nothing is stored.
@@ -164,7 +160,12 @@ async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.Near
     body = await parse_body(request, m.NearMissRequest)
     top = requested_top(body, service.settings.max_top)
     misses = await service.run_in_thread(service.index.near_misses, scope, body.document, top)
-    return m.NearMisses(near_misses=[m.QueryMatch.from_match(miss, who) for miss in misses])
+    return _json_response({"near_misses": [m.describe_match(miss, who) for miss in misses]})
+
+
+def _json_response(answer: Mapping[str, object]) -> Response:
+    """Returns a response of values that may be numbers of numpy."""
+    return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
 
 
 @router.post(

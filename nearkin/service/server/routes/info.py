@@ -106,13 +106,13 @@ async def list_scopes(
 
 @router.get(
     "/v1/spec",
-    summary="Get the Spec and the banding of the index",
+    response_model=m.IndexInfo,
     response_model_exclude_unset=True,
+    summary="Get the Spec and the banding of the index",
 )
-async def spec(request: Request, who: Reader) -> m.IndexInfo:
+async def spec(request: Request, who: Reader) -> dict[str, object]:
     """Returns the Spec of the signatures, the threshold and the banding."""
-    index = ready_service(request).index
-    return m.IndexInfo.from_index(index)
+    return m.describe_index(ready_service(request).index)
 
 
 @router.get("/v1/stats", response_model=dict[str, object], summary="Get the counts of the index")

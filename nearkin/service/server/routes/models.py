@@ -1,22 +1,30 @@
 """The JSON bodies of requests and responses."""
 
+import dataclasses
+import inspect
 import json
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, ClassVar, Literal, Self
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from pydantic import (
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
+    create_model,
     field_validator,
     model_validator,
 )
 
 from nearkin.index.documents import TextAndVector
-from nearkin.index.entry import ClusterPart, Entry, Match
+from nearkin.index.entry import ClusterPart, Entry, Evidence, Match, Outcome, RelatedDocument
 from nearkin.index.index import Index
+from nearkin.index.index_facts import IndexFacts
+from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
+from nearkin.runtime.docstrings import read_attributes
 from nearkin.runtime.version import VERSION
 from nearkin.service.server.cluster_listings import ScopeCounts
 from nearkin.service.server.http.tokens import Principal
@@ -70,6 +78,47 @@ class Model(BaseModel):
     """Maximum number of JSON values in a body: enough for the longest vector."""
     max_json_members: ClassVar[int] = MAX_JSON_MEMBERS
     """Maximum number of object members in a body."""
+
+
+_MODELS: dict[type, type[Model]] = {}
+"""The models of records of the library."""
+
+
+def answer_model(name: str, record: type, **changed: tuple[Any, str | None] | None) -> type[Model]:
+    """Returns the model of a record as JSON. The docstring of the record describes its members.
+
+    A member that is None by default is left out of an answer if it is None. `changed` has the type
+    and the description of members that differ, or None for those that the answer does not have.
+    """
+    docstring = inspect.getdoc(record) or ""
+    descriptions = read_attributes(docstring)
+    members: dict[str, Any] = {}
+    for member in dataclasses.fields(record):
+        default = None if member.default is None else ...
+        kind = _json_type(get_type_hints(record)[member.name])
+        members[member.name] = (kind, default, descriptions[member.name])
+    for member_name, change in changed.items():
+        _, default, description = members.pop(member_name, (None, ..., ""))
+        if change is not None:
+            members[member_name] = (change[0], default, change[1] or description)
+    fields: dict[str, Any] = {
+        member_name: (kind, Field(default, description=description.replace("None", "null")))
+        for member_name, (kind, default, description) in members.items()
+    }
+    summary = docstring.partition("\n\nAttributes:")[0]
+    model = create_model(name, __base__=Model, __doc__=summary, **fields)
+    _MODELS[record] = model
+    return model
+
+
+def _json_type(kind: Any) -> Any:
+    """Returns the type of a member of a record as JSON."""
+    parts = get_args(kind)
+    if get_origin(kind) is tuple:
+        return list[_json_type(parts[0])]  # type: ignore[misc]
+    if get_origin(kind) is UnionType:
+        return reduce(or_, map(_json_type, parts))
+    return _MODELS.get(kind, kind)
 
 
 class TextOrVector(Model):
@@ -161,95 +210,6 @@ class PartAnswer(Model):
     )
 
 
-class EvidenceAnswer(Model):
-    """The similarities of two documents of an index of texts and vectors."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"text": 0.84, "vector": None, "text_reached": True, "vector_reached": False}
-            ]
-        }
-    )
-
-    text: float | None = Field(
-        description="Exact similarity of the texts, or null if a document has no text."
-    )
-    vector: float | None = Field(
-        description="Exact cosine of the vectors, or null if a document has no vector."
-    )
-    text_reached: bool = Field(description="True if the texts reach their threshold.")
-    vector_reached: bool = Field(description="True if the vectors reach their threshold.")
-
-
-OptionalEvidence = Annotated[
-    EvidenceAnswer | None,
-    Field(
-        description="Both similarities. Only an index of texts and vectors has this member, for "
-        "documents that were compared."
-    ),
-]
-
-OptionalExact = Annotated[
-    bool | None,
-    Field(
-        description="True if both documents are exact duplicates. False if only symbols, "
-        "punctuation, order or repetitions differ, or if texts are not stored and their bytes "
-        "differ. Only documents that were compared and have a similarity of 1 have this member.",
-    ),
-]
-
-
-class RelatedAnswer(Model):
-    """A representative that is related to a document."""
-
-    id: str = Field(description="Id of the representative.")
-    cluster: str = Field(description="Id of its cluster.")
-    similarity: float = Field(description="Exact similarity to the document.")
-
-
-class UpsertResult(Model):
-    """The outcome of an upsert."""
-
-    kind: Literal["new", "exact", "resolved", "match", "updated", "related", "blocked"] = Field(
-        description="Kind of the outcome."
-    )
-    layer: Literal["record", "memory", "store", "search", "blocklist"] = Field(
-        description="Layer that determined the outcome."
-    )
-    id: str = Field(description="Id of the document.")
-    cluster: str = Field(description="Id of the cluster. Empty if the document is blocked.")
-    representative: str = Field(
-        description="Id of the representative. Empty if the document is blocked."
-    )
-    similarity: float = Field(
-        description="Exact similarity to the representative, or to the blocked document."
-    )
-    duplicate: bool = Field(
-        description="True if another document is the representative, or the document is blocked."
-    )
-    candidates: int = Field(
-        description="Number of stored documents that the document was compared with."
-    )
-    seconds: dict[str, float] = Field(
-        description="Duration of each phase in seconds. Durations of a batch are divided by its "
-        "number of documents."
-    )
-    evidence: OptionalEvidence = None
-    related: list[RelatedAnswer] | None = Field(
-        None,
-        description="Other representatives whose similarity reaches the setting `related` of the "
-        "index, the most similar ones first, at most 10. Empty if the document was known. Only an "
-        "index with the setting has this member.",
-    )
-    blocked_by: str | None = Field(
-        None,
-        description="Name of the entry of the blocklist that the document is like. Only blocked "
-        "documents, which are not stored, have this member.",
-    )
-    exact: OptionalExact = None
-
-
 class StreamLine(Model):
     """The answer to a line of a stream.
 
@@ -293,48 +253,35 @@ class DocumentAnswer(Model):
         )
 
 
-class QueryMatch(Model):
-    """A stored document that resembles a query."""
-
-    id: str = Field(description="Id of the document.")
-    cluster: str = Field(description="Id of the cluster.")
-    similarity: float = Field(description="Exact similarity to the query.")
-    shared_bands: int | None = Field(
-        description="Number of bands that the document shares with the query. It is 0 for a "
-        "member that was found through its representative, and null without the right admin: it "
-        "tells how to change a text so that it is not found."
-    )
-    representative: str = Field(
-        description="Id of the representative of the cluster, which can be the document itself."
-    )
-    evidence: OptionalEvidence = None
-    exact: OptionalExact = None
-
-    @classmethod
-    def from_match(cls, match: Match, who: Principal) -> Self:
-        """Converts a match of the index to what a token may see of it."""
-        answer = cls(
-            id=match.id,
-            cluster=match.cluster,
-            similarity=match.similarity,
-            shared_bands=match.shared if who.has_right("admin") else None,
-            representative=match.representative,
-        )
-        # a member that is not set is left out of the answer
-        added: dict[str, object] = {}
-        if match.evidence is not None:
-            added["evidence"] = EvidenceAnswer(**asdict(match.evidence))
-        if match.exact is not None:
-            added["exact"] = match.exact
-        return answer.model_copy(update=added) if added else answer
+EvidenceAnswer = answer_model("EvidenceAnswer", Evidence)
+RelatedAnswer = answer_model("RelatedAnswer", RelatedDocument)
+UpsertResult = answer_model(
+    "UpsertResult",
+    Outcome,
+    duplicate=(bool, "True if another document is the representative, or the document is blocked."),
+)
+QueryMatch = answer_model(
+    "QueryMatch",
+    Match,
+    shared=None,
+    shared_bands=(
+        int | None,
+        "Number of bands that the document shares with the query. It is 0 for a member that was "
+        "found through its representative, and null without the right admin: it tells how to "
+        "change a text so that it is not found.",
+    ),
+)
+answer_model("PassageAnswer", MatchedPassage)
+answer_model("PassageMatchAnswer", PassageMatch)
+PassagesAnswer = answer_model("PassagesAnswer", PassageMatches)
 
 
 class Matches(Model):
     """The matches of a query."""
 
-    matches: list[QueryMatch] = Field(description="Matches, most similar first.")
-    related: list[QueryMatch] | None = Field(
-        default=None,
+    matches: list[QueryMatch] = Field(description="Matches, most similar first.")  # type: ignore[valid-type]
+    related: list[QueryMatch] | None = Field(  # type: ignore[valid-type]
+        None,
         description="The related representatives that an upsert would name, if they were "
         "requested, most similar first.",
     )
@@ -343,48 +290,17 @@ class Matches(Model):
 class NearMisses(Model):
     """The stored documents that are almost similar enough to a document."""
 
-    near_misses: list[QueryMatch] = Field(
+    near_misses: list[QueryMatch] = Field(  # type: ignore[valid-type]
         description="Documents that share a bucket with the document but are below the threshold, "
         "most similar first."
     )
 
 
-class PassageAnswer(Model):
-    """A run of words that a text and a stored document share. Bytes count in UTF-8."""
-
-    start: int = Field(description="First byte in the text.")
-    end: int = Field(description="Byte after the last one in the text.")
-    stored_start: int = Field(description="First byte in the stored document.")
-    stored_end: int = Field(description="Byte after the last one in the stored document.")
-    tokens: int = Field(description="Number of words.")
-
-
-class PassageMatchAnswer(Model):
-    """A stored document that shares passages with a text."""
-
-    id: str = Field(description="Id of the document.")
-    cluster: str = Field(description="Id of its cluster.")
-    tokens: int = Field(description="Number of words of the text that are in at least one passage.")
-    passages: list[PassageAnswer] = Field(
-        description="The passages, in the order of the text. Of more than 100, they are the "
-        "longest."
-    )
-    found: int = Field(description="Number of all passages.")
-
-
-class PassagesAnswer(Model):
-    """The stored documents that share passages with a text."""
-
-    documents: list[PassageMatchAnswer] = Field(
-        description="The documents, those that share most words first."
-    )
-    candidates: int = Field(
-        description="Number of stored documents that share a fingerprint with the text."
-    )
-    compared: int = Field(description="Number of candidates that were compared with the text.")
-    complete: bool = Field(
-        description="True if no document with a passage can be missing, except beyond `top`."
-    )
+def describe_match(match: Match, who: Principal) -> dict[str, object]:
+    """Returns what a token may see of a match, in the form of `QueryMatch`."""
+    members = match.to_dict()
+    shared = members.pop("shared")
+    return {**members, "shared_bands": shared if who.has_right("admin") else None}
 
 
 MAX_DECISIONS = 200
@@ -588,62 +504,16 @@ class VectorInfo(Model):
     rows: int = Field(description="Number of rows per band.")
 
 
-class IndexInfo(Model):
-    """The Spec and the banding of the index."""
+IndexInfo = answer_model("IndexInfo", IndexFacts, vector=(VectorInfo | None, None))
 
-    spec: dict[str, object] = Field(description="Spec of the signatures.")
-    fingerprint: str = Field(description="Fingerprint of the Spec.")
-    threshold: float = Field(description="Smallest similarity of near-duplicates.")
-    recall: float = Field(description="Required recall at the threshold.")
-    bands: int = Field(description="Number of bands.")
-    rows: int = Field(description="Number of rows per band.")
-    probes: int = Field(description="Number of probes.")
-    postings: str = Field(description="Documents that searches find: representatives or all.")
-    version: str = Field(description="Version of nearkin.")
-    related: float | None = Field(
-        default=None,
-        description="Minimum similarity of related documents. Indexes without the setting do not "
-        "have this member.",
-    )
-    passages: int | None = Field(
-        default=None,
-        description="Smallest number of words of a passage. Indexes without the setting do not "
-        "have this member.",
-    )
-    vector: VectorInfo | None = Field(
-        default=None,
-        description="The vectors of an index of texts and vectors. Other indexes do not have this "
-        "member.",
-    )
-    combine: Literal["either", "both"] | None = Field(
-        default=None,
-        description="The kinds of evidence that two similar documents need, in an index of texts "
-        "and vectors.",
-    )
 
-    @classmethod
-    def from_index(cls, index: Index) -> Self:
-        """Describes an index."""
-        answer = cls(
-            spec=json.loads(index.spec.to_json()),
-            fingerprint=index.spec.fingerprint,
-            threshold=index.threshold,
-            recall=index.settings.recall,
-            bands=index.banding.bands,
-            rows=index.banding.rows,
-            probes=index.banding.probes,
-            postings=index.settings.postings,
-            version=VERSION,
-        )
-        if index.settings.related is not None:
-            answer = answer.model_copy(update={"related": index.settings.related})
-        if index.settings.passages is not None:
-            answer = answer.model_copy(update={"passages": index.settings.passages})
-        vector = index.settings.vector
-        banding = index.vector_banding
-        if vector is None or banding is None:
-            # members that are not set are left out of the answer
-            return answer
+def describe_index(index: Index) -> dict[str, object]:
+    """Returns the Spec and the banding of an index, in the form of `IndexInfo`."""
+    settings = index.settings
+    vector = settings.vector
+    banding = index.vector_banding
+    described = None
+    if vector is not None and banding is not None:
         assert vector.threshold is not None
         described = VectorInfo(
             spec=json.loads(vector.spec.to_json()),
@@ -653,7 +523,22 @@ class IndexInfo(Model):
             bands=banding.bands,
             rows=banding.rows,
         )
-        return answer.model_copy(update={"vector": described, "combine": index.settings.combine})
+    facts = IndexFacts(
+        spec=json.loads(index.spec.to_json()),
+        fingerprint=index.spec.fingerprint,
+        threshold=index.threshold,
+        recall=settings.recall,
+        bands=index.banding.bands,
+        rows=index.banding.rows,
+        probes=index.banding.probes,
+        postings=settings.postings,
+        version=VERSION,
+        vector=None if described is None else described.model_dump(),
+        combine=None if described is None else settings.combine,
+        related=settings.related,
+        passages=settings.passages,
+    )
+    return {name: value for name, value in vars(facts).items() if value is not None}
 
 
 class ShadowSwitch(Model):
