@@ -62,11 +62,7 @@ class ExecutorOptions:
 
     @contextmanager
     def open(self, workers: int) -> "Iterator[Executor | None]":
-        """Yields what does the tasks, or None for threads of this process.
-
-        Args:
-            workers: Number of workers of this machine.
-        """
+        """Yields what does the tasks, or None for threads of this process."""
         from nearkin.errors import UsageError
         from nearkin.executors.jobs import JobsExecutor
         from nearkin.executors.processes import Processes

@@ -17,13 +17,7 @@ def read_up_to(stream: Any, most: int) -> bytes:
 
 
 class SpanStream:
-    """A stream of the bytes from one place of a file to another.
-
-    Args:
-        stream: The file.
-        start: The first byte.
-        end: The byte after the last one.
-    """
+    """A stream of the bytes from one place of a file to another."""
 
     def __init__(self, stream: Any, start: int, end: int) -> None:
         self._stream = stream

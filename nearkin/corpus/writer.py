@@ -104,7 +104,6 @@ def write_kept(
 
     Args:
         kept: True for each document that is kept, bool (n,).
-        workers: Number of threads.
         executor: Copies parts in other processes, if documents are known and not rewritten.
     """
     targets = [join_inside(folder, name) for name in make_output_names(corpus.names)]

@@ -159,11 +159,7 @@ class RunOptions(SearchSettings, ClusterSettings):
             options._check_banding()
 
     def can_compare_all(self, shingles: int) -> bool:
-        """Returns False if the documents have fields that are too long to compare all pairs.
-
-        Args:
-            shingles: Number of shingles of the documents.
-        """
+        """Returns False if the documents have fields that are too long to compare all pairs."""
         return not self.fields or shingles <= MOST_FIELD_SHINGLES
 
     def _check_banding(self) -> None:
@@ -418,7 +414,6 @@ class RunOptions(SearchSettings, ClusterSettings):
         """Returns the given bands and rows, or those that reach the recall at the threshold.
 
         Args:
-            measure: Measure of the run.
             documents: Number of documents. It matters for signatures of signs only.
         """
         request = BandingRequest(
@@ -436,10 +431,6 @@ class RunOptions(SearchSettings, ClusterSettings):
         """Returns the banding, or None if no bands of signs reach the recall at the threshold.
 
         A run over few documents compares all pairs in this case. Bands of slots always reach it.
-
-        Args:
-            measure: Measure of the run.
-            documents: Number of documents.
 
         Raises:
             UsageError: If the given bands and rows are not possible.
@@ -731,7 +722,6 @@ class RunOptions(SearchSettings, ClusterSettings):
 
         Args:
             parameters: Dictionary that `parameters` returned.
-            spec: Spec of the run.
             **others: Options that are not recorded (memory, workers), or that replace a recorded
                 one.
         """

@@ -56,7 +56,6 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
     """Returns the columns that parameters name.
 
     Args:
-        parameters: The parameters of a run.
         id: Column of ids, or None.
 
     Raises:
@@ -199,12 +198,7 @@ def memory_of(parameters: RunParameters) -> int:
 
 
 def with_contents(parameters: RunParameters, columns: Columns) -> RunParameters:
-    """Returns parameters whose fields name the kinds and the sizes that the inputs have.
-
-    Args:
-        parameters: The parameters of a run.
-        columns: The columns of the inputs.
-    """
+    """Returns parameters whose fields name the kinds and the sizes that the inputs have."""
     if not columns.fields:
         return parameters
     return {**parameters, "fields": name_contents(parameters["fields"], columns.fields)}
@@ -212,10 +206,6 @@ def with_contents(parameters: RunParameters, columns: Columns) -> RunParameters:
 
 def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
     """Returns the options of a run.
-
-    Args:
-        spec: The Spec of the signatures.
-        parameters: The parameters of a run.
 
     Raises:
         UsageError: If both a distance and a threshold are given, or one of them beside an
@@ -250,7 +240,6 @@ def require_one_threshold(given: Collection[str], accept: str) -> None:
 
     Args:
         given: Names of the parameters that were given.
-        accept: The acceptance.
 
     Raises:
         UsageError: If a threshold is given beside an expression, which replaces it.
@@ -283,10 +272,6 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
 
     Weights `tfidf` are left out if the document frequencies are not given, because they are counted
     later.
-
-    Args:
-        parameters: The parameters of a run.
-        columns: The columns, with the length of the vectors.
 
     Raises:
         UsageError: If options contradict each other or the columns.
@@ -330,7 +315,6 @@ def require_given_fingerprints(names: Sequence[str], fingerprint: str) -> None:
 
     Args:
         names: Names of the given options of a Spec.
-        fingerprint: Column of fingerprints.
 
     Raises:
         UsageError: If one is given.

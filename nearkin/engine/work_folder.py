@@ -316,9 +316,6 @@ def first_difference(before: Any, now: Any, where: str = "") -> str | None:
 def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.ndarray:
     """Maps a raw file as a read-only array.
 
-    Args:
-        dtype: Type of the numbers.
-
     Returns:
         An array (n,) or (n, columns).
     """
@@ -332,12 +329,7 @@ def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.nda
 
 
 def create_mapped_file(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Creates a raw file, or replaces it, and maps it as an array that can be written.
-
-    Args:
-        dtype: Type of the numbers.
-        shape: Shape of the array.
-    """
+    """Creates a raw file, or replaces it, and maps it as an array that can be written."""
     with path.open("wb") as file:
         reserve_blocks(file, math.prod(shape) * np.dtype(dtype).itemsize)
     if 0 in shape:

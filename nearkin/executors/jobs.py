@@ -64,19 +64,11 @@ class JobsExecutor:
     shares_memory = False
 
     def at(self, work: Path) -> "JobsExecutor":
-        """Returns an executor of the tasks of a run.
-
-        Args:
-            work: Work folder of the run, which all workers see under this path.
-        """
+        """Returns an executor of the tasks of a run, as described in `Executor`."""
         return replace(self, work=work)
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yields task(item) for each item, in the order of the items.
-
-        Args:
-            task: The task, which is pickled.
-            items: The items. They are taken a bounded number ahead.
+        """Yields task(item) for each item, as described in `Executor`.
 
         Raises:
             RunError: If a worker failed, or several were lost with one item.
@@ -179,11 +171,7 @@ class _OfferedItems:
 
 
 def count_items(work: Path) -> dict[str, int]:
-    """Returns the numbers of items that wait for workers, and that workers have taken.
-
-    Args:
-        work: Work folder of a run.
-    """
+    """Returns the numbers of items that wait for workers, and that workers have taken."""
     folders = _list(work / TASKS)
     return {
         "waiting": sum(len(_list(folder / TODO)) for folder in folders),

@@ -56,19 +56,11 @@ class Processes:
             yield cls(pool, workers)
 
     def at(self, work: Path) -> "Processes":
-        """Returns an executor of the tasks of a run.
-
-        Args:
-            work: Work folder of the run.
-        """
+        """Returns an executor of the tasks of a run, as described in `Executor`."""
         return replace(self, work=work)
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yields task(item) for each item, in the order of the items.
-
-        Args:
-            task: The task, which is pickled.
-            items: The items. They are taken a bounded number ahead.
+        """Yields task(item) for each item, as described in `Executor`.
 
         Raises:
             RunError: If a process ended before its task.

@@ -55,19 +55,11 @@ class RayExecutor:
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def at(self, work: Path) -> "RayExecutor":
-        """Returns an executor of the tasks of a run.
-
-        Args:
-            work: Work folder of the run, which all workers see under this path.
-        """
+        """Returns an executor of the tasks of a run, as described in `Executor`."""
         return replace(self, work=work)
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yields task(item) for each item, in the order of the items.
-
-        Args:
-            task: The task, which is pickled.
-            items: The items. They are taken a bounded number ahead.
+        """Yields task(item) for each item, as described in `Executor`.
 
         Raises:
             RunError: If a task failed, or its workers ended three times.

@@ -44,19 +44,11 @@ class SparkExecutor:
         return self.spark.sparkContext.defaultParallelism
 
     def at(self, work: Path) -> "SparkExecutor":
-        """Returns an executor of the tasks of a run.
-
-        Args:
-            work: Work folder of the run, which the driver and all workers see under this path.
-        """
+        """Returns an executor of the tasks of a run, as described in `Executor`."""
         return replace(self, work=work)
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yields task(item) for each item, in the order of the items.
-
-        Args:
-            task: The task, which is pickled.
-            items: The items. They are taken a bounded number ahead.
+        """Yields task(item) for each item, as described in `Executor`.
 
         Raises:
             UsageError: If a worker does not see the work folder, or has another version of nearkin.

@@ -57,10 +57,8 @@ def settings_of_run(
     Settings that decide what is kept of a cluster, and how files are read, have no meaning here.
 
     Args:
-        run: The values of a settings file or of a preset.
         given: Options of a Spec, which replace those of `run`.
         replaced: Settings of the index that a caller gave, which replace those of `run`.
-        has_spec: Whether the caller gave a Spec.
 
     Raises:
         UsageError: If a value of `run` decides what near-duplicates are and an index does not have

@@ -797,12 +797,7 @@ class Searcher:
     def most_similar_older(
         self, prepared: PreparedBatch, number: int
     ) -> tuple[Entry, float] | None:
-        """Returns the representative most like a stored document that is older, if one is similar.
-
-        Args:
-            prepared: The stored document.
-            number: Number of the stored document.
-        """
+        """Returns the older representative most like a stored document, if one is similar."""
         ranked = self.rank(prepared, leaders_only=True, excluded=frozenset((number,)))
         is_older = ranked.words >> REF_SHIFT < number
         ranked = ranked._replace(

@@ -504,9 +504,7 @@ def merge_settings(
     """Returns the settings of an index, some of which are replaced.
 
     Args:
-        settings: Settings of an index, or those of a run: a settings file or its values.
         preset: Name of a preset of runs, or None.
-        changed: Fields of IndexSettings, and options of a Spec.
     """
     base = settings if isinstance(settings, IndexSettings) else IndexSettings()
     changed = dict(changed)

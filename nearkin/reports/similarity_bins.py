@@ -20,7 +20,6 @@ def bin_edges(bins: int, threshold: float | None) -> np.ndarray:
     """Returns the edges of bins of similarity from 0 to 1, float64. A bin contains its left edge.
 
     Args:
-        bins: Number of bins of equal width.
         threshold: Another edge, or None. A threshold of 1 has a bin of its own.
 
     Examples:

@@ -76,11 +76,7 @@ def publish_result(
     record: Path,
     facts: Mapping[str, object],
 ) -> None:
-    """Completes a result with its record, and moves it to the place of the output.
-
-    Args:
-        record: The file of the record, in the folder of the result.
-    """
+    """Completes a result with its record, and moves it to the place of the output."""
     write_durably(record, to_json(facts))
     set_readers(record.parent, job.readers)
     claim.publish_folder(

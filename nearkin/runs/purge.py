@@ -95,9 +95,6 @@ def purge_run(
     documents of a cluster whose kept document is purged elect another one.
 
     Args:
-        purge: The run, and the given documents.
-        out: Output folder of the new result.
-        progress: Receives the stages and the advance of the run.
         secret: The key of the Spec, or None.
         execution: Memory and workers, which do not decide the result, by the names of their
             options.

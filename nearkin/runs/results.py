@@ -1244,11 +1244,7 @@ def _similarities_of(pairs: pa.Table) -> pa.ChunkedArray:
 
 
 def read_rejected_rows(path: Path) -> ResultTable:
-    """Returns the rejected rows of a run, with the schema `REJECTED_ROWS`.
-
-    Args:
-        path: The quarantine in the work folder of the run.
-    """
+    """Returns the rejected rows of a run, with the schema `REJECTED_ROWS`."""
     rows = [{"rows": 1, **orjson.loads(line)} for line in path.read_bytes().splitlines()]
     return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
 

@@ -103,10 +103,6 @@ def _groups_from(base: Path, path: str) -> Iterator[Path]:
 
     In a container, the path may be that of the host, of which only the end may be visible: the
     root of what it sees is then a group somewhere in the path, or the group itself.
-
-    Args:
-        base: The folder of the root.
-        path: The path of the group from the root.
     """
     names = [name for name in path.split("/") if name]
     ends = [names[first:] for first in range(len(names))]

@@ -48,8 +48,6 @@ def take_in_order(
     Args:
         pending: The work, each of which begins when it is taken.
         most: The number of works that begin before the first result is waited for.
-        take: Waits for a result.
-        cancel: Cancels work.
     """
     running: deque[Pending] = deque()
     try:

@@ -9,7 +9,6 @@ class ChainTable:
     """A hash table of n rows with m keys each, whose chains are arrays.
 
     Args:
-        keys_per_row: Number of keys of a row.
         capacity: Number of rows for which arrays are made.
         heads_per_posting: Minimum number of beginnings of chains for each key of a row. More of
             them make chains shorter.

@@ -152,11 +152,7 @@ class Instruments:
         self.recent.add_counts(counts)
 
     def record_upsert_latency(self, scope: str, outcome: Outcome, seconds: float) -> None:
-        """Records the time from the arrival of a single document to its outcome.
-
-        Args:
-            seconds: Time, including waiting.
-        """
+        """Records the time from the arrival of a single document to its outcome."""
         self._upsert_seconds.record(
             seconds, {"result": result_label(outcome), "scope": self.scope_label(scope)}
         )
@@ -176,11 +172,7 @@ class Instruments:
         self._store_errors.add(1, {"operation": operation})
 
     def record_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Records an answered request.
-
-        Args:
-            seconds: Duration.
-        """
+        """Records an answered request."""
         self._requests.add(1, {"route": route, "method": method, "status": str(status)})
         self._request_seconds.record(seconds, {"route": route, "method": method})
 

@@ -126,11 +126,7 @@ def _answer_members(answer: StreamAnswer) -> dict[str, object]:
 
 
 async def with_pauses(chunks: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Yields chunks, and an empty one whenever nothing has arrived for some seconds.
-
-    Args:
-        seconds: Length of a pause.
-    """
+    """Yields chunks, and an empty one whenever nothing has arrived for some seconds."""
     pending: asyncio.Task[bytes | None] | None = None
     try:
         while True:
