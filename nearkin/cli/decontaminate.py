@@ -19,6 +19,7 @@ from nearkin.runtime.setting_names import flag_of
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, setting
+from nearkin.settings.table import ColumnSettings, RunReadSettings, names_of
 
 if TYPE_CHECKING:
     from nearkin.texts.decontamination.suites import Suites
@@ -46,21 +47,8 @@ SEARCH_OPTIONS = (
     "fail_above",
     "out",
     "resume",
-    "text",
-    "tokens",
-    "vector",
-    "id_column",
-    "delimiter",
-    "encoding",
-    "main_text",
-    "lines",
-    "hidden",
-    "follow_links",
-    "include",
-    "exclude",
-    "on_error",
-    "hash_inputs",
     "workers",
+    *names_of(ColumnSettings, RunReadSettings),
 )
 """The options of a search for items, which have no effect when suites are saved."""
 

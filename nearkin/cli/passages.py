@@ -10,8 +10,8 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.sizes import AUTOMATIC
-from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, SIMILARITY, NumberRange, Setting
-from nearkin.settings.table import OutputSettings
+from nearkin.settings.setting import INPUT, OUTPUT, SIMILARITY, NumberRange, Setting
+from nearkin.settings.table import OutputSettings, varied
 
 COMMON_OPTIONS = (
     "text",
@@ -46,37 +46,30 @@ Unit = Annotated[
 ]
 Source = Annotated[
     str | None,
-    Setting(
-        "Column of sources, whose repeated shares are listed.",
-        INPUT,
-        metavar=COLUMN,
-        names_columns=True,
-    ),
+    varied("source", "Column of sources, whose repeated shares are listed.", panel=INPUT),
 ]
 Keep = Annotated[
     str | None,
-    Setting(
+    varied(
+        "keep",
         "Keep policy: order of the documents, of which the first one keeps a passage that is cut "
         "from the others, for example 'source:gold>web, length desc'.",
-        OUTPUT,
-        metavar="EXPR",
+        panel=OUTPUT,
         shown_default="length desc",
-        names_columns=True,
-        is_list=True,
     ),
 ]
 RepeatedLines = Annotated[
     str | None,
-    Setting(
+    varied(
+        "repeated_lines",
         "Find lines that occur in at least this number of documents, or this number of times "
         "(for example 3:places), instead of passages.",
-        SIMILARITY,
-        metavar="N",
+        panel=SIMILARITY,
     ),
 ]
 RepeatedParagraphs = Annotated[
     str | None,
-    Setting("Find paragraphs in the same way.", SIMILARITY, metavar="N"),
+    varied("repeated_paragraphs", "Find paragraphs in the same way.", panel=SIMILARITY),
 ]
 
 
