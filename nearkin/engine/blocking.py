@@ -14,19 +14,14 @@ from nearkin.engine.reference_matches import ReferenceMatches, expand_groups
 from nearkin.engine.result_schema import BLOCKED
 from nearkin.engine.run import Run
 from nearkin.engine.stats import BlocklistStats
-from nearkin.errors import UsageError
 from nearkin.runtime.setting_names import name_setting
 
 
 def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
     """Requires that the documents of a run can be compared with a blocklist."""
     require_one_measure(options)
-    option = name_setting("blocklist")
-    if options.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(options.fields))} cannot be combined with {option}, "
-            "whose entries are documents of one column; run twice, first with the blocklist"
-        )
+    one_column = "entries are documents of one column; run twice, first with the blocklist"
+    options.require_defaults(name_setting("blocklist"), {"fields": one_column})
     blocklist.require_spec(
         options.spec,
         "the run",
@@ -36,11 +31,8 @@ def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
 
 def require_one_measure(options: RunOptions) -> None:
     """Requires that a run has no second measure, by which blocked documents are not compared."""
-    if options.second_measure is not None:
-        raise UsageError(
-            f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
-            f"{name_setting('blocklist')}; run twice, first with the blocklist"
-        )
+    one_measure = "entries are compared by one measure; run twice, first with the blocklist"
+    options.require_defaults(name_setting("blocklist"), {"second_measure": one_measure})
 
 
 @dataclass(frozen=True)

@@ -26,18 +26,15 @@ def require_decidable(options: RunOptions, *, has_reference: bool) -> None:
             "decided to be different could repeat the same document of the reference; leave out "
             "one of them"
         )
-    if options.across is not None:
-        raise UsageError(
-            f"{decisions} and {name_setting('across', options.across)} exclude each other: "
-            "documents that are decided to be the same are one group, whatever their sources are; "
-            "leave out one of them"
-        )
-    if options.second_measure is not None:
-        raise UsageError(
-            f"{decisions} and {name_setting('second_measure', options.second_measure)} exclude "
-            "each other: the second measure compares kept documents, whatever was decided about "
-            "the others of their clusters; leave out one of them"
-        )
+    options.require_defaults(
+        decisions,
+        {
+            "across": "documents that are decided to be the same are one group, whatever their "
+            "sources are",
+            "second_measure": "the second measure compares kept documents, whatever was decided "
+            "about the others of their clusters",
+        },
+    )
 
 
 def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs:

@@ -60,12 +60,8 @@ def require_choosable(options: RunOptions, corpus: Corpus) -> None:
             f"{function} and a condition ({options.acceptance}) exclude each other: the condition "
             "decides about the documents of a pair in keep order; leave out one of them"
         )
-    if options.second_measure is not None:
-        raise UsageError(
-            f"{function} and {name_setting('second_measure', options.second_measure)} exclude each "
-            "other: the second measure compares the documents that the keep order prefers; leave "
-            "out one of them"
-        )
+    preferred = "the second measure compares the documents that the keep order prefers"
+    options.require_defaults(function, {"second_measure": preferred})
     if options.verify == Verify.NONE:
         raise UsageError(
             f"{function} needs verified pairs; leave out {name_setting('verify', 'none')}"

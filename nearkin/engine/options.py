@@ -162,6 +162,35 @@ class RunOptions(SearchSettings, ClusterSettings):
         """Returns False if the documents have fields that are too long to compare all pairs."""
         return not self.fields or shingles <= MOST_FIELD_SHINGLES
 
+    def require_defaults(self, other: str, reasons: Mapping[str, str]) -> None:
+        """Requires that settings which something else excludes have their defaults.
+
+        A reason may end with an advice. By default, it is to give the default, or to leave out one
+        of both.
+        """
+        for name, reason in reasons.items():
+            value = getattr(self, name)
+            default = type(self).__dataclass_fields__[name].default
+            if value is None or value == default:
+                continue
+            advice = "; leave out one of them"
+            if isinstance(value, StrEnum):
+                value = str(value)
+                advice = f"; give {name_setting(name, str(default))}"
+            named = name_setting(name, list(value) if isinstance(value, tuple) else value)
+            raise UsageError(
+                f"{other} and {named} exclude each other: {reason}{'' if ';' in reason else advice}"
+            )
+
+    def _require_keep_order(self, other: str, reason: str) -> None:
+        """Requires that the keep policy orders documents, and does not choose among clusters."""
+        criterion = self.keep_policy.cluster_criterion
+        if criterion is not None:
+            raise UsageError(
+                f"{other} and {name_setting('keep', self.keep)} exclude each other: {criterion} "
+                f"{reason}; give a keep policy that orders documents"
+            )
+
     def _check_banding(self) -> None:
         """Requires that the bands and rows are possible, as far as this does not need documents."""
         is_banded_by_distance = self.spec.measure == HAMMING
@@ -222,37 +251,20 @@ class RunOptions(SearchSettings, ClusterSettings):
                 f"{option} cannot be combined with candidate pairs of several fields, here "
                 f"{named}; leave it out, or require one of these fields in each alternative"
             )
-        if self.related is not None:
-            raise UsageError(
-                f"{fields} and {name_setting('related', self.related)} exclude each other: each "
-                "field has its own limit, and one number cannot stand for all of them; link "
-                "documents by one of the columns alone, or list them with nearkin pairs and lower "
-                "limits of the fields"
-            )
-        others = {"max_lost": self.max_lost, "second_measure": self.second_measure}
-        for name, value in others.items():
-            if value is not None:
-                raise UsageError(
-                    f"{fields} and {name_setting(name, value)} exclude each other: the fields "
-                    "decide which documents are near-duplicates; leave out one of them"
-                )
-        if self.verify != Verify.EXACT:
-            raise UsageError(
-                f"{fields} are compared exactly; leave out "
-                f"{name_setting('verify', str(self.verify))}"
-            )
-        if self.cluster != ClusterMethod.LEADERS:
-            raise UsageError(
-                f"{fields} must be similar to those of the kept document, but "
-                f"{name_setting('cluster', str(self.cluster))} joins documents through others; "
-                f"give {name_setting('cluster', str(ClusterMethod.LEADERS))}"
-            )
-        if self.keep_policy.cluster_criterion is not None:
-            raise UsageError(
-                f"{fields} and {name_setting('keep', self.keep)} exclude each other: "
-                f"{self.keep_policy.cluster_criterion} compares by one measure; give a keep policy "
-                "that orders documents"
-            )
+        decided = "the fields decide which documents are near-duplicates"
+        self.require_defaults(
+            fields,
+            {
+                "related": "each field has its own limit, and one number cannot stand for all of "
+                "them; link documents by one of the columns alone, or list them with nearkin pairs "
+                "and lower limits of the fields",
+                "max_lost": decided,
+                "second_measure": decided,
+                "verify": "fields are compared exactly",
+                "cluster": "the fields of each document must be similar to those of the kept one",
+            },
+        )
+        self._require_keep_order(fields, "compares by one measure")
 
     def _check_acceptance(self) -> None:
         if self.acceptance is None:
@@ -266,30 +278,21 @@ class RunOptions(SearchSettings, ClusterSettings):
                 f"{name_setting('measure', self.spec.measure)} does not have; give "
                 f"{name_setting('measure', 'jaccard')}"
             )
-        if self.verify != Verify.EXACT:
-            raise UsageError(
-                f"{asked} needs exact similarities; give "
-                f"{name_setting('verify', str(Verify.EXACT))}"
-            )
-        if self.cluster != ClusterMethod.LEADERS:
-            raise UsageError(
-                f"{asked} decides about each removed document and the one that is kept, but "
-                f"{name_setting('cluster', str(self.cluster))} joins documents through others; "
-                f"give {name_setting('cluster', str(ClusterMethod.LEADERS))}"
-            )
-        if self.second_measure is not None:
-            raise UsageError(
-                f"{asked} and {name_setting('second_measure', self.second_measure)} exclude each "
-                "other: the second measure removes kept documents, whose duplicates were accepted "
-                "against them; leave out one of them"
-            )
-        if self.keep_policy.cluster_criterion is not None:
-            raise UsageError(
-                f"{asked} and {name_setting('keep', self.keep)} exclude each other: the condition "
-                f"decides about the documents of a pair in keep order, and "
-                f"{self.keep_policy.cluster_criterion} chooses the kept document afterwards; give "
-                "a keep policy that orders documents"
-            )
+        self.require_defaults(
+            asked,
+            {
+                "verify": "the condition needs exact similarities",
+                "cluster": "the condition decides about each removed document and the one that is "
+                "kept",
+                "second_measure": "the second measure removes kept documents, whose duplicates "
+                "were accepted against them",
+            },
+        )
+        self._require_keep_order(
+            asked,
+            "chooses the kept document after the condition has decided about the documents of a "
+            "pair in keep order",
+        )
         if self._replaces_threshold:
             bounds = self._acceptance_bounds
             least = bounds.idf_jaccard if self.spec.measure == IDF_JACCARD else bounds.jaccard
@@ -331,21 +334,15 @@ class RunOptions(SearchSettings, ClusterSettings):
             )
 
     def _check_keep_policy(self) -> None:
-        if self.keep_up_to > 1 and self.second_measure is not None:
-            raise UsageError(
-                f"{name_setting('keep_up_to', self.keep_up_to)} and "
-                f"{name_setting('second_measure', self.second_measure)} exclude each other: the "
-                "second measure compares one kept document of each cluster; leave out one of them"
-            )
+        if self.keep_up_to > 1:
+            one = "the second measure compares one kept document of each cluster"
+            keep_up_to = name_setting("keep_up_to", self.keep_up_to)
+            self.require_defaults(keep_up_to, {"second_measure": one})
         criterion = self.keep_policy.cluster_criterion
         if criterion is None:
             return
         keep = name_setting("keep", self.keep)
-        if self.second_measure is not None:
-            raise UsageError(
-                f"{keep} and {name_setting('second_measure', self.second_measure)} exclude each "
-                f"other: {criterion} compares by one measure; leave out one of them"
-            )
+        self.require_defaults(keep, {"second_measure": f"{criterion} compares by one measure"})
         if self.verify == Verify.NONE:
             raise UsageError(
                 f"{keep} needs verified pairs; leave out {name_setting('verify', 'none')}"
@@ -360,13 +357,11 @@ class RunOptions(SearchSettings, ClusterSettings):
 
     def _check_value_columns(self) -> None:
         for name, value in (("same", self.same), ("url", self.url)):
-            if value is not None and self.across is not None:
-                raise UsageError(
-                    f"{name_setting(name, value)} and {name_setting('across', self.across)} "
-                    "exclude each other: documents with an equal value are one group, whatever "
-                    "their sources are; leave out one of them"
-                )
-            if value is not None and self.acceptance is not None:
+            if value is None:
+                continue
+            one_group = "documents with an equal value are one group, whatever their sources are"
+            self.require_defaults(name_setting(name, value), {"across": one_group})
+            if self.acceptance is not None:
                 raise UsageError(
                     f"{name_setting(name, value)} cannot be combined with a condition "
                     f"({self.acceptance}): documents with an equal value are removed without a "

@@ -123,17 +123,15 @@ class SplitFacts(TypedDict):
 
 def require_splittable(options: RunOptions) -> RunOptions:
     """Returns the options of a run, after requiring that it compares all documents."""
-    for name, value in (("block_by", options.block_by), ("across", options.across)):
-        if value is not None:
-            raise UsageError(
-                f"{name_setting(name, value)} leaves pairs out, which a split would separate; "
-                "leave it out"
-            )
-    if options.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(options.fields))} cannot be combined with a split; "
-            "leave them out, and name one column"
-        )
+    separated = "it leaves pairs out, which a split would separate; leave it out"
+    options.require_defaults(
+        "a split",
+        {
+            "block_by": separated,
+            "across": separated,
+            "fields": "documents are compared by one column; leave them out, and name one column",
+        },
+    )
     if options.acceptance is not None:
         raise UsageError(
             f"a condition ({options.acceptance}) cannot be combined with a split, which keeps all "

@@ -104,17 +104,9 @@ def require_checkable(options: RunOptions) -> RunOptions:
             f"{name_setting('across', options.across)} has no effect on a check, which compares "
             "its two inputs; leave it out"
         )
-    for name, value in (("same", options.same), ("url", options.url)):
-        if value is not None:
-            raise UsageError(
-                f"{name_setting(name, value)} cannot be combined with a check, which compares "
-                "texts; leave it out"
-            )
-    if options.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(options.fields))} cannot be combined with a check; "
-            "leave them out, and name one column"
-        )
+    by_texts = "a check compares texts; leave it out"
+    one_column = "a check compares one column; leave them out, and name one column"
+    options.require_defaults("a check", {"same": by_texts, "url": by_texts, "fields": one_column})
     if options.acceptance is not None:
         raise UsageError(
             f"a condition ({options.acceptance}) cannot be combined with a check, which counts all "

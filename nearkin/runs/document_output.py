@@ -22,7 +22,6 @@ from nearkin.reports.excerpts import ExcerptCollector
 from nearkin.runtime.progress import ignore_count
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
-from nearkin.settings.choices import EmptyDocuments
 from nearkin.texts.passages.cutting.request import PassageRequest
 from nearkin.texts.passages.lines.request import LinesRequest
 
@@ -173,16 +172,8 @@ def require_weightable(
     if weights is None:
         return
     requested = name_setting("document_weights", weights.to_record())
-    if options.empty == EmptyDocuments.DROP:
-        raise UsageError(
-            f"{requested} and {name_setting('empty', 'drop')} exclude each other: no document is "
-            "removed where documents have weights; leave out one of them"
-        )
-    if options.keep_up_to > 1:
-        raise UsageError(
-            f"{requested} and {name_setting('keep_up_to', options.keep_up_to)} exclude each other: "
-            "no document is removed where documents have weights; leave out one of them"
-        )
+    none_removed = "no document is removed where documents have weights"
+    options.require_defaults(requested, {"empty": none_removed, "keep_up_to": none_removed})
     if compares_others:
         raise UsageError(
             f"{requested} and {name_setting('against')} or {name_setting('blocklist')} exclude "

@@ -156,12 +156,9 @@ class Job(FileJob):
 def check_job(job: Job, corpus: FileCorpus) -> None:
     """Checks everything that can be checked before anything is written."""
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
-    if job.annotate and job.settings.keep_up_to > 1:
-        raise UsageError(
-            f"{name_flag('annotate')} and "
-            f"{name_setting('keep_up_to', job.settings.keep_up_to)} exclude each other: all rows "
-            "are kept with annotations; leave out one of them"
-        )
+    if job.annotate:
+        all_kept = "all rows are kept with annotations"
+        job.settings.require_defaults(name_flag("annotate"), {"keep_up_to": all_kept})
     if job.save_hashes:
         _require_savable_hashes(job)
     has_reference = bool(job.against)

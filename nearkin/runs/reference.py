@@ -21,7 +21,6 @@ from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, FileRun, RunRecord, is_run_folder, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.runtime.setting_names import name_flag, name_setting
-from nearkin.settings.choices import ClusterMethod
 from nearkin.stages.measures import measure_of
 from nearkin.stages.sketch.resources import NO_RESOURCES, SpecResources
 
@@ -122,24 +121,16 @@ class OpenedReferences:
 
 def require_comparable(options: RunOptions) -> None:
     """Requires that the options of a run have a meaning with a reference."""
-    against = name_setting("against")
-    if options.cluster != ClusterMethod.LEADERS:
-        raise UsageError(
-            f"{name_setting('cluster', str(options.cluster))} cannot be combined with {against}: "
-            "a removed document must be similar to the document of the reference itself, and not "
-            f"through others; use {name_setting('cluster', str(ClusterMethod.LEADERS))}"
-        )
-    if options.across is not None:
-        raise UsageError(
-            f"{name_setting('across', options.across)} cannot be combined with {against}: "
-            "documents of the reference are compared whatever their source is; leave one out"
-        )
-    if options.second_measure is not None:
-        raise UsageError(
-            f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
-            f"{against}: vectors of the reference are not compared, so duplicates would be missed; "
-            "run twice, once for each measure"
-        )
+    options.require_defaults(
+        name_setting("against"),
+        {
+            "cluster": "a removed document must be similar to the document of the reference "
+            "itself, and not through others",
+            "across": "documents of the reference are compared whatever their source is",
+            "second_measure": "vectors of the reference are not compared, so duplicates would be "
+            "missed; run twice, once for each measure",
+        },
+    )
 
 
 def open_references(request: ReferenceRequest) -> OpenedReferences | None:

@@ -205,8 +205,8 @@ def test_reference_is_counted_apart_in_the_summary(
     [
         (["--only-against"], "--only-against has no effect without --against"),
         (["--against", "OLD", "--audit"], "--audit cannot be combined with --against"),
-        (["--against", "OLD", "--cluster", "components"], "use --cluster leaders"),
-        (["--against", "OLD", "--across", "id"], "--across id cannot be combined with --against"),
+        (["--against", "OLD", "--cluster", "components"], "give --cluster leaders"),
+        (["--against", "OLD", "--across", "id"], "--against and --across id exclude each other"),
         (["--against", "absent.jsonl"], "absent.jsonl"),
         (["--against", "NEW"], "is both an input and a part of the reference"),
     ],

@@ -424,7 +424,7 @@ def test_contradictions_of_fields_are_errors(parameters: dict[str, Any], message
     [
         (("--text", "title"), "--field and --text exclude each other"),
         (("--bits", "64"), "--field and --bits exclude each other"),
-        (("--blocklist", "BLOCKED"), "cannot be combined with --blocklist"),
+        (("--blocklist", "BLOCKED"), "--blocklist and --field"),
         (("--field", "title:jaccard>=0.3"), "column 'title' is in two fields"),
     ],
 )

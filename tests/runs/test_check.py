@@ -92,7 +92,7 @@ def test_contradictory_requests_are_refused(
 ) -> None:
     for options, message in (
         ({"across": "shop"}, "across='shop' has no effect on a check"),
-        ({"same": "shop"}, "same='shop' cannot be combined with a check"),
+        ({"same": "shop"}, "a check and same='shop' exclude each other"),
         ({"max_lost": 0.1}, "cannot be combined with a check"),
         ({"block_by": "nothing"}, "nothing"),
     ):

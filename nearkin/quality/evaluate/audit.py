@@ -84,21 +84,18 @@ class Audit:
 
 def require_auditable(options: RunOptions) -> None:
     """Requires that the result of a run can be audited."""
-    if options.second_measure is not None:
-        raise UsageError(
-            f"cannot audit a run with the second measure {options.second_measure!r}; run it "
-            "again with one measure"
-        )
+    options.require_defaults(
+        "an audit",
+        {
+            "second_measure": "an audit measures one measure; run again with one",
+            "keep_up_to": "the run keeps duplicates on purpose; audit a run without this option",
+        },
+    )
     if options.acceptance is not None:
         raise UsageError(
             f"cannot audit a run that removed documents under the condition "
             f"{str(options.acceptance)!r}: an audit measures a threshold; every removed "
             "document was checked against the condition"
-        )
-    if options.keep_up_to > 1:
-        raise UsageError(
-            f"cannot audit a run with {name_setting('keep_up_to', options.keep_up_to)}: it "
-            "keeps duplicates on purpose; audit a run without this option"
         )
 
 
