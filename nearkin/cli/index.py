@@ -18,6 +18,7 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import (
@@ -248,21 +249,15 @@ def build(
             f"--spec-resources {spec_resources} has no effect without --measure idf-jaccard; leave "
             "it out, or give this measure"
         )
-    if both_columns is not None and distance is not None:
-        raise UsageError(
-            f"--distance {distance} is for one kind of documents; give --threshold for the texts "
-            "and --vector-threshold for the vectors"
-        )
-    if both_columns is not None and related is not None:
-        raise UsageError(
-            f"--related {related} is for one kind of documents; leave it out, or name one column"
-        )
-    if both_columns is not None and passages is not None:
-        raise UsageError(
-            f"--passages {passages} is for an index of texts; leave it out, or name one column"
-        )
     fields: SettingsFields = {"postings": postings}
     if both_columns is not None:
+        of_one_kind = {"distance": distance, "related": related, "passages": passages}
+        for name, value in of_one_kind.items():
+            if value is not None:
+                raise UsageError(
+                    f"{name_setting(name, value)} is for an index of one kind of documents; leave "
+                    "it out, or name one column"
+                )
         fields["combine"] = combine or "either"
     else:
         fields |= {

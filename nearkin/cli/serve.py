@@ -96,11 +96,7 @@ def start(config: Path | None, **options: Any) -> None:
 
     try:
         from nearkin.service.server.processes import serve as run_server
-        from nearkin.service.server.settings import (
-            ServerSettings,
-            parse_decisions_setting,
-            parse_index_setting,
-        )
+        from nearkin.service.server.settings import ServerSettings
     except NearkinError:
         raise
     except ImportError as error:
@@ -108,31 +104,8 @@ def start(config: Path | None, **options: Any) -> None:
             f"a server requires the package {error.name}", "server"
         ) from error
 
-    given = {name: value for name, value in options.items() if value is not None}
-    index_settings = _collect_named("index", parse_index_setting, given.pop("index", None))
-    if index_settings:
-        given["index"] = index_settings
-    decisions = _collect_named("decisions", parse_decisions_setting, given.pop("decisions", None))
-    if decisions:
-        given["decisions"] = decisions
+    given = {name: value for name, value in options.items() if value not in (None, [])}
     run_server(ServerSettings.read(config, **given))
-
-
-def _collect_named(
-    option: str, parse: Callable[[str], tuple[str, str]], texts: list[str] | None
-) -> dict[str, str]:
-    """Returns the values of a repeated option by their names."""
-    from nearkin.errors import UsageError
-
-    values: dict[str, str] = {}
-    for text in texts or []:
-        name, value = parse(text)
-        if name in values:
-            raise UsageError(
-                f"--{option} names {name} twice ({values[name]} and {value}); leave one out"
-            )
-        values[name] = value
-    return values
 
 
 def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -395,33 +395,26 @@ def _require_verified_clusters(saved: SavedRun) -> None:
             f"document ({name_setting('cluster', 'leaders')}, {name_setting('verify', 'exact')}, a "
             "threshold, one measure); build the index from its inputs instead"
         )
-    if parameters["block_by"] is not None:
-        raise UsageError(
-            f"{saved.folder} cannot become an index: it compared within blocks "
-            f"({parameters['block_by']}); build a scope for each block from its inputs"
-        )
-    if parameters.get("across") is not None:
-        raise UsageError(
-            f"{saved.folder} cannot become an index: it compared only documents of different "
-            f"sources ({parameters['across']}); build the index from its inputs instead"
-        )
-    for name in ("accept", "max_lost"):
-        if parameters.get(name) is not None:
+    others = {
+        "block_by": "it compared within blocks; build a scope for each block",
+        "across": "it compared only documents of different sources; build the index",
+        "accept": "it removed documents under a condition, which an index does not check; build "
+        "the index",
+        "max_lost": "it removed documents under a condition, which an index does not check; build "
+        "the index",
+        "fields": "it compared several fields, and an index compares one; build the index",
+        "same": "it joined documents with equal values, whose texts it did not compare; build the "
+        "index",
+        "url": "it joined documents with equal values, whose texts it did not compare; build the "
+        "index",
+    }
+    for name, reason in others.items():
+        value = parameters.get(name)
+        if value:
             raise UsageError(
-                f"{saved.folder} cannot become an index: it removed documents under a condition "
-                f"({name_setting(name, parameters[name])}), which an index does not check; build "
-                "the index from its inputs instead"
+                f"{saved.folder} cannot become an index, because it was made with "
+                f"{name_setting(name, value)}: {reason} from its inputs instead"
             )
-    if parameters.get("fields"):
-        raise UsageError(
-            f"{saved.folder} cannot become an index: it compared several fields, and an index "
-            "compares one; build the index from its inputs instead"
-        )
-    if parameters.get("same") is not None or parameters.get("url") is not None:
-        raise UsageError(
-            f"{saved.folder} cannot become an index: it joined documents with equal values of a "
-            "column, whose texts it did not compare; build the index from its inputs instead"
-        )
 
 
 def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:

@@ -523,6 +523,18 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
 
 
 @contextmanager
+def published_folder(out: Path, command: str) -> Iterator[Path]:
+    """Yields a folder for the content of a new one, which gets its name after the block."""
+    if os.path.lexists(out):
+        raise UsageError(f"{out} exists; choose another folder")
+    with claimed(out, command, replaces=False) as claim, disk_errors(out.parent):
+        staged = claim.path / RESULT
+        staged.mkdir()
+        yield staged
+        claim.publish_new_folder(staged)
+
+
+@contextmanager
 def locked(out: Path, command: str) -> Iterator[None]:
     """Holds the lock of an output that is changed in place.
 

@@ -4,7 +4,6 @@ A planted item is a question of the suite in a document. Documents of the templa
 questions of the suite begin with the same instruction, and continue with other words.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import pairwise
@@ -15,9 +14,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.errors import RunError, UsageError
+from nearkin.errors import UsageError
 from nearkin.quality.lab.synth import Vocabulary
-from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.outputs import published_folder
 from nearkin.runtime.setting_names import name_setting
 
 DOCUMENT_WORDS = 240
@@ -135,21 +134,9 @@ def write_contaminated_corpus(
     of the template is null. Returns the numbers of documents, items, planted items, documents of
     the template, and bytes.
     """
-    if os.path.lexists(out):
-        raise UsageError(f"{out} exists; choose another folder")
     corpus = ContaminatedCorpus(documents, items, seed)
-    try:
-        with claimed(out, "nearkin synth", replaces=False) as claim:
-            staged = claim.path / RESULT
-            staged.mkdir()
-            facts = _write_files(staged, corpus, advance)
-            claim.publish_new_folder(staged)
-    except OSError as error:
-        raise RunError(
-            f"cannot write to {out}: {error.strerror or error}; free some space or choose another "
-            "folder"
-        ) from error
-    return facts
+    with published_folder(out, "nearkin synth") as staged:
+        return _write_files(staged, corpus, advance)
 
 
 def _write_files(

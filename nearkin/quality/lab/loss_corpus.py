@@ -6,7 +6,6 @@ of 60 to 2,000 words, and one of them has a change of a known kind. The truth sa
 which others say all of it, so that a removal is known to lose something or nothing.
 """
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.errors import RunError, UsageError
-from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.errors import UsageError
+from nearkin.runtime.outputs import published_folder
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 
@@ -281,9 +280,6 @@ def write_loss_corpus(
     and said_by, the list of the ids of the documents that say all of it; and for changes, `change`
     and `words`, the length of the unchanged text. `synth.json` contains the settings and counts.
     """
-    folder = Path(out)
-    if os.path.lexists(folder):
-        raise UsageError(f"{folder} exists; choose another folder")
     if documents < FAMILY_SIZES[kind]:
         raise UsageError(
             f"{name_setting('documents', documents)} is too few for a family of "
@@ -303,20 +299,12 @@ def write_loss_corpus(
         "seed": seed,
         "text_bytes": sum(len(document.text) for document in corpus),
     }
-    try:
-        with claimed(folder, "nearkin synth", replaces=False) as claim:
-            staged = claim.path / RESULT
-            (staged / "documents").mkdir(parents=True)
-            table = pa.table({"id": ids, "text": texts})
-            pq.write_table(table, staged / "documents" / "documents.parquet")
-            pq.write_table(truth, staged / "truth.parquet")
-            (staged / "synth.json").write_bytes(
-                orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
-            )
-            claim.publish_new_folder(staged)
-    except OSError as error:
-        raise RunError(
-            f"cannot write to {folder}: {error.strerror or error}; free some space or choose "
-            "another folder"
-        ) from error
+    with published_folder(Path(out), "nearkin synth") as staged:
+        (staged / "documents").mkdir()
+        table = pa.table({"id": ids, "text": texts})
+        pq.write_table(table, staged / "documents" / "documents.parquet")
+        pq.write_table(truth, staged / "truth.parquet")
+        (staged / "synth.json").write_bytes(
+            orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+        )
     return facts

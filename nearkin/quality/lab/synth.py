@@ -6,7 +6,6 @@ computed from the same texts, which are generated a second time.
 """
 
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,10 +21,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.errors import RunError, UsageError
+from nearkin.errors import UsageError
 from nearkin.quality.lab import kernels
 from nearkin.runtime.argument_types import check_arguments, check_fields
-from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.outputs import published_folder
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
@@ -452,36 +451,25 @@ def synth(
         RunError: If the folder cannot be written.
     """
     settings = settings or SynthSettings()
-    folder = Path(out)
-    if os.path.lexists(folder):
-        raise UsageError(f"{folder} exists; choose another folder")
     words = Vocabulary.from_text(vocabulary) if vocabulary is not None else Vocabulary.invented()
     plan, generator = CorpusPlan(settings), TextGenerator(settings, words)
     threads = workers_or_cores(workers)
-    try:
-        with claimed(folder, "nearkin synth", replaces=False) as claim:
-            staged = claim.path / RESULT
-            (staged / "documents").mkdir(parents=True)
-            bytes_written = _write_documents(
-                staged / "documents", plan, generator, threads, advance or (lambda _: None)
-            )
-            pairs = _write_truth(staged / "truth.parquet", plan, generator, spec or Spec(), threads)
-            facts = {
-                **asdict(settings),
-                "spec": orjson.loads((spec or Spec()).to_json()),
-                "clusters": len(plan.starts) - 1,
-                "planted_pairs": pairs,
-                "text_bytes": bytes_written,
-            }
-            (staged / "synth.json").write_bytes(
-                orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
-            )
-            claim.publish_new_folder(staged)
-    except OSError as error:
-        raise RunError(
-            f"cannot write to {folder}: {error.strerror or error}; free some space or choose "
-            "another folder"
-        ) from error
+    with published_folder(Path(out), "nearkin synth") as staged:
+        (staged / "documents").mkdir()
+        bytes_written = _write_documents(
+            staged / "documents", plan, generator, threads, advance or (lambda _: None)
+        )
+        pairs = _write_truth(staged / "truth.parquet", plan, generator, spec or Spec(), threads)
+        facts = {
+            **asdict(settings),
+            "spec": orjson.loads((spec or Spec()).to_json()),
+            "clusters": len(plan.starts) - 1,
+            "planted_pairs": pairs,
+            "text_bytes": bytes_written,
+        }
+        (staged / "synth.json").write_bytes(
+            orjson.dumps(facts, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+        )
     return facts
 
 

@@ -7,11 +7,11 @@ import ipaddress
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -30,20 +30,23 @@ READ_AHEAD = 2 << 20
 were read ahead."""
 
 
-def parse_index_setting(text: str) -> tuple[str, str]:
-    """Parses a setting of the index of the form `name=value`."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"index setting {text!r} is not of the form threshold=0.7")
-    return name.strip(), value.strip()
+NAMED_SETTINGS = {"index": "threshold=0.7", "decisions": "SCOPE=FILE"}
+"""The settings that consist of named values, with the form of one of them."""
 
 
-def parse_decisions_setting(text: str) -> tuple[str, str]:
-    """Parses a file of decisions of the form `scope=file`."""
-    scope, equals, file = text.partition("=")
-    if not equals:
-        raise UsageError(f"decisions {text!r} are not of the form SCOPE=FILE")
-    return scope.strip(), file.strip()
+def parse_named(setting: str, texts: Iterable[str]) -> dict[str, str]:
+    """Returns the values of a setting that consists of named ones, by their names."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise UsageError(f"{text!r} is not of the form {NAMED_SETTINGS[setting]}")
+        if name in values:
+            raise UsageError(
+                f"{name} is named twice ({values[name]} and {value}); leave one of them out"
+            )
+        values[name] = value
+    return values
 
 
 class ServerSettings(ServerFields, BaseSettings):
@@ -114,25 +117,18 @@ class ServerSettings(ServerFields, BaseSettings):
             raise UsageError(f"{name} {value!r} is not valid: {first['msg']}") from error
         return settings
 
-    @field_validator("index", mode="before")
+    @field_validator(*NAMED_SETTINGS, mode="before")
     @classmethod
-    def _parse_index(cls, value: Any) -> Any:
-        """Parses the variable NEARKIN_INDEX: a JSON object, or `name=value` pairs."""
+    def _parse_named(cls, value: Any, info: ValidationInfo) -> Any:
+        """Parses a list of options, or a variable: a JSON object, or `name=value` pairs."""
+        setting = str(info.field_name)
+        if isinstance(value, list):
+            return parse_named(setting, value)
         if not isinstance(value, str):
             return value
         if value.lstrip().startswith("{"):
             return json.loads(value)
-        return dict(parse_index_setting(part) for part in value.split(",") if part)
-
-    @field_validator("decisions", mode="before")
-    @classmethod
-    def _parse_decisions(cls, value: Any) -> Any:
-        """Parses the variable NEARKIN_DECISIONS: a JSON object, or `scope=file` pairs."""
-        if not isinstance(value, str):
-            return value
-        if value.lstrip().startswith("{"):
-            return json.loads(value)
-        return dict(parse_decisions_setting(part) for part in value.split(",") if part)
+        return parse_named(setting, filter(None, value.split(",")))
 
     @model_validator(mode="after")
     def _check(self) -> Self:

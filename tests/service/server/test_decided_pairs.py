@@ -62,4 +62,4 @@ def test_two_files_of_decisions_of_one_scope_are_refused(
 ) -> None:
     repeated = ["--decisions", "web=a.csv", "--decisions", "web=b.csv"]
     assert run_command(["serve", *repeated]) == 2
-    assert "--decisions names web twice (a.csv and b.csv)" in capsys.readouterr().err
+    assert "--decisions: web is named twice (a.csv and b.csv)" in capsys.readouterr().err

@@ -59,7 +59,7 @@ def test_variables_of_the_index_override_the_file(
             "^limits_store='redis://…' is not supported",
         ),
         ({"port": "redis://u:se cret@h"}, "^--port 'redis://…' is not valid"),
-        ({"index": "abc"}, "^--index: index setting 'abc' is not of the form"),
+        ({"index": "abc"}, "^--index: 'abc' is not of the form"),
         ({"source_rate": "quickly"}, "quickly"),
         ({"shadow_store": "memory://"}, "shadow_bands"),
     ],
