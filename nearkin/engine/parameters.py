@@ -1,6 +1,6 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from nearkin.settings.table import (
     ResourceSettings,
     SearchSettings,
     names_of,
+    require_compatible,
 )
 from nearkin.stages.sketch.resources import SpecResources
 
@@ -63,7 +64,7 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
     """
     rules = parse_fields(parameters.get("fields") or ())
     if rules:
-        require_fields_alone({name: parameters.get(name) for name in OTHER_THAN_FIELDS})
+        require_compatible("fields", parameters)
         return Columns(
             text=None,
             fields=tuple(rule.content for rule in rules),
@@ -110,30 +111,6 @@ def _reading_of(parameters: RunParameters) -> dict[str, Any]:
         "main_text": parameters.get("main_text", False),
         "lines": parameters.get("lines", False),
     }
-
-
-OTHER_THAN_FIELDS = (
-    *("text", "tokens", "vector", "fingerprint", "bits", "measure", "threshold", "distance"),
-    *("weights", "frequencies", "cut", "max_df"),
-)
-"""The parameters that have no meaning for several fields."""
-
-
-def require_fields_alone(others: Mapping[str, object]) -> None:
-    """Requires that nothing else says what documents and near-duplicates are.
-
-    Args:
-        others: Values of parameters that have no meaning for several fields. None is not given.
-
-    Raises:
-        UsageError: If one is given.
-    """
-    for name, value in others.items():
-        if value is not None:
-            raise UsageError(
-                f"{name_setting('fields')} and {name_setting(name)} exclude each other: each field "
-                "names its column, its measure and its limit; leave out one of them"
-            )
 
 
 def _bits_of(parameters: RunParameters) -> int | None:
@@ -292,40 +269,9 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
                 f"Spec, for example with dataclasses.replace"
             )
         return resolve_spec(columns, measure, spec)
-    if columns.vector is not None:
-        for name in TEXT_OPTIONS:
-            if name in given:
-                value: Any = parameters.get(name)
-                raise UsageError(
-                    f"{name_setting(name, value)} does not go with "
-                    f"{name_setting('vector', columns.vector)}, "
-                    "because vectors have no shingles; leave it out"
-                )
-    if columns.fingerprint is not None:
-        require_given_fingerprints(given, columns.fingerprint)
+    for name in ("vector", "fingerprint"):
+        require_compatible(name, {**parameters, name: getattr(columns, name)})
     return resolve_spec(columns, measure, **_spec_fields(parameters))
-
-
-TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "spec_version", "weights")
-"""The options of a Spec that vectors do not have."""
-
-
-def require_given_fingerprints(names: Sequence[str], fingerprint: str) -> None:
-    """Requires that no option would change how fingerprints are made, because they are given.
-
-    Args:
-        names: Names of the given options of a Spec.
-
-    Raises:
-        UsageError: If one is given.
-    """
-    for name in names:
-        if name != "bits":
-            raise UsageError(
-                f"{name_setting(name)} does not go with "
-                f"{name_setting('fingerprint', fingerprint)}, because fingerprints are given and "
-                "not made; leave it out"
-            )
 
 
 def parse_steps(steps: str | Sequence[str]) -> tuple[str, ...]:

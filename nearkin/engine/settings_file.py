@@ -20,11 +20,8 @@ from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import (
     OPTIONS_OF_RUN,
     OPTIONS_OF_SPEC,
-    OTHER_THAN_FIELDS,
-    TEXT_OPTIONS,
     THRESHOLDS,
     make_run_options,
-    require_fields_alone,
     require_fingerprint_for_bits,
     spec_of,
     text_columns_of,
@@ -38,7 +35,13 @@ from nearkin.settings.acceptance.parser import SIMILAR
 from nearkin.settings.presets import PRESETS as PRESETS
 from nearkin.settings.presets import Preset
 from nearkin.settings.spec import FINGERPRINT, HAMMING
-from nearkin.settings.table import ClusterSettings, ResourceSettings, names_of
+from nearkin.settings.table import (
+    SETTINGS,
+    ClusterSettings,
+    ResourceSettings,
+    names_of,
+    require_compatible,
+)
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -250,7 +253,7 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
     text_columns_of(values.get("text"))
     is_of_vectors = values.get("measure") == "cosine"
     if is_of_vectors:
-        for name in (*TEXT_OPTIONS, "max_df", "text"):
+        for name in (*SETTINGS["vector"].setting.excludes, "text"):
             if name in values:
                 raise UsageError(
                     f"{name}={values[name]!r} does not go with measure='cosine', because vectors "
@@ -263,7 +266,7 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
         rules = tuple(rule.with_default_size() for rule in rules)
         values = {**values, "fields": [rule.text for rule in rules]}
         columns = Columns(text=None, fields=tuple(rule.content for rule in rules))
-        require_fields_alone({name: values.get(name) for name in OTHER_THAN_FIELDS})
+        require_compatible("fields", values)
     elif values.get("measure") == HAMMING:
         columns = Columns(text=None, fingerprint=FINGERPRINT, bits=values.get("bits", DEFAULT_BITS))
     else:

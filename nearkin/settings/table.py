@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from nearkin.errors import UsageError
 from nearkin.runtime.files import READABLE_BY
+from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.choices import ClusterMethod, EmptyDocuments, MissingBlock, Verify
 from nearkin.settings.setting import (
@@ -188,7 +190,7 @@ class FieldColumnSettings(RunColumnSettings):
         excludes=_excluding(
             "each field names its column, its measure and its limit",
             *("text", "tokens", "vector", "fingerprint", "bits", "measure", "threshold"),
-            *("distance", "weights", "frequencies", "max_df", "cut_list", "max_lost"),
+            *("distance", "weights", "frequencies", "max_df", "cut_list"),
         ),
         recorded=Recorded.IF_CHANGED,
         keyword="Sequence[str]",
@@ -882,6 +884,23 @@ def varied(name: str, help: str = "", **changes: Any) -> Setting:
     return replace(setting, help=help or setting.help, **changes)
 
 
+def require_compatible(name: str, given: Mapping[str, object]) -> None:
+    """Requires that a setting of a run, if it is given, excludes none of the other given ones.
+
+    Raises:
+        UsageError: If it excludes one.
+    """
+    if not given.get(name):
+        return
+    for other, reason in SETTINGS[name].setting.excludes.items():
+        keyword = KEYWORDS_OF_FILES.get(other, other)
+        if given.get(keyword) is not None:
+            raise UsageError(
+                f"{name_setting(name)} and {name_setting(keyword)} exclude each other: {reason}; "
+                "leave out one of them"
+            )
+
+
 def names_of(*groups: type) -> tuple[str, ...]:
     """Returns the names of the settings of groups, in their order."""
     return tuple(name for group in groups for name in settings_of(group))
@@ -898,8 +917,13 @@ SPEC_KEYWORDS = (
     "bits",
 )
 """The keywords that make a Spec, beside its measure and what is counted for it."""
-FILES_OF_OPTIONS = ("id_column", "key_file", "frequencies", "cut_list")
-"""The settings that a program gives in another form: the key as an object, for example."""
+KEYWORDS_OF_FILES = {
+    "id_column": "id",
+    "key_file": "key",
+    "frequencies": "frequencies",
+    "cut_list": "cut",
+}
+"""The keywords of settings that a program gives in another form: the key as an object."""
 KEYWORDS: Mapping[str, Declared] = {
     **{
         name: SETTINGS[name]
@@ -911,7 +935,7 @@ KEYWORDS: Mapping[str, Declared] = {
             ResourceSettings,
             ReadSettings,
         )
-        if name not in FILES_OF_OPTIONS
+        if name not in KEYWORDS_OF_FILES
     },
     "settings": SETTINGS["settings"],
     **settings_of(ObjectSettings),

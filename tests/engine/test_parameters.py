@@ -90,7 +90,7 @@ def test_contradictory_keywords_are_refused() -> None:
     with pytest.raises(nk.UsageError, match="memory '4 gigs' is not a size"):
         nk.dedup(TEXTS, memory="4 gigs")
     vectors = {"vector": np.eye(4)}
-    with pytest.raises(nk.UsageError, match=r"shingle='words:2' does not go with vector='vector'"):
+    with pytest.raises(nk.UsageError, match=r"`vector` and `shingle` exclude each other"):
         nk.dedup(vectors, vector="vector", shingle="words:2")
     assert nk.dedup(vectors, vector="vector", k=256).kept.all()
 

@@ -186,7 +186,9 @@ def test_failed_writes_leave_the_previous_settings(
 
 def test_error_about_a_setting_of_the_file_names_the_file(settings_file: Path) -> None:
     vectors = {"v": [[1.0, 0.0], [0.0, 1.0]]}
-    with pytest.raises(nk.UsageError, match=r"shingle='words:1'.*\(shingle is set by .*toml\)"):
+    with pytest.raises(
+        nk.UsageError, match=r"`shingle` exclude each other.*\(shingle is set by .*toml\)"
+    ):
         nk.dedup(vectors, vector="v", settings=settings_file)
     with pytest.raises(nk.UsageError) as caught:
         nk.dedup(TEXTS, settings=settings_file, recall=2.0)
