@@ -84,8 +84,54 @@ REJECTED_ROWS = pa.schema(
 """The schema of the rejected rows."""
 
 
+class TableForms(ABC):
+    """A table in several forms. `len` is the number of its rows."""
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Returns the table as an Arrow table."""
+
+    def to_pandas(self) -> Any:
+        """Returns the table as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        try:
+            return self.to_arrow().to_pandas()
+        except ImportError as error:
+            raise MissingExtraError.for_extra("to_pandas requires pandas", "pandas") from error
+
+    def to_polars(self) -> Any:
+        """Returns the table as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: If polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtraError.for_extra("to_polars requires polars", "polars") from error
+        return polars.from_arrow(self.to_arrow())
+
+    def to_dataset(self) -> Any:
+        """Returns the table as a `datasets.Dataset`, which shares its memory.
+
+        Raises:
+            MissingExtraError: If datasets is not installed.
+        """
+        try:
+            from datasets import Dataset
+        except ImportError as error:
+            raise MissingExtraError.for_extra("to_dataset requires datasets", "datasets") from error
+        return Dataset(self.to_arrow())
+
+    def __len__(self) -> int:
+        return int(self.to_arrow().num_rows)
+
+
 @dataclass(frozen=True, repr=False)
-class ResultTable:
+class ResultTable(TableForms):
     """A result as an Arrow table.
 
     Further attributes and methods are those of the Arrow table.
@@ -100,37 +146,6 @@ class ResultTable:
         """Returns the Arrow table."""
         return self.arrow
 
-    def to_pandas(self) -> Any:
-        """Returns the table as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        try:
-            return self.arrow.to_pandas()
-        except ImportError as error:
-            raise MissingExtraError.for_extra("to_pandas requires pandas", "pandas") from error
-
-    def to_polars(self) -> Any:
-        """Returns the table as a polars DataFrame.
-
-        Raises:
-            MissingExtraError: If polars is not installed.
-        """
-        try:
-            import polars
-        except ImportError as error:
-            raise MissingExtraError.for_extra("to_polars requires polars", "polars") from error
-        return polars.from_arrow(self.arrow)
-
-    def to_dataset(self) -> Any:
-        """Returns the table as a `datasets.Dataset`, which shares its memory.
-
-        Raises:
-            MissingExtraError: If datasets is not installed.
-        """
-        return _to_dataset(self.arrow)
-
     def __getattr__(self, name: str) -> Any:
         # Copying and unpickling look for special methods before the field `arrow` is set.
         if name == "arrow" or name.startswith("__"):
@@ -139,9 +154,6 @@ class ResultTable:
 
     def __getitem__(self, name: str | int) -> Any:
         return self.arrow[name]
-
-    def __len__(self) -> int:
-        return int(self.arrow.num_rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.arrow.__arrow_c_stream__(requested_schema)
@@ -168,15 +180,6 @@ class ResultTable:
         )
 
 
-def _to_dataset(table: pa.Table) -> Any:
-    """Returns a table as a dataset of the library `datasets`."""
-    try:
-        from datasets import Dataset
-    except ImportError as error:
-        raise MissingExtraError.for_extra("to_dataset requires datasets", "datasets") from error
-    return Dataset(table)
-
-
 def _shorten(value: object) -> str:
     """Returns the beginning of a value on one line."""
     if isinstance(value, float):
@@ -200,8 +203,8 @@ class TemporaryRun:
     folder: TemporaryFolder
 
 
-class TableResult(ABC):
-    """A result whose main table has several forms. `len` is the number of its rows."""
+class TableResult(TableForms):
+    """A result with a main table, whose forms it has."""
 
     @property
     @abstractmethod
@@ -211,33 +214,6 @@ class TableResult(ABC):
     def to_arrow(self) -> pa.Table:
         """Returns the main table, for example the clusters or the pairs, as an Arrow table."""
         return self._table.arrow
-
-    def to_pandas(self) -> Any:
-        """Returns the main table as a pandas DataFrame.
-
-        Raises:
-            MissingExtraError: If pandas is not installed.
-        """
-        return self._table.to_pandas()
-
-    def to_polars(self) -> Any:
-        """Returns the main table as a polars DataFrame.
-
-        Raises:
-            MissingExtraError: If polars is not installed.
-        """
-        return self._table.to_polars()
-
-    def to_dataset(self) -> Any:
-        """Returns the main table as a `datasets.Dataset`.
-
-        Raises:
-            MissingExtraError: If datasets is not installed.
-        """
-        return self._table.to_dataset()
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 class DedupResult(TableResult):
@@ -512,7 +488,7 @@ class DedupResult(TableResult):
             "a dataset has one column of each name",
             "rename all but one, or take result.filter(table), which keeps both",
         )
-        return _to_dataset(select_kept_rows(corpus.table, self.kept))
+        return ResultTable(select_kept_rows(corpus.table, self.kept)).to_dataset()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -795,12 +771,7 @@ class SplitResult:
 
     @classmethod
     def from_run(cls, run: Run, finished: FinishedSplit) -> "SplitResult":
-        """Returns the result of a finished run. The work folder is not needed any more.
-
-        Args:
-            run: The run.
-            finished: Its split.
-        """
+        """Returns the result of a finished run. The work folder is not needed any more."""
         documents = run.documents()
         table = pa.Table.from_batches(finished.split.batches(documents.ids), GROUPS)
         rows = finished.split.group
@@ -913,12 +884,7 @@ class PassagesResult(TableResult):
 
     @classmethod
     def from_line_run(cls, run: LineRun, request: LinesRequest) -> "PassagesResult":
-        """Returns the repeated lines of a finished run. The work folder is not needed any more.
-
-        Args:
-            run: The run.
-            request: What was found.
-        """
+        """Returns the repeated lines of a finished run. The work folder is not needed any more."""
         lines = pa.Table.from_batches(run.line_batches(), REPEATED_LINES)
         return cls(
             passages=ResultTable(PASSAGES.empty_table()),
@@ -989,11 +955,7 @@ class DecontaminationResult(TableResult):
 
     @classmethod
     def from_run(cls, run: DecontaminationRun) -> "DecontaminationResult":
-        """Returns the result of a finished run. The work folder is not needed any more.
-
-        Args:
-            run: The run.
-        """
+        """Returns the result of a finished run. The work folder is not needed any more."""
         tables = ContaminationTables(run)
         cut_texts = CutTexts(run)
         kept_documents = KEPT_DOCUMENTS.empty_table()
