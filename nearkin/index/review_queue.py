@@ -4,7 +4,6 @@ Pairs above the threshold are members and their representatives, whose similarit
 below it are representatives that are related to each other, in an index with the setting `related`.
 """
 
-import heapq
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -13,19 +12,10 @@ from typing import NamedTuple
 from nearkin.errors import UsageError
 from nearkin.index.entry import Entry
 from nearkin.index.index import Index
+from nearkin.settings.decisions.uncertain_pairs import UncertainPair, most_uncertain
 
 SEARCHED_AT_ONCE = 50
 """The number of representatives whose related ones are searched for at a time."""
-
-
-class UncertainPair(NamedTuple):
-    """Two stored documents. Pairs are compared by their uncertainty, then by their ids."""
-
-    uncertainty: float
-    """The distance of the similarity from the threshold."""
-    id_a: str
-    id_b: str
-    similarity: float
 
 
 class IndexReviewQueue(NamedTuple):
@@ -52,10 +42,9 @@ def collect_index_review_queue(
             "decide about them with nearkin index decide"
         )
     reading = _ScopeReading(index, scope, time.monotonic() + seconds)
-    pairs = heapq.nsmallest(2 * limit, reading.undecided_pairs())
     # a pair of two representatives is found from both of them
-    unique = list(dict.fromkeys(pairs))[:limit]
-    return IndexReviewQueue(unique, reading.documents, reading.is_complete)
+    pairs = most_uncertain(reading.undecided_pairs(), limit)
+    return IndexReviewQueue(pairs, reading.documents, reading.is_complete)
 
 
 class _ScopeReading:
@@ -106,6 +95,4 @@ class _ScopeReading:
                     yield self._pair(leader.id, match.id, match.similarity)
 
     def _pair(self, id: str, other: str, similarity: float) -> UncertainPair:
-        first, second = sorted((id, other))
-        uncertainty = round(abs(similarity - self._index.threshold), 12)
-        return UncertainPair(uncertainty, first, second, similarity)
+        return UncertainPair.of(id, other, similarity, self._index.threshold)

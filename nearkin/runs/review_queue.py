@@ -1,6 +1,5 @@
 """The review queue of a finished run: its pairs in the grey zone, the most uncertain ones first."""
 
-import heapq
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from nearkin.runtime.files import Readers, require_file_path
 from nearkin.runtime.outputs import published_file
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.decisions import Decisions
+from nearkin.settings.decisions.uncertain_pairs import UncertainPair, most_uncertain
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import FINGERPRINT
 
@@ -42,6 +42,7 @@ SCHEMA = pa.schema(
 class DoubtfulPair(NamedTuple):
     """A pair of documents that a person should decide about."""
 
+    uncertainty: float
     id_a: str
     id_b: str
     similarity: float
@@ -59,15 +60,6 @@ class ReviewQueue(NamedTuple):
     """The number of pairs of the run that are decided already."""
 
 
-class _ListedPair(NamedTuple):
-    """A pair of a table. Pairs are compared by their uncertainty, then by their ids."""
-
-    uncertainty: float
-    id_a: str
-    id_b: str
-    similarity: float
-
-
 def collect_review_queue(
     folder: Path, decisions: Decisions, limit: int, secret: HashKey | None = None
 ) -> ReviewQueue:
@@ -79,37 +71,26 @@ def collect_review_queue(
             f"{folder} cannot be reviewed: a review shows texts side by side, and this run "
             f"compared {compared[run.columns.content]}"
         )
-    counter = _DecidedCounter(decisions)
-    undecided = counter.skip_decided(_list_pairs(folder, run.settings.threshold))
-    # A pair can be in both tables.
-    nearest = heapq.nsmallest(2 * limit, undecided)
-    listed = list(dict.fromkeys(nearest))[:limit]
-    texts = _read_texts(run, folder, {id for pair in listed for id in (pair.id_a, pair.id_b)})
-    pairs = [
-        DoubtfulPair(pair.id_a, pair.id_b, pair.similarity, texts[pair.id_a], texts[pair.id_b])
-        for pair in listed
-    ]
-    return ReviewQueue(run.settings.threshold, pairs, len(counter.skipped))
+    decided: set[tuple[str, str]] = set()
 
-
-class _DecidedCounter:
-    """A filter of pairs that are decided already."""
-
-    def __init__(self, decisions: Decisions) -> None:
-        self._decisions = decisions
-        self.skipped: set[tuple[str, str]] = set()
-
-    def skip_decided(self, pairs: Iterator[_ListedPair]) -> Iterator[_ListedPair]:
-        """Yields the pairs that are not decided."""
-        for pair in pairs:
-            ids = (pair.id_a, pair.id_b)
-            if ids in self._decisions:
-                self.skipped.add(ids)
+    def skip_decided() -> Iterator[UncertainPair]:
+        for pair in _list_pairs(folder, run.settings.threshold):
+            if (ids := (pair.id_a, pair.id_b)) in decisions:
+                decided.add(ids)
             else:
                 yield pair
 
+    # A pair can be in both tables.
+    listed = most_uncertain(skip_decided(), limit)
+    texts = _read_texts(run, folder, {id for pair in listed for id in (pair.id_a, pair.id_b)})
+    pairs = [
+        DoubtfulPair(**pair._asdict(), text_a=texts[pair.id_a], text_b=texts[pair.id_b])
+        for pair in listed
+    ]
+    return ReviewQueue(run.settings.threshold, pairs, len(decided))
 
-def _list_pairs(folder: Path, threshold: float) -> Iterator[_ListedPair]:
+
+def _list_pairs(folder: Path, threshold: float) -> Iterator[UncertainPair]:
     """Yields the compared pairs of a run, with the smaller id first."""
     for name in PAIR_TABLES:
         path = folder / name
@@ -125,9 +106,7 @@ def _list_pairs(folder: Path, threshold: float) -> Iterator[_ListedPair]:
                 columns = (batch[name].to_pylist() for name in names)
                 for id_a, id_b, similarity in zip(*columns, strict=True):
                     if similarity is not None:
-                        first, second = sorted((id_a, id_b))
-                        uncertainty = round(abs(similarity - threshold), 12)
-                        yield _ListedPair(uncertainty, first, second, similarity)
+                        yield UncertainPair.of(id_a, id_b, similarity, threshold)
 
 
 def _read_texts(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, str]:
@@ -156,10 +135,7 @@ def write_review_table(queue: ReviewQueue, path: Path) -> None:
 
     It can be read by its owner alone, because it quotes documents.
     """
-    rows = [
-        {**pair._asdict(), "uncertainty": round(abs(pair.similarity - queue.threshold), 12)}
-        for pair in queue.pairs
-    ]
+    rows = [pair._asdict() for pair in queue.pairs]
     target = require_free_table(path)
     table = pa.Table.from_pylist(rows, SCHEMA)
     with published_file(path, "nearkin review", Readers.OWNER, replaces=False) as staged:

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rich.console import Console
-from rich.rule import Rule
 from rich.text import Text
 
 from nearkin.errors import UsageError
-from nearkin.reports.diff import DocumentRole
-from nearkin.reports.terminal.clusters import DocumentView, two_documents_table
+from nearkin.reports.terminal.clusters import print_question
 from nearkin.runs.review_queue import DoubtfulPair, ReviewQueue
 from nearkin.runtime.number_format import format_similarity
 from nearkin.runtime.visible_text import make_visible
@@ -77,20 +75,12 @@ class ReviewSession:
             return key
 
     def _show_pair(self, number: int, pair: DoubtfulPair) -> None:
-        """Prints the two texts of a pair side by side, with their differences marked."""
-        title = Text(
+        title = (
             f"Pair {number} of {len(self.queue.pairs)}: similarity "
             f"{format_similarity(pair.similarity)}, threshold {self.queue.threshold:g}"
         )
-        self.console.print(Rule(title, align="left", style="dim"))
-        self.console.print(
-            two_documents_table(
-                DocumentView("first", pair.id_a, pair.text_a),
-                DocumentView("second", pair.id_b, pair.text_b),
-                styled=self.console.is_terminal,
-                roles=(DocumentRole.COMPARED, DocumentRole.COMPARED),
-            )
-        )
+        ids, texts = (pair.id_a, pair.id_b), (pair.text_a, pair.text_b)
+        print_question(self.console, title, ids, texts)
 
     def _read_key(self) -> ReviewKey:
         """Reads keys until one has a meaning. The end of the input quits."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from nearkin.errors import UsageError
 from nearkin.runtime.files import sync_folder
 
 
@@ -31,6 +32,17 @@ def append_line(path: Path, line: bytes, header: bytes = b"") -> int:
     if not previous_length:
         sync_folder(path.parent)
     return previous_length + len(separator)
+
+
+def require_header(path: Path, columns: Sequence[str], lines: str) -> None:
+    """Requires that a CSV file begins with the columns of the lines that are appended to it."""
+    with path.open("rb") as file:
+        header = file.readline().decode("utf-8", "replace")
+    if next(csv.reader([header]), []) != list(columns):
+        raise UsageError(
+            f"{path} does not begin with {','.join(columns)}, so that no {lines} can be appended "
+            "to it; name another file"
+        )
 
 
 def _ends_with_line(path: Path) -> bool:

@@ -1,6 +1,5 @@
 """A CSV file of labelled pairs to which each answer is appended when it is given."""
 
-import csv
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import IO, NamedTuple
 
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.golden import read_golden_set
-from nearkin.runtime.appended_lines import append_line, format_row
+from nearkin.runtime.appended_lines import append_line, format_row, require_header
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import require_file_path
 
@@ -52,16 +51,9 @@ class AnswerFile:
         require_file_path(path)
         if not path.exists() or path.stat().st_size == 0:
             return cls(path, [])
-        with path.open("rb") as file:
-            header = file.readline()
-            has_answers = bool(file.read().strip())
-        names = next(csv.reader([header.decode("utf-8", "replace")]), [])
-        if tuple(names) != COLUMNS:
-            raise UsageError(
-                f"{path} does not begin with {','.join(COLUMNS)}, so that no answers can be "
-                "appended to it; name another file"
-            )
-        if not has_answers:
+        require_header(path, COLUMNS, "answers")
+        _, _, answers = path.read_bytes().partition(b"\n")
+        if not answers.strip():
             return cls(path, [])
         golden = read_golden_set(path)
         earlier = [

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from rich.console import Console
-from rich.rule import Rule
 from rich.text import Text
 
 from nearkin.quality.fit.answer_file import Answer, AnswerFile
 from nearkin.quality.fit.asking import AskedSettings, AskSession, Suggestion, format_bound
-from nearkin.reports.diff import DocumentRole
-from nearkin.reports.terminal.clusters import DocumentView, two_documents_table
+from nearkin.reports.terminal.clusters import print_question
 from nearkin.reports.terminal.tables import text_table
 from nearkin.runtime.number_format import format_fraction
 
@@ -123,20 +121,11 @@ class Questionnaire:
 
     def _show_pair(self, number: int) -> None:
         documents = self.session.pool.documents
-        sides = [
-            DocumentView(label, documents.ids[position], documents.contents[position].as_py())
-            for label, position in zip(
-                ("first", "second"), self.session.pool.pairs[number].tolist(), strict=True
-            )
-        ]
-        title = Text(f"Pair {len(self.session.answers) + 1} of {self.wanted}")
-        self.console.print(Rule(title, align="left", style="dim"))
-        neutral = DocumentRole.COMPARED
-        self.console.print(
-            two_documents_table(
-                sides[0], sides[1], styled=self.console.is_terminal, roles=(neutral, neutral)
-            )
-        )
+        positions = self.session.pool.pairs[number].tolist()
+        ids = [documents.ids[position] for position in positions]
+        texts = [documents.contents[position].as_py() for position in positions]
+        title = f"Pair {len(self.session.answers) + 1} of {self.wanted}"
+        print_question(self.console, title, ids, texts)
 
     def _read_reply(self) -> Reply:
         """Reads lines until one is a reply. The end of the input stops."""

@@ -183,6 +183,19 @@ def two_documents_table(
     return table
 
 
+def print_question(console: Console, title: str, ids: Sequence[str], texts: Sequence[str]) -> None:
+    """Prints the ids and texts of a pair side by side, with their differences marked."""
+    console.print(Rule(Text(title), align="left", style="dim"))
+    console.print(
+        two_documents_table(
+            DocumentView("first", ids[0], texts[0]),
+            DocumentView("second", ids[1], texts[1]),
+            styled=console.is_terminal,
+            roles=(DocumentRole.COMPARED, DocumentRole.COMPARED),
+        )
+    )
+
+
 def _empty_table() -> Table:
     return Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
 

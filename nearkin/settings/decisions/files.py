@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.errors import UsageError
-from nearkin.runtime.appended_lines import append_line, format_row
+from nearkin.runtime.appended_lines import append_line, format_row, require_header
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import require_file_path
 from nearkin.runtime.suggestions import did_you_mean
@@ -80,7 +80,7 @@ class DecisionFile:
             return cls(path, Decisions())
         size = path.stat().st_size
         if suffix == CSV:
-            _require_appendable(path)
+            require_header(path, COLUMNS, "decisions")
         return cls(path, read_decisions(path), size)
 
     def append(self, decision: Decision) -> None:
@@ -131,17 +131,6 @@ def _format_values(decision: Decision) -> dict[str, str]:
         "by": decision.by or "",
         "at": decision.at.isoformat(timespec="microseconds"),
     }
-
-
-def _require_appendable(path: Path) -> None:
-    """Requires that a CSV file has the columns of decisions in their order."""
-    with path.open("rb") as file:
-        header = file.readline().decode("utf-8", "replace")
-    if tuple(next(csv.reader([header]), [])) != COLUMNS:
-        raise UsageError(
-            f"{path} does not begin with {','.join(COLUMNS)}, so that no decisions can be appended "
-            "to it; name another file"
-        )
 
 
 class _Row(NamedTuple):
