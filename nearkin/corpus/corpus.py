@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, DOCUMENT_SHARE, Columns
-from nearkin.corpus.decompression import VERIFIED_BYTES, ZSTD, find_change, is_change
+from nearkin.corpus.decompression import (
+    VERIFIED_BYTES,
+    ZSTD,
+    find_change,
+    is_change,
+    read_window,
+)
 from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
@@ -50,12 +56,7 @@ from nearkin.corpus.formats.tar_samples import TarSamples
 from nearkin.corpus.formats.warc import CONTINUATION, REVISIT, UNKNOWN, Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
-from nearkin.corpus.long_windows import (
-    ARROW_WINDOW,
-    HEADER_BYTES,
-    WINDOW_SHARE,
-    parse_window,
-)
+from nearkin.corpus.long_windows import ARROW_WINDOW, WINDOW_SHARE
 from nearkin.corpus.nested_columns import (
     SEPARATOR,
     find_root,
@@ -490,6 +491,22 @@ class FileCorpus:
         has_lines = form is LINES or (form is TEXT and columns.lines)
         return isinstance(form, Parquet) or (has_lines and file.compression is None)
 
+    def suits_threads(self, number: int, columns: Columns) -> bool:
+        """Returns whether several threads can read files of this kind at a time, and sooner.
+
+        Parts of columnar files, and windows of zstd, may be larger than the memory of a worker.
+        Files of one text are small, so that threads would wait for the interpreter. A remote file
+        is not looked at.
+        """
+        file = self.files[number]
+        form = self.format_of(file)
+        if file.remote or isinstance(form, ColumnarFormat) or (form is TEXT and not columns.lines):
+            return False
+        if file.compression != ZSTD:
+            return True
+        with file.open() as stored:
+            return read_window(stored) <= BATCH_BYTES
+
     def _line_groups(self, number: int, least: int) -> Iterable[RowGroup]:
         """Yields groups of the lines of a file, which are counted once."""
         counted = self._counted_lines.get(number)
@@ -733,7 +750,7 @@ def _require_usable_compression(file: InputFile, form: Format, columns: Columns)
     if file.remote or file.compression != ZSTD:
         return
     with file.open() as stored:
-        window = parse_window(bytes(stored.read(HEADER_BYTES)))
+        window = read_window(stored)
     memory = columns.document_limit * DOCUMENT_SHARE
     if window > ARROW_WINDOW and window > WINDOW_SHARE * memory:
         needed = math.ceil(window / WINDOW_SHARE / 1e8) / 10

@@ -48,7 +48,7 @@ class DecompressedStream(io.RawIOBase):
         self._open_file = open_file
         self._compression = compression
         self._file = open_file()
-        self._window = _read_window(self._file) if compression == ZSTD else 0
+        self._window = read_window(self._file) if compression == ZSTD else 0
         self._stream = self._open_stream(self._file)
         self._position = 0
         self._failure: Exception | None = None
@@ -160,7 +160,7 @@ def find_change(stream: Any) -> DamageError | None:
     return None
 
 
-def _read_window(file: Any) -> int:
+def read_window(file: Any) -> int:
     """Returns the window of the first frame of a zstd file, in bytes, or 0 if it is not known."""
     window = parse_window(bytes(file.read(HEADER_BYTES)))
     file.seek(0)

@@ -14,6 +14,8 @@ PART_BYTES = 16 << 20
 PARTS_PER_WORKER = 2
 """Files that have fewer parts than this for each worker are read by one thread, which hands batches
 to all workers."""
+FILE_PARTS_PER_WORKER = 8
+"""The number of parts of each worker that joining files to parts leaves, if there are so many."""
 
 
 class Part(NamedTuple):
@@ -54,14 +56,41 @@ def split_corpus(
         slot += part.rows
 
 
+def are_files_parts(
+    corpus: FileCorpus, columns: Columns, workers: int, start: tuple[int, int] = (0, 0)
+) -> bool:
+    """Returns whether files that cannot be read from the middle are parts for threads.
+
+    So they are if the largest is at most half of all, and all files suit threads. Otherwise one
+    thread reads them, and hands batches to all workers.
+    """
+    files = [file.file for file in _files_from(corpus, start)]
+    if workers == 1 or not all(corpus.suits_threads(file, columns) for file in files):
+        return False
+    whole_files = [number for number in files if not corpus.can_divide(number, columns)]
+    sizes = [corpus.require_unchanged(number).size for number in whole_files]
+    return bool(sizes) and 2 * max(sizes) <= sum(sizes)
+
+
 def split_files(
-    corpus: FileCorpus, columns: Columns, start: tuple[int, int] = (0, 0)
+    corpus: FileCorpus,
+    columns: Columns,
+    start: tuple[int, int] = (0, 0),
+    workers: int | None = None,
 ) -> Iterator[Part]:
     """Yields the parts of files in order, from a place on, without reading documents.
 
     A file that cannot be read from the middle is in one part. Rows are not counted.
+
+    Args:
+        workers: Number of workers, each of which has several parts of a small corpus.
     """
-    for ranges in _join_ranges(_size_all(corpus, columns, _files_from(corpus, start))):
+    files = list(_files_from(corpus, start))
+    least = PART_BYTES
+    if workers is not None and not any(file.remote for file in corpus.files):
+        size = sum(corpus.require_unchanged(file.file).size for file in files)
+        least = min(least, size // (FILE_PARTS_PER_WORKER * workers))
+    for ranges in _join_ranges(_size_all(corpus, columns, files), least):
         yield Part(0, 0, ranges)
 
 
@@ -81,7 +110,7 @@ def _split(
             yield from map(_hold, corpus.batches_of(columns, (file for file, _ in group)))
             continue
         seen: list[RowRange] = []
-        parts = map(_count_rows, _join_ranges(_size_row_groups(group, seen)))
+        parts = map(_count_rows, _join_ranges(_size_row_groups(group, seen), PART_BYTES))
         first_parts = list(islice(parts, least))
         if len(first_parts) == least:
             yield from chain(first_parts, parts)
@@ -125,8 +154,8 @@ def _size_row_groups(
             yield _SizedRange(rows, group.bytes)
 
 
-def _join_ranges(ranges: Iterable[_SizedRange]) -> Iterator[Sequence[RowRange]]:
-    """Yields consecutive rows of at least `PART_BYTES`."""
+def _join_ranges(ranges: Iterable[_SizedRange], least: int) -> Iterator[Sequence[RowRange]]:
+    """Yields consecutive rows of at least `least` bytes."""
     joined: list[RowRange] = []
     size = 0
     for rows, size_of_rows in ranges:
@@ -136,7 +165,7 @@ def _join_ranges(ranges: Iterable[_SizedRange]) -> Iterator[Sequence[RowRange]]:
         else:
             joined.append(rows)
         size += size_of_rows
-        if size >= PART_BYTES:
+        if size >= least:
             yield joined
             joined = []
             size = 0

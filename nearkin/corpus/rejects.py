@@ -1,5 +1,6 @@
 """The quarantine `rejected.jsonl`, which holds the rejected rows and their reasons."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,10 @@ class QuarantineWriter:
         for entry in rejected:
             facts = {**describe_place(entry, self._names), "reason": entry.reason, "raw": entry.raw}
             self._file.write(orjson.dumps(facts) + b"\n")
+
+    def copy(self, written: BinaryIO) -> None:
+        """Appends what another writer has written to a file."""
+        shutil.copyfileobj(written, self._file)
 
     def flush(self) -> int:
         """Flushes the buffer and returns the size of the file in bytes."""

@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ import pyarrow.ipc
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, Rejection, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.corpus.corpus import FileCorpus, ReadFiles
-from nearkin.corpus.parts import Part, split_corpus, split_files
+from nearkin.corpus.parts import Part, are_files_parts, split_corpus, split_files
 from nearkin.engine.document_facts import TextFact, hash_text_facts, text_lengths
 from nearkin.engine.documents import (
     KEYS,
@@ -38,7 +39,7 @@ from nearkin.engine.documents import (
 from nearkin.engine.kept_hashes import HashCollector, KeptHashes, StoredHashes
 from nearkin.engine.stats import latency_percentiles
 from nearkin.engine.work_folder import SPOOL, WorkFolder
-from nearkin.runtime.executor import Executor
+from nearkin.runtime.executor import Executor, Task
 from nearkin.runtime.files import (
     copy_bytes,
     delete_shared_folder,
@@ -59,12 +60,14 @@ from nearkin.stages.sketch.sketcher import BandKeyBuilder, Sketches
 SEGMENT_SECONDS = 5.0
 """Time between checkpoints, in seconds."""
 SEGMENT_BYTES = 32 << 20
-"""Largest size of the ids and carried columns that wait for a checkpoint, in bytes."""
+"""Size from which ids and carried columns are written as a segment, in bytes."""
 CHECKPOINT = "checkpoint.json"
 APART = "apart-"
-"""The beginning of the name of the folder of facts that other processes have written, before they
-are in their places, in the folder `SPOOL`."""
+"""The beginning of the name of the folder of what parts that work apart have written, before it is
+in its place, in the folder `SPOOL`."""
 REJECTED = "rejected.jsonl"
+CARRIED = "carried.arrows"
+"""The ids and carried columns of a part that works apart, in its folder."""
 
 
 class SketchedPart(NamedTuple):
@@ -76,8 +79,10 @@ class SketchedPart(NamedTuple):
     """The number of places that belong to the part: one for each of its rows."""
     documents: int
     columns: list[pa.RecordBatch]
-    """The ids and the carried columns."""
+    """The ids and the carried columns, unless they are in `apart`."""
     rejected: list[Rejection]
+    """The rejected rows, unless they are in `apart`."""
+    rejected_rows: int
     hashes: list[StoredHashes]
     """The shingle hashes of each batch, if they are kept."""
     next: tuple[int, int] | None
@@ -85,7 +90,7 @@ class SketchedPart(NamedTuple):
     durations: list[tuple[float, int]]
     """The seconds to sketch each batch, and its number of documents."""
     apart: Path | None = None
-    """The folder of the facts of fixed size, if they are not in their places yet."""
+    """The folder of what the part has written, if it is not in its place yet."""
     read: ReadFiles | None = None
     """The statuses of the files and their skipped records, if another process has read them."""
 
@@ -154,8 +159,10 @@ def sketch_corpus(
     _remove_later_columns(folder, position)
     start = (position.file, position.row)
     apart = None
-    if isinstance(corpus, FileCorpus) and not executor.shares_memory:
-        parts = split_files(corpus, columns, start)
+    if isinstance(corpus, FileCorpus) and (
+        not executor.shares_memory or are_files_parts(corpus, columns, executor.workers, start)
+    ):
+        parts = split_files(corpus, columns, start, executor.workers)
         apart = work.folder(SPOOL) / f"{APART}{uuid4().hex}"
         apart.mkdir()
     else:
@@ -181,20 +188,20 @@ def sketch_corpus(
 
 
 @dataclass(frozen=True)
-class SketchTask:
+class SketchTask(Task):
     """The stage of one part: a function of the run and of the part alone.
 
-    It writes the facts of fixed size, and returns the others. In this process they are written to
-    the places of the part, in another one to a new folder: whoever does a part twice, at the same
-    time or after a kill, changes nothing. A part counts as done when a checkpoint has recorded what
-    the task returned.
+    It writes the facts of fixed size to the places of the part, and returns the others. If a part
+    is a whole file, which has any size, or another process does it, all facts are written to a new
+    folder: whoever does a part twice, at the same time or after a kill, changes nothing. A part
+    counts as done when a checkpoint has recorded what the task returned.
 
     Attributes:
         folder: Folder of the stage.
         arrays: The files of fixed size.
         kept_hashes: Receives shingle hashes.
         apart: Folder in which the facts of each part are written to a new folder, or None to write
-            them to their places.
+            those of fixed size to their places and return the others.
     """
 
     corpus: Corpus
@@ -213,7 +220,7 @@ class SketchTask:
 
     def __call__(self, part: Part) -> SketchedPart:
         """Sketches the documents of a part."""
-        done = SketchedPart(part.slot, part.rows, 0, [], [], [], None, [])
+        done = SketchedPart(part.slot, part.rows, 0, [], [], 0, [], None, [])
         folder = self.folder
         if self.apart is not None:
             folder = self.apart / uuid4().hex
@@ -221,8 +228,15 @@ class SketchTask:
             done = done._replace(apart=folder)
         with ExitStack() as stack:
             files = {name: _open_array(stack, folder / name) for name in self.arrays}
+            spill = None
+            if self.apart is not None:
+                spill = _Spill(stack, folder, self.corpus.names)
             for batch in part.read(self.corpus, self.columns):
                 done = self._sketch(batch, files, done)
+                if spill is not None:
+                    spill.take(done)
+                if self.stopped.is_set():
+                    raise CancelledError
         if self.apart is not None and isinstance(self.corpus, FileCorpus):
             return done._replace(read=self.corpus.tell(rows.file for rows in part.ranges))
         return done
@@ -249,7 +263,37 @@ class SketchTask:
         if self.kept_hashes is not None and collector is not None:
             done.hashes.append(self.kept_hashes.store(collector.slices))
         done.durations.append((seconds, len(documents)))
-        return done._replace(documents=done.documents + len(documents), next=batch.next)
+        return done._replace(
+            documents=done.documents + len(documents),
+            rejected_rows=done.rejected_rows + batch.rejected_rows,
+            next=batch.next,
+        )
+
+
+class _Spill:
+    """A writer of the columns and the rejected rows of a part that works apart.
+
+    In memory, what a large file has of them would have no bound until its turn.
+    """
+
+    def __init__(self, files: ExitStack, folder: Path, names: Sequence[str]) -> None:
+        self._files = files
+        self._folder = folder
+        self._columns: pa.RecordBatchWriter | None = None
+        rejected = files.enter_context((folder / REJECTED).open("wb"))
+        self._quarantine = QuarantineWriter(rejected, names)
+
+    def take(self, done: SketchedPart) -> None:
+        """Moves columns and rejected rows from memory to the files."""
+        for columns in done.columns:
+            if self._columns is None:
+                sink = self._files.enter_context(pa.OSFile(str(self._folder / CARRIED), "wb"))
+                writer = pa.ipc.new_stream(sink, columns.schema)
+                self._columns = self._files.enter_context(writer)
+            self._columns.write_batch(columns)
+        self._quarantine.add(done.rejected)
+        done.columns.clear()
+        done.rejected.clear()
 
 
 def _open_array(stack: ExitStack, path: Path) -> BinaryIO:
@@ -401,9 +445,9 @@ class SketchWriter:
 
     def add(self, done: SketchedPart) -> None:
         """Appends a part, whose facts of fixed size are written already."""
-        position = self.position
         if done.apart is not None:
             done = self._place(done, done.apart)
+        position = self.position
         gaps = position.gaps
         if done.documents < done.slots:
             gap = (done.slot + done.documents, done.slots - done.documents)
@@ -415,45 +459,62 @@ class SketchWriter:
             documents=position.documents + done.documents,
             slots=done.slot + done.slots,
             gaps=gaps,
-            rejected=position.rejected + sum(entry.rows for entry in done.rejected),
+            rejected=position.rejected + done.rejected_rows,
         )
         self._quarantine.add(done.rejected)
-        self._pending.extend(done.columns)
-        self._pending_bytes += sum(columns.nbytes for columns in done.columns)
-        if time.monotonic() - self._last > SEGMENT_SECONDS or self._pending_bytes > SEGMENT_BYTES:
+        self._add_columns(done.columns)
+        if time.monotonic() - self._last > SEGMENT_SECONDS:
             self.checkpoint()
 
     def _place(self, done: SketchedPart, folder: Path) -> SketchedPart:
-        """Copies facts of fixed size to the places that follow those of the last part."""
+        """Copies what a part has written apart to the places that follow those of the last part."""
         for name, target in self._arrays.items():
             target.seek(self.position.slots * self._widths[name])
             with (folder / name).open("rb") as source:
                 copy_bytes(source, target, done.documents * self._widths[name])
+        with (folder / REJECTED).open("rb") as source:
+            self._quarantine.copy(source)
+        if (folder / CARRIED).exists():
+            with pa.OSFile(str(folder / CARRIED)) as source:
+                self._add_columns(pa.ipc.open_stream(source))
         shutil.rmtree(folder)
         return done._replace(slot=self.position.slots, slots=done.documents)
+
+    def _add_columns(self, batches: Iterable[pa.RecordBatch]) -> None:
+        for columns in batches:
+            self._pending.append(columns)
+            self._pending_bytes += columns.nbytes
+            if self._pending_bytes > SEGMENT_BYTES:
+                self._write_segment()
+
+    def _write_segment(self) -> None:
+        """Writes the pending columns, which count as documents from the next checkpoint on."""
+        segments = self.position.segments
+        path = _segment_path(self.folder, segments)
+        table = pa.Table.from_batches(self._pending)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        sync_file(path)
+        self.position = self.position._replace(segments=segments + 1)
+        self._pending = []
+        self._pending_bytes = 0
 
     def checkpoint(self) -> None:
         """Writes a checkpoint, so that all parts so far survive a kill and a power cut.
 
         The data is synced first, then the checkpoint is written.
         """
-        segments = self.position.segments
         with disk_errors(self.folder):
             for file in self._arrays.values():
                 file.flush()
                 os.fsync(file.fileno())
             if self._pending:
-                path = _segment_path(self.folder, segments)
-                _write_segment(path, self._pending)
-                sync_file(path)
-                sync_folder(path.parent)
-                segments += 1
-            self._pending = []
-            self._pending_bytes = 0
+                self._write_segment()
+            sync_folder(self.folder / "columns")
             rejected_bytes = self._quarantine.flush()
             sync_file(self.folder / REJECTED)
             sync_folder(self.folder)
-            self.position = self.position._replace(segments=segments, rejected_bytes=rejected_bytes)
+            self.position = self.position._replace(rejected_bytes=rejected_bytes)
             _write_checkpoint(self.folder, self.position)
         self._last = time.monotonic()
 
@@ -468,9 +529,3 @@ def _carried_columns(batch: Batch, ids: pa.Array) -> pa.RecordBatch:
     documents = batch.documents
     names = [name for name in documents.schema.names if name.startswith(CARRIED_PREFIX)]
     return pa.record_batch([ids, *(documents[name] for name in names)], [ID, *names])
-
-
-def _write_segment(path: Path, batches: list[pa.RecordBatch]) -> None:
-    table = pa.Table.from_batches(batches)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())

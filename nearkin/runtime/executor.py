@@ -6,7 +6,9 @@ done anywhere, in any order, and more than once.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
+from threading import Event
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from nearkin.runtime.threads import ordered_map
@@ -21,6 +23,11 @@ Result = TypeVar("Result")
 
 class Task:
     """A dataclass that is pickled by its fields alone. What it caches stays in its process."""
+
+    @cached_property
+    def stopped(self) -> Event:
+        """Set if nobody waits for results any more, so that a task of a large item can end."""
+        return Event()
 
     def __getstate__(self) -> dict[str, object]:
         own: Any = self
@@ -72,7 +79,8 @@ class Threads:
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`."""
-        return ordered_map(task, items, self.workers)
+        stopped = task.stopped if isinstance(task, Task) else None
+        return ordered_map(task, items, self.workers, stopped=stopped)
 
 
 def limit_threads(executor: Executor, most: int) -> Executor:

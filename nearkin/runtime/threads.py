@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from threading import Lock
+from threading import Event, Lock
 from typing import Generic, TypeVar
 
 from nearkin.errors import UsageError
@@ -28,13 +28,26 @@ def require_workers(workers: int) -> None:
 
 
 def ordered_map(
-    work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    ahead: int = 2,
+    stopped: Event | None = None,
 ) -> Generator[Result, None, None]:
-    """Yields work(item) for each item, computed in threads, in the order of the items."""
+    """Yields work(item) for each item, computed in threads, in the order of the items.
+
+    Args:
+        stopped: Set at an error or an interruption, so that work ends that takes long.
+    """
     require_workers(workers)
     with ThreadPoolExecutor(workers, "nearkin") as pool:
         futures = (pool.submit(work, item) for item in items)
-        yield from take_in_order(futures, workers + ahead, Future.result, Future.cancel)
+        try:
+            yield from take_in_order(futures, workers + ahead, Future.result, Future.cancel)
+        except BaseException:
+            if stopped is not None:
+                stopped.set()
+            raise
 
 
 def take_in_order(

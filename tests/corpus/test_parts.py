@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Batch, Columns, FileCorpus, TableCorpus
 from nearkin.corpus.formats.parquet_footers import ROW_GROUPS, ROWS, encode_struct, read_footer
-from nearkin.corpus.parts import divide_file, split_corpus
+from nearkin.corpus.parts import are_files_parts, divide_file, split_corpus, split_files
 from nearkin.corpus.places import RowRange
 from nearkin.corpus.writer import NO_DOCUMENTS, KnownDocuments, write_kept
 
@@ -121,6 +122,44 @@ def test_files_with_few_row_groups_are_handed_out_in_batches(tmp_path: Path) -> 
     (part,) = split_corpus(corpus, COLUMNS, 2)
     assert part.rows == 1
     assert part.batch is not None
+
+
+def are_parts(folder: Path, workers: int = 2) -> bool:
+    return are_files_parts(FileCorpus.open([str(folder)]), COLUMNS, workers)
+
+
+def test_files_are_parts_if_the_largest_is_at_most_half_of_all(tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text('{"id": "a", "text": "b"}\n')
+    assert not are_parts(tmp_path)
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text("id,text\n" + f"{number},a\n" * 100)
+    assert are_parts(tmp_path)
+    # one worker reads no faster than the thread that hands batches to it
+    assert not are_parts(tmp_path, workers=1)
+    (tmp_path / "2.csv").write_text("id,text\n" + "2,a\n" * 300)
+    assert not are_parts(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["0.arrow", "0.jsonl.zst", "0.txt"])
+def test_files_that_do_not_suit_threads_are_read_by_one(name: str, tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text("id,text\n" + f"{number},a\n" * 100)
+    if name.endswith(".arrow"):
+        feather.write_feather(pa.table({"id": ["a"], "text": ["b"]}), tmp_path / name)
+    elif name.endswith(".txt"):
+        (tmp_path / name).write_text("a text")
+    else:
+        # a frame with a window of 16 MiB, and without content
+        (tmp_path / name).write_bytes(bytes.fromhex("28b52ffd 00 70 010000"))
+    assert not are_parts(tmp_path)
+
+
+def test_small_files_are_several_parts_for_each_worker(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number:02d}.csv").write_text("id,text\n" + f"{number},a\n" * 100)
+    corpus = FileCorpus.open([str(tmp_path)])
+    assert [len(part.ranges) for part in split_files(corpus, COLUMNS)] == [40]
+    assert [len(part.ranges) for part in split_files(corpus, COLUMNS, workers=2)] == [3] * 13 + [1]
 
 
 def test_a_table_is_handed_out_in_batches() -> None:

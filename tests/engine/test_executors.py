@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.corpus import Columns
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.parts import are_files_parts
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
@@ -175,7 +176,10 @@ def test_output_does_not_depend_on_the_executor(
     assert "CopyApart" in compare_executors(replace(job, annotate=True), processes)
 
 
-def test_result_over_compressed_files_does_not_depend_on_the_workers(tmp_path: Path) -> None:
+def test_result_over_compressed_files_does_not_depend_on_the_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.sketching.SEGMENT_BYTES", 5_000)
     (tmp_path / "in").mkdir()
     table = documents()
     for number in range(8):
@@ -186,9 +190,12 @@ def test_result_over_compressed_files_does_not_depend_on_the_workers(tmp_path: P
             path.write_bytes(path.read_bytes()[:-900])
     job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=1))
     run_dedup(job, Silent())
-    parts = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=3))
-    run_dedup(replace(parts, out=tmp_path / "parts"), Silent())
-    assert read_output(tmp_path / "parts") == read_output(job.out)
+    for workers in (2, 8):
+        corpus = FileCorpus.open([str(tmp_path / "in")])
+        assert are_files_parts(corpus, job.columns, workers)
+        parts = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=workers))
+        run_dedup(replace(parts, out=tmp_path / f"{workers}"), Silent())
+        assert read_output(tmp_path / f"{workers}") == read_output(job.out)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -1,5 +1,6 @@
 """The memory bound of a run, measured from outside."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -155,6 +156,33 @@ def test_a_run_stays_within_its_bound_and_the_overhead(
     reported = json.loads((out / "run.json").read_bytes())["peak_memory"]
     assert peak <= BOUND + OVERHEAD
     assert reported >= 0.8 * peak
+
+
+COMPRESSED: dict[str, tuple[Callable[[int], dict[str, str | None]], tuple[str, ...]]] = {
+    "rejected rows": (lambda row: {"text": None, "source": f"{row:030d}"}, ()),
+    "long ids": (
+        lambda row: {"text": f"the text {row} of words", "id": f"{row:08d}" + "i" * 3_000},
+        ("--id", "id"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_compressed_files_are_read_by_several_workers_within_the_bound(
+    name: str, tmp_path: Path, full: bool
+) -> None:
+    """Ids and rejected rows do not wait in memory until the turn of their file."""
+    make_row, options = COMPRESSED[name]
+    rows = 480_000 if full and name == "rejected rows" else 40_000
+    (tmp_path / "in").mkdir()
+    for file in range(4):
+        with gzip.open(tmp_path / "in" / f"{file}.jsonl.gz", "wt", 1) as compressed:
+            compressed.write('{"text": "a document of six words", "id": "' + f'{file}"}}\n')
+            for row in range(rows * file, rows * file + rows):
+                compressed.write(json.dumps(make_row(row)) + "\n")
+    line = [sys.executable, "-m", "nearkin", "dedup", str(tmp_path / "in"), *options]
+    line += ["--workers", "4", "--memory", "512MiB", "--out", str(tmp_path / "out")]
+    assert sampled_peak([*line, "--max-removed", "1"]) <= BOUND + OVERHEAD
 
 
 @pytest.mark.full

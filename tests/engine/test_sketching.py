@@ -1,7 +1,11 @@
 """Tests of the sketch stage."""
 
-from collections.abc import Callable
+import gzip
+import itertools
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.corpus import Columns
+from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.corpus.parts import Part
 from nearkin.engine import sketching
 from nearkin.engine.options import RunOptions
 from nearkin.runs.dedup import run_dedup
@@ -74,6 +79,73 @@ def test_result_does_not_depend_on_parts_and_workers(
         assert other == contents[0]
 
 
+def write_compressed_files(folder: Path, is_rejected: Callable[[int], bool]) -> Path:
+    """Writes compressed files, in which some rows are not documents."""
+    folder.mkdir()
+    for file in range(6):
+        lines = (
+            {"text": None if is_rejected(row) else f"the words of text {row // 2} here"}
+            for row in range(50 * file, 50 * file + 50)
+        )
+        with gzip.open(folder / f"{file}.jsonl.gz", "wt") as compressed:
+            compressed.writelines(json.dumps(line) + "\n" for line in lines)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["_write_checkpoint", "sync_file", "SketchWriter._place", "SketchWriter._write_segment"],
+)
+@pytest.mark.parametrize("calls", [1, 3, 5])
+def test_parts_of_compressed_files_are_resumed_after_a_kill(
+    place: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_compressed_files(tmp_path / "in", REJECTIONS["some"])
+    job = Job((str(source),), tmp_path / "whole", Columns(), RunOptions(workers=2))
+    run_dedup(job, Silent())
+    monkeypatch.setattr(sketching, "SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr(sketching, "SEGMENT_BYTES", 500)
+    killed = replace(job, out=tmp_path / "out")
+    with monkeypatch.context() as interrupted:
+        interrupt_call(interrupted, place, calls)
+        with pytest.raises(KeyboardInterrupt):
+            run_dedup(killed, Silent())
+    run_dedup(replace(killed, resume=True), Silent())
+    for name in ("clusters.parquet", "pairs.parquet", "rejected.jsonl"):
+        assert (killed.out / name).read_bytes() == (job.out / name).read_bytes()
+
+
+def test_an_interruption_does_not_wait_for_a_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_compressed_files(tmp_path / "in", REJECTIONS["some"])
+    read = Part.read
+
+    def read_endlessly(part: Part, corpus: Corpus, columns: Columns) -> Iterator[Batch]:
+        batches = read(part, corpus, columns)
+        return batches if part.ranges[0].file == 0 else itertools.cycle(batches)
+
+    monkeypatch.setattr(Part, "read", read_endlessly)
+    interrupt_call(monkeypatch, "SketchWriter.add", 1)
+    job = Job((str(source),), tmp_path / "out", Columns(), RunOptions(workers=2))
+    with pytest.raises(KeyboardInterrupt):
+        run_dedup(job, Silent())
+
+
+def interrupt_call(monkeypatch: pytest.MonkeyPatch, place: str, calls: int) -> None:
+    """Interrupts one of the calls of a function of the stage."""
+    call = attrgetter(place)(sketching)
+    left = [calls]
+
+    def fail(*arguments: object) -> object:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return call(*arguments)
+
+    monkeypatch.setattr(f"nearkin.engine.sketching.{place}", fail)
+
+
 @pytest.mark.parametrize(
     "place", ["copy_bytes", "_replace_files_with_gaps", "sync_folder", "_write_checkpoint"]
 )
@@ -85,18 +157,9 @@ def test_places_of_rejected_rows_are_closed_after_a_kill(
     monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1)
     job = Job((str(source),), tmp_path / "whole", Columns(), RunOptions(workers=2))
     run_dedup(job, Silent())
-    call = getattr(sketching, place)
-    left = [calls]
-
-    def fail(*arguments: object) -> object:
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-        return call(*arguments)
-
     killed = replace(job, out=tmp_path / "out")
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(sketching, place, fail)
+        interrupt_call(interrupted, place, calls)
         try:
             run_dedup(killed, Silent())
         except KeyboardInterrupt:
