@@ -186,17 +186,29 @@ def test_compressed_files_are_read_by_several_workers_within_the_bound(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("compression", ["snappy", "none"])
-def test_a_huge_text_is_set_aside_within_the_bound(compression: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("compression", "use_dictionary", "size"),
+    [
+        ("snappy", True, 71_000_000),
+        ("none", True, 82_000_000),
+        ("snappy", False, 165_000_000),
+        ("none", False, 248_000_000),
+    ],
+)
+def test_a_huge_text_is_set_aside_within_the_bound(
+    compression: str, use_dictionary: bool, size: int, tmp_path: Path
+) -> None:
     """Its neighbours in the same page are documents.
 
-    The text does not compress, so that its page is large in the file too.
+    The page is almost as large as the bound allows. The text does not compress, so that the page is
+    large in the file too.
     """
     rng = np.random.default_rng(1)
-    huge = rng.integers(32, 127, 315_000_000, np.uint8).tobytes().decode("ascii")
+    huge = rng.integers(32, 127, size, np.uint8).tobytes().decode("ascii")
     texts = [*(text_of(50, rng) for _ in range(10)), huge, *(text_of(50, rng) for _ in range(10))]
     path, out = tmp_path / "input.parquet", tmp_path / "out"
-    pq.write_table(pa.table({"text": texts}), path, compression=compression)
+    table = pa.table({"text": texts})
+    pq.write_table(table, path, compression=compression, use_dictionary=use_dictionary)
     peak = sampled_peak(
         [sys.executable, "-m", "nearkin", "dedup", str(path), "--memory", "1GB", "--out", str(out)]
     )

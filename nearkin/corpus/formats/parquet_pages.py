@@ -20,6 +20,9 @@ READ_BUFFER = 1 << 20
 read as a whole before it is decoded."""
 COMMON_PAGE = 1 << 20
 """The number of bytes that a page or a dictionary has at most, as most writers make them."""
+ENCODED_SHARE = 4
+"""A column that stays encoded takes this many times its dictionary besides: batches have another
+copy of it, made by a table of distinct values that doubles its memory. Up to 3.8 were measured."""
 HEADER_SIZES = (512, 16 << 10, 1 << 20)
 """The numbers of bytes that most headers fit into, those with long values in their statistics, and
 the longest ones."""
@@ -48,13 +51,15 @@ class PageSizes(NamedTuple):
     """The decompressed size of the dictionary."""
     decoder_bytes: int
     """The maximum number of bytes that pyarrow needs to decode the column."""
+    encoded_bytes: int
+    """The number of bytes that it needs besides, if the column stays encoded."""
 
 
 def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the sizes of the pages of a column of a row group, from their headers."""
     at = chunk.dictionary_page_offset or chunk.data_page_offset
     end = min(at + chunk.total_compressed_size, source.size())
-    largest = dictionary = values = 0
+    largest = dictionary = values = compressed = 0
     while at < end:
         header, length = _read_header(source, at)
         size = _get_integer(header, UNCOMPRESSED)
@@ -66,18 +71,29 @@ def measure_pages(source: Any, chunk: pq.ColumnChunkMetaData) -> PageSizes:
             values = _get_integer(header[DICTIONARY_HEADER].value, VALUES) or 0
         else:
             largest = max(largest, size)
+        if chunk.compression != "UNCOMPRESSED":
+            compressed = max(compressed, stored)
         at += length + stored
-    buffer = min(chunk.total_compressed_size, READ_BUFFER)
+    # The buffer grows to the largest page, and keeps this size.
+    buffer = max(min(chunk.total_compressed_size, READ_BUFFER), compressed)
     # A dictionary is in memory decompressed and decoded, with a pointer and a length per text.
     texts = values if chunk.physical_type == "BYTE_ARRAY" else 0
-    return PageSizes(dictionary, buffer + 2 * (largest + dictionary) + 16 * texts)
+    return PageSizes(
+        dictionary,
+        decoder_bytes=buffer + 2 * (largest + dictionary) + 16 * texts,
+        encoded_bytes=ENCODED_SHARE * dictionary,
+    )
 
 
 def estimate_pages(chunk: pq.ColumnChunkMetaData) -> PageSizes:
     """Returns the maximum sizes of the pages of a column of a row group, from the footer."""
     size = chunk.total_uncompressed_size
     buffer = min(chunk.total_compressed_size, READ_BUFFER)
-    return PageSizes(size, buffer + 2 * min(size, 2 * COMMON_PAGE))
+    return PageSizes(
+        size,
+        decoder_bytes=buffer + 2 * min(size, 2 * COMMON_PAGE),
+        encoded_bytes=ENCODED_SHARE * min(size, COMMON_PAGE),
+    )
 
 
 def _read_header(source: Any, at: int) -> tuple[Struct, int]:

@@ -81,8 +81,11 @@ class RowGroupReader:
 
     def _decode(self, group: RowGroup) -> Iterator[pa.RecordBatch]:
         sizes = self._page_sizes(group)
+        # before a dictionary is decompressed in search of its longest value
         self._require_memory(sizes)
-        size, in_dictionaries = self._batch_size(group, sizes)
+        longest = self._find_longest_values(group, sizes)
+        self._require_memory(self._add_encoded_bytes(group, sizes, longest))
+        size, in_dictionaries = self._batch_size(group, longest)
         # Each group has its own reader, so that several groups can be decoded at a time.
         reader = pq.ParquetFile(
             self._source,
@@ -151,36 +154,71 @@ class RowGroupReader:
                     f"lists, or run with more {name_setting('memory')}"
                 )
 
-    def _batch_size(self, group: RowGroup, sizes: dict[str, PageSizes]) -> tuple[int, list[str]]:
+    @staticmethod
+    def _most_rows(group: RowGroup) -> int:
+        """Returns the number of rows of a batch whose values are no longer than others."""
+        return max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
+
+    def _is_flat(self, at: int) -> bool:
+        column = self._metadata.schema.column(at)
+        return column.max_repetition_level == 0 and "." not in column.path
+
+    def _find_longest_values(self, group: RowGroup, sizes: dict[str, PageSizes]) -> dict[str, int]:
+        """Returns the size of the longest value of each dictionary of texts that is large, by path.
+
+        Its values could make a batch too large. A column that is not decoded here counts if its
+        dictionary could take too much memory.
+        """
+        longest = {}
+        for at, chunk in enumerate(self._chunks(group)):
+            path = chunk.path_in_schema
+            is_text = self._metadata.schema.column(at).physical_type == "BYTE_ARRAY"
+            if not chunk.has_dictionary_page or not is_text:
+                continue
+            # One row may hold all elements of a row group.
+            most_values = self._most_rows(group) if self._is_flat(at) else chunk.num_values
+            dictionary, decoder_bytes, encoded_bytes = sizes[path]
+            may_be_large = decoder_bytes + encoded_bytes > self._decoder_limit
+            counts = self._is_decoded(path) or may_be_large
+            if counts and dictionary * most_values > UNFOLDED_BATCH:
+                longest[path] = find_longest_value(self._source, self._metadata, group.number, at)
+        return longest
+
+    def _is_long(self, at: int, longest: int) -> bool:
+        """Returns True if values of a column are too long to be repeated."""
+        return longest > (LONG_VALUE if self._is_flat(at) else LONG_ELEMENT)
+
+    def _add_encoded_bytes(
+        self, group: RowGroup, sizes: dict[str, PageSizes], longest: dict[str, int]
+    ) -> dict[str, PageSizes]:
+        """Returns the sizes with what columns with long values take besides."""
+        added = dict(sizes)
+        for at, chunk in enumerate(self._chunks(group)):
+            path = chunk.path_in_schema
+            if self._is_long(at, longest.get(path, 0)):
+                needed = sizes[path].decoder_bytes + sizes[path].encoded_bytes
+                added[path] = sizes[path]._replace(decoder_bytes=needed)
+        return added
+
+    def _batch_size(self, group: RowGroup, longest: dict[str, int]) -> tuple[int, list[str]]:
         """Returns the number of rows of a batch, and the columns that stay encoded.
 
         Their values are too long to be repeated.
         """
-        size = max(1, min(BATCH_ROWS, group.rows * BATCH_BYTES // max(group.bytes, 1)))
         together = 0
         in_dictionaries = []
         for at, chunk in enumerate(self._chunks(group)):
             path = chunk.path_in_schema
-            column = self._metadata.schema.column(at)
             if not self._is_decoded(path):
                 continue
-            is_flat = column.max_repetition_level == 0 and "." not in path
-            # One row may hold all elements of a row group.
-            most_values = size if is_flat else chunk.num_values
-            longest = 0
-            if chunk.has_dictionary_page and column.physical_type == "BYTE_ARRAY":
-                longest = sizes[path].dictionary
-                if longest * most_values > UNFOLDED_BATCH:
-                    longest = find_longest_value(self._source, self._metadata, group.number, at)
-                else:
-                    longest = 0
-            limit = LONG_VALUE if is_flat else LONG_ELEMENT
-            if longest > limit and self._supports_dictionaries(path):
+            size = longest.get(path, 0)
+            if self._is_long(at, size) and self._supports_dictionaries(path):
                 in_dictionaries.append(path)
             else:
-                values = 1 if is_flat else chunk.num_values // max(group.rows, 1) + 1
-                together += max(column.length, longest * values)
-        return max(1, min(size, UNFOLDED_BATCH // max(together, 1))), in_dictionaries
+                values = 1 if self._is_flat(at) else chunk.num_values // max(group.rows, 1) + 1
+                together += max(self._metadata.schema.column(at).length, size * values)
+        most = self._most_rows(group)
+        return max(1, min(most, UNFOLDED_BATCH // max(together, 1))), in_dictionaries
 
     def _supports_dictionaries(self, path: str) -> bool:
         places = self._schema.get_all_field_indices(path.split(".")[0])

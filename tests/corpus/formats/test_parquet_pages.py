@@ -44,6 +44,64 @@ def test_page_that_decompresses_too_far_is_rejected_unread(
     assert "`memory` leaves room for 1,600,000; write the file with smaller pages" in reason
 
 
+POOLS: list[pa.MemoryPool] = []
+"""The pools whose peaks were measured. What was allocated from them may be freed later."""
+
+
+def write_long_values(path: Path, column: str, values: int, size: int, **options: Any) -> None:
+    """Writes rows of which some have long values in a column, and a row of another row group."""
+    rng = np.random.default_rng(size)
+    long = rng.integers(32, 127, (values, size // values), np.uint8)
+    small = [f"small text number {at}" for at in range(10 + values)]
+    table = pa.table({"text": small, "copied": small})
+    place = table.column_names.index(column)
+    table = table.set_column(place, column, [small[:10] + [row.tobytes().decode() for row in long]])
+    with pq.ParquetWriter(path, table.schema, **options) as writer:
+        writer.write_table(table)
+        writer.write_table(pa.table({"text": ["last"], "copied": ["last"]}))
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+@pytest.mark.parametrize("values", [1, 5])
+@pytest.mark.parametrize("column", ["text", "copied"])
+def test_row_groups_that_are_read_are_decoded_within_the_limit(
+    compression: str, use_dictionary: bool, values: int, column: str, tmp_path: Path
+) -> None:
+    """Values that do not compress are in memory as pages, in dictionaries and in batches."""
+    limit = 16 << 20
+    columns = Columns(document_limit=limit // 16)
+    path = tmp_path / "a.parquet"
+    pool = pa.default_memory_pool()
+    are_read = []
+    for size in range(1 << 20, 11 << 20, 3 << 19):
+        write_long_values(
+            path,
+            column,
+            values,
+            size,
+            compression=compression,
+            use_dictionary=use_dictionary,
+            dictionary_pagesize_limit=1 << 30,
+        )
+        watched = pa.proxy_memory_pool(pool)
+        POOLS.append(watched)
+        pa.set_memory_pool(watched)
+        try:
+            texts, rejected = read_rows(path, columns)
+            is_read = all("cannot be read" not in entry.reason for entry in rejected)
+            if is_read:
+                list(FileCorpus.open([str(path)]).read_slices(0, columns, whole=True))
+        finally:
+            pa.set_memory_pool(pool)
+        assert texts[-1][1] == "last"
+        are_read.append(is_read)
+        # a batch is copied without the rows that are rejected
+        assert watched.max_memory() < 1.05 * limit + size
+    assert are_read[0]
+    assert not are_read[-1]
+
+
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize(
