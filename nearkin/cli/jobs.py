@@ -32,7 +32,7 @@ def make_job(
         hash_inputs=reading.parse_hash_inputs(),
         resources=resolved.resources,
         selection=reading.selection,
-        statuses=resolved.statuses,
+        corpus=resolved.corpus,
         readers=Readers(output.readable_by),
         command_line=describe_command_line(ARGUMENTS.get()),
         **others,

@@ -177,6 +177,10 @@ class FileCorpus:
         """Sets the codec of copies of Parquet files. The default is that of each file."""
         self._parquet.codec = codec
 
+    def set_ahead(self, ahead: int) -> None:
+        """Sets the number of bytes up to which parts of a file are decoded ahead."""
+        self._parquet.ahead = ahead
+
     def format_of(self, file: InputFile) -> Format:
         """Returns the format of a file.
 

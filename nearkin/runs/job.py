@@ -1,12 +1,10 @@
 """The request of a run over files: its inputs, its settings and its output."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.decisions import require_decidable
@@ -77,8 +75,8 @@ class Job(FileJob):
         resume: Whether an interrupted run is resumed.
         quoted: The number of the largest clusters that report.json quotes. The page shows 20.
         resources: The hash key and the data that the Spec refers to. The key is never recorded.
-        statuses: The statuses of files that were read before the run, by path. The run fails if
-            they have changed.
+        corpus: The corpus of the inputs, if they were opened before. The run fails if files that
+            were read have changed.
         hash_inputs: The part of the content of inputs that is hashed to detect changes.
         command_line: The command line that made the job, without passwords. Empty for the library.
         against: Paths, globs, folders and URLs of the reference, folders of finished runs, and URLs
@@ -100,7 +98,7 @@ class Job(FileJob):
     resume: bool = field(default=False, kw_only=True)
     quoted: int = field(default=20, kw_only=True)
     resources: SpecResources = field(default=NO_RESOURCES, kw_only=True)
-    statuses: Mapping[str, FileStatus] = field(default_factory=dict, kw_only=True)
+    corpus: FileCorpus | None = field(default=None, kw_only=True)
     hash_inputs: HashedPart = field(default=HashedPart.SAMPLED, kw_only=True)
     command_line: str = field(default="", kw_only=True)
     against: tuple[str, ...] = field(default=(), kw_only=True)
@@ -113,10 +111,11 @@ class Job(FileJob):
     executor: Executor | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
-        """Finds the input files and returns them as a corpus."""
-        memory = self.settings.memory // 32
-        corpus = FileCorpus.open(self.inputs, self.on_error, memory, self.selection)
-        corpus.statuses.update(self.statuses)
+        """Returns the input files as a corpus, and finds them if they were not opened before."""
+        corpus = self.corpus
+        if corpus is None:
+            corpus = FileCorpus.open(self.inputs, self.on_error, selection=self.selection)
+        corpus.set_ahead(self.settings.memory // 32)
         return corpus
 
     @property

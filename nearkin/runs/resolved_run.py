@@ -4,14 +4,13 @@ Two parts of a Spec depend on the inputs: the length of its vectors, and the doc
 of its shingles.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, detect_dimensions
-from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.engine.keywords import RunParameters
@@ -41,14 +40,14 @@ class ResolvedRun:
         columns: The columns that are read, with the length of the vectors.
         options: The options of the run.
         resources: The hash key and the data that the Spec refers to.
-        statuses: The statuses of the files that were read, by path. The run must find the same.
+        corpus: The corpus of the inputs. None for a saved run.
         account: A sentence with the numbers of files by kind. Empty for a saved run.
     """
 
     columns: Columns
     options: RunOptions
     resources: SpecResources
-    statuses: Mapping[str, FileStatus] = field(default_factory=dict)
+    corpus: FileCorpus | None = None
     account: str = ""
 
 
@@ -114,7 +113,7 @@ def resolve_inputs(
         partial(count_in_work_folder, out),
     )
     account = corpus.describe_files(resolved.columns)
-    return replace(resolved, statuses=corpus.statuses, account=account)
+    return replace(resolved, corpus=corpus, account=account)
 
 
 def _resolve_saved(

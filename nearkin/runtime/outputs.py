@@ -139,20 +139,22 @@ def require_apart(
     local = [Path(name) for name in names if "://" not in name]
     real = _resolve_links(local)
     for place in (_make_absolute(out), work_folder_of(out, option)):
+        real_place = place.resolve()
         for given_path, path in zip(local, real, strict=True):
-            if path == place.resolve():
+            if path == real_place:
                 raise UsageError(
                     f"{out} cannot be the output: {place} is an input; choose another "
                     f"{name_setting(option)}"
                 )
-            if place.resolve() in path.parents:
+            if real_place in path.parents:
                 raise UsageError(
                     f"{out} cannot be the output: {place} contains the input {given_path}; choose "
                     f"another {name_setting(option)}"
                 )
         _require_other_inodes(out, place, local, option)
+    above = _make_absolute(out).resolve().parents
     for given_path, path in zip(local, real, strict=True):
-        inside = path in _make_absolute(out).resolve().parents and path.is_dir()
+        inside = path in above and path.is_dir()
         if inside and is_output(path):
             raise UsageError(
                 f"{out} cannot be the output: it is inside {given_path}, which is the "

@@ -106,7 +106,7 @@ def test_change_between_counting_and_reading_is_an_error(tmp_path: Path) -> None
     list(corpus.batches(Columns()))
     source.write_text(lines_of(4, 5, 6, 7))
     with pytest.raises(RunError, match="has changed"):
-        run_dedup_on([str(source)], tmp_path / "out", statuses=corpus.statuses)
+        run_dedup_on([str(source)], tmp_path / "out", corpus=corpus)
 
 
 def test_rejection_of_all_rows_has_its_own_exit_code(

@@ -77,15 +77,13 @@ def _reject_rest_of_group(
 class Parquet(ColumnarFormat):
     """The parquet format. A damaged row group costs its own rows, from the damage on.
 
-    Args:
-        ahead: The number of bytes up to which a row group is decoded ahead, two at a time.
-
     Attributes:
+        ahead: The number of bytes up to which a row group is decoded ahead, two at a time.
         codec: The codec of files that are written, or None for that of each input.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
-        self._ahead = ahead
+        self.ahead = ahead
         self.codec: str | None = None
 
     def schema(self, file: InputFile) -> pa.Schema:
@@ -111,11 +109,11 @@ class Parquet(ColumnarFormat):
                 not whole
                 and not is_part
                 and len(groups) > 1
-                and all(group.bytes <= self._ahead for group in groups)
+                and all(group.bytes <= self.ahead for group in groups)
             )
             if in_threads:
                 decoded = ordered_map(
-                    lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0
+                    lambda group: reader.batches(group, self.ahead), groups, DECODERS, 0
                 )
             else:
                 decoded = (reader.batches(group, 0) for group in groups)
@@ -138,7 +136,7 @@ class Parquet(ColumnarFormat):
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(list_row_groups(parquet.metadata, start))
             are_counted = sum(group.rows for group in groups) <= source.size()
-        are_held = all(group.bytes <= self._ahead for group in groups)
+        are_held = all(group.bytes <= self.ahead for group in groups)
         return groups if are_counted and are_held else None
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
