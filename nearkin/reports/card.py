@@ -152,6 +152,8 @@ def _loss_rows(data: ReportData) -> list[tuple[str, str]]:
         total = data.lost.total
         lost = f"{format_percent(total.mean)} of the shingles of a removed document on average, "
         rows.append(("Information lost", f"{lost}at most {format_percent(total.worst)}"))
+    if data.doubtful is not None:
+        rows.append(("Doubtful removals", data.doubtful.describe()))
     if data.passages is not None:
         counts = data.passages.counts
         cut = f"{counts.cuts:,} of at least {data.passages.min_tokens} words, from "

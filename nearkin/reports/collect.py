@@ -13,6 +13,7 @@ from nearkin.engine.result_schema import FURTHER, NEAR
 from nearkin.engine.run import Run
 from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.quality.evaluate.boilerplate import Boilerplate, find_boilerplate
+from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals, find_doubtful_removals
 from nearkin.quality.evaluate.labels import most_frequent_labels
 from nearkin.quality.evaluate.overlap import Overlap, compute_overlap
 from nearkin.quality.evaluate.template_families import find_template_families
@@ -82,6 +83,9 @@ def collect_report(
     reasons = sorted(rejected.items(), key=lambda entry: (-entry[1], entry[0]))
     stages = run.stages.items()
     is_text = excerpts.has_texts
+    doubtful = None
+    if is_text:
+        doubtful = find_doubtful_removals(excerpts.removals, result, run.options.spec, ids)
     return ReportData(
         title=title,
         parameters=collect_parameters(run),
@@ -103,13 +107,14 @@ def collect_report(
         better_copies=_count_better_copies(run, result),
         closest_call=_find_closest_call(result, ids),
         provenance=provenance,
-        warnings=_list_warnings(run),
+        warnings=_list_warnings(run, doubtful),
         boilerplate=_find_boilerplate(run, excerpts) if is_text else None,
         templates=find_template_families(
             excerpts.examined.documents, np.asarray(result.leader)[excerpts.examined.ordinals]
         )
         if is_text
         else None,
+        doubtful=doubtful,
         overlap=_overlap_by(run, run.options.source),
         leakage=_overlap_by(run, run.options.split),
         what_if=evaluate_thresholds(run),
@@ -117,10 +122,12 @@ def collect_report(
     )
 
 
-def _list_warnings(run: Run) -> tuple[str, ...]:
+def _list_warnings(run: Run, doubtful: DoubtfulRemovals | None) -> tuple[str, ...]:
     doubt = doubt_removals(run.stats, run.options.removal_limits)
     warnings = [] if doubt is None else [f"{doubt.reason}. {doubt.advise()}"]
     warnings += warn_of_run(run)
+    if doubtful is not None and (warning := doubtful.warn()):
+        warnings.append(warning)
     columns = run.documents().carried
     warnings += [
         f"no document has a value in column {name!r}, which the settings refer to; check its name"

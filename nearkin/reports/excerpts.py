@@ -12,6 +12,7 @@ from nearkin.engine.result_schema import EXACT, SAME
 from nearkin.engine.run import Run
 from nearkin.errors import NearkinError
 from nearkin.quality.evaluate.boilerplate import TextSample
+from nearkin.quality.evaluate.doubtful_removals import RemovalSample
 from nearkin.quality.evaluate.information_lost import measure_lost_information
 from nearkin.quality.evaluate.template_families import draw_documents
 from nearkin.reports.whatif import borderline_pairs
@@ -83,6 +84,7 @@ class ExcerptCollector:
             np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
         )
         self.examined = draw_documents(lengths)
+        self.removals = RemovalSample(result, lengths)
 
     def _read_reference_texts(self, run: Run, result: Clustering) -> dict[int, str]:
         """Returns excerpts of documents of a reference by the numbers of those that they removed.
@@ -109,14 +111,15 @@ class ExcerptCollector:
         """The numbers of the documents that must be observed, ascending, int64 (n,)."""
         if not self.has_texts:
             return self._ordinals
-        sampled = np.union1d(self.sample.ordinals, self.examined.ordinals)
-        return np.union1d(self._ordinals, sampled)
+        samples = (self.sample, self.examined, self.removals.texts)
+        return np.unique(np.concatenate([self._ordinals, *(sample.ordinals for sample in samples)]))
 
     def observe(self, first: int, documents: pa.Array) -> None:
         """Takes the excerpts of the quoted documents of a batch."""
         if self.has_texts:
             self.sample.observe(first, documents)
             self.examined.observe(first, documents)
+            self.removals.texts.observe(first, documents)
         low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
         for ordinal in self._ordinals[low:high].tolist():
             self.texts[ordinal] = format_content(

@@ -11,6 +11,7 @@ import msgspec
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.audit import Audit
 from nearkin.quality.evaluate.boilerplate import Boilerplate
+from nearkin.quality.evaluate.doubtful_removals import DoubtfulRemovals
 from nearkin.quality.evaluate.lost_share import LostShare
 from nearkin.quality.evaluate.overlap import Overlap
 from nearkin.quality.evaluate.template_families import TemplateFamilies
@@ -491,6 +492,8 @@ class ReportData:
         lines: Repeated lines that were cut from the kept documents, or None if none were asked for.
         templates: Documents that are equal but for values such as dates, or None if a sample of
             the documents shows none.
+        doubtful: Removed near-duplicates that may be distinct documents, or None if too few were
+            removed, or the documents are not texts.
 
     Examples:
         >>> parameters = Parameters(
@@ -530,6 +533,7 @@ class ReportData:
     provenance: Provenance | None = None
     lost: LostReport | None = None
     templates: TemplateFamilies | None = None
+    doubtful: DoubtfulRemovals | None = None
     better_copies: tuple[BetterCopies, ...] = ()
     passages: PassageReport | None = None
     lines: LinesReport | None = None
@@ -594,6 +598,8 @@ class ReportData:
             del values["lines"]
         if self.templates is None:
             del values["templates"]
+        if self.doubtful is None:
+            del values["doubtful"]
         return values
 
     def to_json(self) -> str:

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nearkin.quality.evaluate.boilerplate import MIN_SHARE
+from nearkin.quality.evaluate.doubtful_removals import DESCRIPTIONS
 from nearkin.reports import charts
 from nearkin.reports.diff import (
     MAX_CHARACTERS,
@@ -159,6 +160,7 @@ def render_page(data: ReportData) -> str:
             lossy_pairs=[_compare_lossy(example) for example in data.lost.worst]
             if data.lost
             else [],
+            doubtful_reasons=DESCRIPTIONS,
             max_sources=MAX_SOURCES,
             leaks=data.leakage.leaks if data.leakage else (),
             boilerplate=data.boilerplate,
@@ -251,6 +253,7 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
         ("lines", "Repeated lines", data.lines and data.lines.unit == "line"),
         ("lines", "Repeated paragraphs", data.lines and data.lines.unit == "paragraph"),
         ("passages", "Repeated passages", data.passages),
+        ("doubtful", "Doubtful removals", data.doubtful and data.doubtful.doubtful),
         ("lost", "Information lost", data.lost and data.lost.total.removed),
         ("leakage", "Leakage", data.leakage),
         ("boilerplate", "Boilerplate", data.boilerplate),

@@ -295,6 +295,7 @@ def _record_result(run: Run, data: ReportData) -> RunRecord:
         stages=stages,
         metrics=QualityMetrics.from_stages(stages).to_dict(),
         lost=None if data.lost is None else data.lost.to_record(),
+        doubtful=None if data.doubtful is None else data.doubtful.to_record(),
     )
 
 
@@ -352,6 +353,7 @@ def build_run_record(
         stages=stages,
         metrics=QualityMetrics.from_stages(stages).to_dict(),
         lost=None if data.lost is None else data.lost.to_record(),
+        doubtful=None if data.doubtful is None else data.doubtful.to_record(),
         passages=None if data.passages is None else asdict(data.passages),
         lines=None if data.lines is None else data.lines.to_record(),
         command="dedup",

@@ -77,6 +77,8 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         metrics: Quality metrics.
         audit: Result of an audit as a JSON object, or None if the run was not audited.
         lost: Information that the run lost as a JSON object, or None if it was not measured.
+        doubtful: Removed near-duplicates that may be distinct documents, as a JSON object, or None
+            if none were examined.
         passages: Passages that were cut as a JSON object, or None if none were asked for.
         lines: Repeated lines that were cut as a JSON object, or None if none were asked for.
     """
@@ -89,6 +91,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     metrics: Mapping[str, Any]
     audit: Mapping[str, Any] | None = None
     lost: Mapping[str, Any] | None = msgspec.field(default=None, name="information_lost")
+    doubtful: Mapping[str, Any] | None = msgspec.field(default=None, name="doubtful_removals")
     passages: Mapping[str, Any] | None = None
     lines: Mapping[str, Any] | None = None
 

@@ -59,6 +59,8 @@ def print_summary(
         print_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit], console)
     if data.lines is not None:
         print_lines_report(data.lines, data.counts.kept, console)
+    if data.doubtful is not None:
+        console.print(Text(f"Doubtful removals: {data.doubtful.describe()}"))
     if data.templates is not None:
         console.print(Text(_describe_templates(data.templates)))
     if data.total_seconds:

@@ -1,0 +1,192 @@
+"""Compares the share of doubtful removals of runs with the share of their wrong removals.
+
+Each labelled set is deduplicated with ten settings, from strict to careless. The sets are those of
+`benchmarks.quality.sets`, the populations of the presets, and open sets from clones of their
+repositories (see `benchmarks.quality.open_sets`).
+
+python -m benchmarks.doubtful --clones FOLDER --full --write
+"""
+
+import argparse
+import itertools
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nearkin as nk
+from benchmarks import tables
+from benchmarks.pages import HERE, ROOT
+from benchmarks.quality.labelled_set import LabelledSet
+from benchmarks.quality.nearkin_runs import describe_settings
+from benchmarks.quality.open_sets import OPEN_SETS, Clones, read_open_set
+from benchmarks.quality.populations.population import POPULATIONS, make_population
+from benchmarks.quality.sets import SETS, Places, make_set
+from benchmarks.tables import Table
+from nearkin.engine.settings_file import Settings
+
+RECORD = HERE / "doubtful.json"
+PAGE = ROOT / "docs" / "explanation" / "doubtful-removals.md"
+ROWS = 3000
+"""The number of rows of a population."""
+SEED = 5
+QUICK_SETS = 2
+"""The number of sets of each origin of the quick form."""
+SETTINGS: tuple[Mapping[str, Any], ...] = (
+    *(
+        {"shingle": "chars:3", "measure": "idf-jaccard", "threshold": threshold}
+        for threshold in (0.4, 0.55, 0.7, 0.85)
+    ),
+    *(
+        {"shingle": "words:1", "measure": "idf-jaccard", "threshold": threshold}
+        for threshold in (0.5, 0.7)
+    ),
+    *({"shingle": "words:3", "threshold": threshold} for threshold in (0.4, 0.6, 0.8)),
+    {"shingle": "chars:5", "threshold": 0.6},
+)
+SHOWN_SETTINGS = (SETTINGS[1], SETTINGS[2], SETTINGS[8])
+"""The settings that the table of the sets shows."""
+SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
+"""The limits of the classes of the share of doubtful removals."""
+QUANTILES = (0.1, 0.5, 0.9)
+LEAST_REMOVED = 20
+"""The number of removed near-duplicates from which a run counts."""
+
+
+class Measured(NamedTuple):
+    """A run over a labelled set."""
+
+    labelled: str
+    settings: str
+    removed: int
+    wrong: float
+    """The share of the removed near-duplicates that are not in the true cluster of the kept one."""
+    doubtful: float
+    """The share of the examined ones that are doubtful."""
+
+
+def list_sets(clones: Path | None, *, full: bool) -> Iterator[LabelledSet]:
+    """Yields the labelled sets."""
+    most = None if full else QUICK_SETS
+    for name in list(SETS)[:most]:
+        labelled = make_set(name, Places())
+        if labelled is not None:
+            yield labelled
+    for name in list(POPULATIONS)[:most]:
+        yield replace(make_population(name, ROWS, SEED), name=f"population of {name}")
+    if clones is not None:
+        for name in list(OPEN_SETS)[:most]:
+            yield read_open_set(name, Clones(clones))
+
+
+def measure(labelled: LabelledSet, settings: Mapping[str, Any]) -> Measured | None:
+    """Returns a run over a set, or None if it removes too few near-duplicates."""
+    used = dict(settings)
+    if labelled.kind == "logs":
+        used["normalise"] = Settings.of_preset("logs").values["normalise"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the runs warn of is measured
+        result = nk.dedup(labelled.documents, id="id", max_removed=1.0, **used)
+    removed = result.removed.arrow.to_pylist()
+    near = [row for row in removed if row["kind"] == "near"]
+    doubtful = result.report_data.doubtful
+    if len(near) < LEAST_REMOVED or doubtful is None:
+        return None
+    rows = {id: row for row, id in enumerate(labelled.documents["id"].to_pylist())}
+    true = labelled.clusters
+    wrong = np.mean([true[rows[row["id"]]] != true[rows[row["cluster"]]] for row in near])
+    described = describe_settings(settings)
+    return Measured(labelled.name, described, len(near), float(wrong), doubtful.share)
+
+
+@cache
+def measure_all(clones: Path | None, *, full: bool) -> list[Measured]:
+    """Returns the runs over all sets that remove enough near-duplicates."""
+    runs = []
+    for labelled in list_sets(clones, full=full):
+        for settings in SETTINGS:
+            run = measure(labelled, settings)
+            if run is not None:
+                runs.append(run)
+                print(
+                    f"{run.labelled:28} {run.settings:40} removed {run.removed:5}, wrong "
+                    f"{run.wrong:.2f}, doubtful {run.doubtful:.2f}",
+                    flush=True,
+                )
+    return runs
+
+
+def doubtful_shares(full: bool, clones: Path | None) -> Table:
+    """Returns the shares of wrong removals by the share of doubtful ones."""
+    runs = measure_all(clones, full=full)
+    of_set = dict.fromkeys({run.labelled for run in runs}, 0)
+    for run in runs:
+        of_set[run.labelled] += 1
+    rows = []
+    for low, high in itertools.pairwise(SHARES):
+        chosen = [run for run in runs if low <= run.doubtful < high or run.doubtful == high == 1]
+        if not chosen:
+            continue
+        wrong = np.array([run.wrong for run in chosen])
+        # Each set has the same weight, however many of its runs remove enough.
+        mean = np.average(wrong, weights=[1 / of_set[run.labelled] for run in chosen])
+        quantiles = np.quantile(wrong, QUANTILES)
+        rows.append(
+            (
+                f"{low:.0%} to {high:.0%}",
+                f"{len(chosen)}",
+                f"{mean:.0%}",
+                *(f"{quantile:.0%}" for quantile in quantiles),
+            )
+        )
+    return Table(
+        "doubtful-shares",
+        f"Runs over {len(of_set)} labelled sets that remove at least {LEAST_REMOVED} "
+        "near-duplicates, by the share of doubtful removals, and the share of removals that are "
+        "wrong:",
+        ("doubtful", "runs", "wrong: mean", "a tenth of the runs below", "median", "a tenth above"),
+        rows,
+    )
+
+
+def doubtful_sets(full: bool, clones: Path | None) -> Table:
+    """Returns the shares of wrong and of doubtful removals of each set with some settings."""
+    runs = measure_all(clones, full=full)
+    shown = [describe_settings(settings) for settings in SHOWN_SETTINGS]
+    by_key = {(run.labelled, run.settings): run for run in runs}
+    rows = []
+    for name in dict.fromkeys(run.labelled for run in runs):
+        cells = [by_key.get((name, settings)) for settings in shown]
+        rows.append(
+            (
+                name,
+                *("–" if run is None else f"{run.wrong:.0%} / {run.doubtful:.0%}" for run in cells),
+            )
+        )
+    return Table(
+        "doubtful-sets",
+        "The share of wrong removals, and that of doubtful ones, of each set with three settings:",
+        ("set", *shown),
+        rows,
+    )
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--clones", type=Path)
+    options, others = parser.parse_known_args()
+    makers = []
+    for make in (doubtful_shares, doubtful_sets):
+        maker = partial(make, clones=options.clones)
+        maker.__name__ = make.__name__  # type: ignore[attr-defined]
+        makers.append(maker)
+    tables.main(__doc__, makers, RECORD, PAGE, arguments=others)
+
+
+if __name__ == "__main__":
+    main()

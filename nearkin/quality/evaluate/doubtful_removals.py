@@ -1,0 +1,257 @@
+"""Finds removed near-duplicates that may be distinct documents, without labels.
+
+A sample of the removed documents is compared with the kept ones and with a sample of the corpus.
+`nearkin.quality.evaluate.pair_evidence` says what is measured, and `Reason` what makes a removal
+doubtful. `benchmarks/quality/doubtful.py` compares the share of doubtful removals with that of
+wrong ones over labelled sets.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.clustering import Clustering
+from nearkin.engine.result_schema import NEAR
+from nearkin.engine.wilson import wilson_interval
+from nearkin.quality.evaluate.boilerplate import TextSample
+from nearkin.quality.evaluate.pair_evidence import Background, PairEvidence, prepare_texts
+from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.spec import Spec
+from nearkin.stages.sketch.minhash import splitmix64
+
+MOST_EXAMINED = 300
+"""The largest number of removed documents that are examined."""
+LEAST_EXAMINED = 10
+"""The number of removed near-duplicates below which none is examined. A user can read them all."""
+MOST_BACKGROUND = 1500
+"""The largest number of documents with which they are compared."""
+BACKGROUND_BYTES = 1 << 20
+"""The approximate size of the texts of these documents in bytes. Longer ones are fewer."""
+LEAST_BACKGROUND = 300
+"""The number of documents with which they are compared, however long these are."""
+LISTED = 20
+"""The number of doubtful removals that are listed."""
+LISTED_WORDS = 8
+"""The number of words of each text that are listed of a doubtful removal."""
+SAMPLE_SEED = 3
+LEAST_COMMON = 0.35
+"""The share of common words below which a removal is doubtful."""
+MOST_REPLACED = 0.06
+"""The share of replaced words above which a removal is doubtful."""
+MOST_DIFFERING = 0.12
+"""The share of differing words above which a removal is doubtful."""
+MOST_BY_CHANCE = -1.0
+"""The logarithm of the expected number of equally similar documents from which a removal is
+doubtful: about one for three removed documents."""
+
+
+MOST_DOUBTFUL = 0.5
+"""The share of doubtful removals above which a run has a warning."""
+
+
+class Reason(StrEnum):
+    """Why a removal is doubtful. Of several reasons, the first one is given."""
+
+    REPLACED = "replaced"
+    """Each text has words that the other lacks, and that other documents have."""
+    DIFFERING = "differing"
+    """Each text has more words of its own than errors explain."""
+    UNLIKE = "unlike"
+    """The texts have few words in common."""
+    CHANCE = "chance"
+    """Unrelated documents are about as similar."""
+
+    @classmethod
+    def of_evidence(cls, evidence: PairEvidence) -> "Reason | None":
+        """Returns the first reason that holds, or None."""
+        if evidence.replaced > MOST_REPLACED:
+            return cls.REPLACED
+        if evidence.differing > MOST_DIFFERING:
+            return cls.DIFFERING
+        if evidence.common < LEAST_COMMON:
+            return cls.UNLIKE
+        if evidence.chance >= MOST_BY_CHANCE:
+            return cls.CHANCE
+        return None
+
+
+DESCRIPTIONS = {
+    Reason.REPLACED: "with other words that other documents have",
+    Reason.DIFFERING: "with more different words than errors explain",
+    Reason.UNLIKE: "with few common words",
+    Reason.CHANCE: "as similar as unrelated documents are",
+}
+"""The reasons in words, after the number of removals."""
+
+
+@dataclass(frozen=True)
+class DoubtfulRemoval:
+    """A removed document that may differ from the kept one.
+
+    Attributes:
+        removed: Id of the removed document.
+        kept: Id of the kept document.
+        similarity: Their similarity in the run.
+        reason: Why the removal is doubtful.
+        removed_words: Some words that only the removed document has.
+        kept_words: Some words that only the kept document has.
+    """
+
+    removed: str
+    kept: str
+    similarity: float
+    reason: str
+    removed_words: tuple[str, ...]
+    kept_words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DoubtfulRemovals:
+    """The number of removed near-duplicates that may be distinct documents.
+
+    Attributes:
+        near: Number of near-duplicates that the run removed.
+        examined: Number of them that were examined, drawn at random.
+        doubtful: Number of the examined ones that are doubtful.
+        reasons: Number of the doubtful ones by reason, see `Reason`.
+        low: Lower end of the 95 % interval of the share of doubtful removals.
+        high: Upper end of this interval.
+        listed: Doubtful removals, the most similar pairs first.
+    """
+
+    near: int
+    examined: int
+    doubtful: int
+    reasons: dict[str, int]
+    low: float
+    high: float
+    listed: tuple[DoubtfulRemoval, ...]
+
+    @property
+    def share(self) -> float:
+        """The share of the examined removals that are doubtful."""
+        return self.doubtful / self.examined
+
+    def describe(self) -> str:
+        """Returns how many removals are doubtful, and why, in a sentence."""
+        counted = f"{self.doubtful:,} of {self.examined:,} examined near-duplicates"
+        if not self.doubtful:
+            return f"{counted}."
+        found = [
+            f"{self.reasons[reason]:,} {description}"
+            for reason, description in DESCRIPTIONS.items()
+            if self.reasons[reason]
+        ]
+        return f"{counted} ({format_percent(self.share)}): {', '.join(found)}."
+
+    def warn(self) -> str | None:
+        """Returns a warning if most removals are doubtful, or None."""
+        if self.share <= MOST_DOUBTFUL:
+            return None
+        return (
+            f"{self.doubtful:,} of {self.examined:,} examined near-duplicates may be distinct "
+            "documents; look at some of them in the report, and raise "
+            f"{name_setting('threshold')} or compare other columns if they are"
+        )
+
+    def to_record(self) -> dict[str, object]:
+        """Returns the numbers as run.json contains them, without ids and words."""
+        values = asdict(self)
+        del values["listed"]
+        return values
+
+
+class RemovalSample:
+    """Removed near-duplicates, their kept documents and others, collected while a corpus is read.
+
+    Attributes:
+        near: Number of removed near-duplicates.
+        removed: Numbers of the examined ones, int64 (p,), ascending.
+        background: Numbers of the documents with which they are compared, int64 (m,), ascending.
+        texts: Texts of all of these, and of the kept documents.
+    """
+
+    def __init__(self, result: Clustering, lengths: np.ndarray) -> None:
+        """Draws the documents by the clusters and the lengths of all documents, int64 (n,)."""
+        near = np.flatnonzero((np.asarray(result.kind) == NEAR) & result.removed_in_run)
+        self.near = len(near)
+        self.removed = np.empty(0, np.int64)
+        self.background = np.empty(0, np.int64)
+        if len(near) >= LEAST_EXAMINED:
+            ranks = splitmix64(SAMPLE_SEED, len(lengths))
+            self.removed = _draw(near, ranks, MOST_EXAMINED)
+            others = splitmix64(SAMPLE_SEED + 1, len(lengths))
+            size = int(BACKGROUND_BYTES / max(lengths.mean(), 1))
+            size = max(LEAST_BACKGROUND, min(MOST_BACKGROUND, size))
+            self.background = _draw(np.arange(len(lengths)), others, size)
+        kept = np.asarray(result.leader)[self.removed]
+        drawn = np.concatenate([self.removed, kept.astype(np.int64), self.background])
+        self.texts = TextSample(np.unique(drawn))
+
+
+def _draw(documents: np.ndarray, ranks: np.ndarray, most: int) -> np.ndarray:
+    """Returns the documents, int64 (n,) ascending, of the lowest ranks, ascending."""
+    if len(documents) > most:
+        documents = documents[np.argpartition(ranks[documents], most)[:most]]
+    return np.sort(documents)
+
+
+def find_doubtful_removals(
+    sample: RemovalSample, result: Clustering, spec: Spec, ids: pa.ChunkedArray
+) -> DoubtfulRemovals | None:
+    """Examines sampled removals by the ids of all documents. Returns None if there are too few."""
+    documents = sample.texts.documents
+    if not len(sample.removed) or not pa.types.is_large_string(documents.type):
+        return None
+    leader = np.asarray(result.leader)
+    texts = dict(
+        zip(
+            sample.texts.ordinals.tolist(),
+            prepare_texts(documents, spec.normalise),
+            strict=True,
+        )
+    )
+    clusters = leader[sample.removed].astype(np.int64)
+    background = Background(
+        [texts[document] for document in sample.background.tolist()],
+        leader[sample.background].astype(np.int64),
+        len(leader),
+    )
+    compared = background.compare(
+        [texts[document] for document in sample.removed.tolist()],
+        [texts[document] for document in clusters.tolist()],
+        clusters,
+    )
+    found = []
+    for document, kept, evidence in zip(
+        sample.removed.tolist(), clusters.tolist(), compared, strict=True
+    ):
+        reason = Reason.of_evidence(evidence)
+        if reason is not None:
+            found.append(
+                DoubtfulRemoval(
+                    removed=ids[document].as_py(),
+                    kept=ids[kept].as_py(),
+                    similarity=float(result.similarity[document]),
+                    reason=reason.value,
+                    removed_words=evidence.removed_words[:LISTED_WORDS],
+                    kept_words=evidence.kept_words[:LISTED_WORDS],
+                )
+            )
+    found.sort(key=lambda removal: (-removal.similarity, removal.removed))
+    counts = {
+        reason.value: sum(removal.reason == reason.value for removal in found) for reason in Reason
+    }
+    low, high = wilson_interval(len(found) / len(compared), len(compared))
+    return DoubtfulRemovals(
+        near=sample.near,
+        examined=len(compared),
+        doubtful=len(found),
+        reasons=counts,
+        low=low,
+        high=high,
+        listed=tuple(found[:LISTED]),
+    )

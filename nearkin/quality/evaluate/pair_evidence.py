@@ -1,0 +1,292 @@
+"""Finds what speaks against two similar texts being copies of each other, without labels.
+
+The two texts are compared with each other, and with a random sample of the corpus, which shows what
+is usual in it:
+
+- Which words has each text that the other lacks? A copy has errors, or leaves something out.
+  Different things of one kind have different words, and other documents have these words, too: two
+  members of a household have the given names of other people.
+- How many other documents would be as similar by chance? The distances of a text to its nearest
+  neighbours in the sample are extrapolated to that of the pair, by the local intrinsic
+  dimensionality (Amsaleg et al., "Estimating Local Intrinsic Dimensionality", KDD 2015, the
+  maximum-likelihood estimator).
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rapidfuzz.distance import Levenshtein
+
+from nearkin.settings.spec import MASK_STEPS, Spec
+from nearkin.stages.shingle.masks import mask_texts
+from nearkin.stages.sketch.resources import SpecResources
+from nearkin.stages.verify.jaccard import SetBuilder, ShingleSets
+
+MOST_CHARACTERS = 4000
+"""The number of characters at the beginning of a text that are compared."""
+WORD = re.compile(r"\w+")
+CHARACTERS = Spec(unit="chars", n=3)
+"""The shingles by which texts are compared, whatever those of the run are."""
+SHINGLED_CHARACTERS = 500
+"""The number of characters at the beginning of a text whose shingles are compared."""
+NEIGHBOURS = 40
+"""The number of nearest neighbours from which the dimensionality is estimated."""
+LEAST_DISTANCE = 1e-3
+LEAST_SPREAD = 1e-3
+MOST_UNMATCHED = 60
+"""The number of words that only one text has up to which other forms of them are sought."""
+SAME_WORD = 0.6
+"""The similarity by the Levenshtein distance from which two words are one with an error."""
+SAME_NUMBER = 0.75
+"""The same similarity of words with digits, of which each character counts."""
+
+
+class PairEvidence(NamedTuple):
+    """The evidence against a removed text being a copy of the kept one.
+
+    Words are weighted by their information: a rare word counts more. Shares are those of the
+    information of all words of both texts.
+    """
+
+    common: float
+    """The share of the words that both texts have."""
+    replaced: float
+    """The share of the words that other documents have, and of the two texts only one. It is that
+    of the text with the smaller share."""
+    differing: float
+    """The same share of all words of only one text, whether other documents have them or not."""
+    chance: float
+    """The natural logarithm of the number of documents that are expected to be as similar to the
+    removed text by chance."""
+    removed_words: tuple[str, ...]
+    """Words that only the removed text has, those that other documents have first."""
+    kept_words: tuple[str, ...]
+    """Words that only the kept text has, in the same order."""
+
+
+class Background:
+    """A random sample of a corpus, with which the texts of pairs are compared."""
+
+    def __init__(self, texts: Sequence[str], clusters: np.ndarray, documents: int) -> None:
+        """Takes prepared texts of a corpus of some documents, and their clusters, int64 (m,)."""
+        self.clusters = clusters
+        self.documents = documents
+        self._builder = SetBuilder(SpecResources().shingler(CHARACTERS))
+        self._words = [split_words(text) for text in texts]
+        self._frequencies = Counter(word for words in self._words for word in words)
+        self._members: dict[int, list[int]] = {}
+        for place, cluster in enumerate(clusters.tolist()):
+            self._members.setdefault(cluster, []).append(place)
+        self._postings = _Postings.of(self._build_sets(texts))
+
+    def compare(
+        self, removed: Sequence[str], kept: Sequence[str], clusters: np.ndarray
+    ) -> list[PairEvidence]:
+        """Compares prepared texts with the kept ones of their clusters, int64 (p,)."""
+        chances = self._expect_by_chance(removed, kept, clusters)
+        return [
+            self._compare_words(split_words(first), split_words(second), cluster, chance)
+            for first, second, cluster, chance in zip(
+                removed, kept, clusters.tolist(), chances, strict=True
+            )
+        ]
+
+    def _compare_words(
+        self, first: frozenset[str], second: frozenset[str], cluster: int, chance: float
+    ) -> PairEvidence:
+        total = self._inform(first | second) or 1.0
+        known = []
+        unmatched = []
+        for words in self._drop_other_forms(sorted(first - second), sorted(second - first)):
+            known.append([word for word in words if self._is_known(word, cluster)])
+            unmatched.append([*known[-1], *(word for word in words if word not in known[-1])])
+        return PairEvidence(
+            common=self._inform(first & second) / total,
+            replaced=min(map(self._inform, known)) / total,
+            differing=min(map(self._inform, unmatched)) / total,
+            chance=chance,
+            removed_words=tuple(unmatched[0]),
+            kept_words=tuple(unmatched[1]),
+        )
+
+    def _drop_other_forms(
+        self, first: Sequence[str], second: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Returns the words of each side of which the other one has no other form."""
+        if len(first) * len(second) > MOST_UNMATCHED**2:
+            return first, second
+        return (
+            [word for word in first if not any(self._are_same(word, other) for other in second)],
+            [word for word in second if not any(self._are_same(word, other) for other in first)],
+        )
+
+    def _are_same(self, first: str, second: str) -> bool:
+        """Returns whether two words are one. Two numbers that several documents have are not."""
+        if not are_similar_words(first, second):
+            return False
+        is_repeated = self._frequencies[first] > 1 and self._frequencies[second] > 1
+        return not (is_repeated and _has_digit(first + second))
+
+    def _is_known(self, word: str, cluster: int) -> bool:
+        """Returns whether a document of another cluster has a word."""
+        own = sum(word in self._words[place] for place in self._members.get(cluster, ()))
+        return self._frequencies[word] > own
+
+    def _inform(self, words: Iterable[str]) -> float:
+        """Returns the information of words. That of a word that no document has is 1."""
+        count = len(self._words) + 1
+        # The exact sum does not depend on the order of a set.
+        information = math.fsum(math.log(count / (self._frequencies[word] + 0.5)) for word in words)
+        return information / math.log(2 * count)
+
+    def _build_sets(self, texts: Sequence[str]) -> ShingleSets:
+        beginnings = [text[:SHINGLED_CHARACTERS] for text in texts]
+        return self._builder.build(pa.array(beginnings, pa.large_string()))
+
+    def _expect_by_chance(
+        self, removed: Sequence[str], kept: Sequence[str], clusters: np.ndarray
+    ) -> list[float]:
+        sets = self._build_sets([*removed, *kept])
+        hashes = np.split(sets.hashes, np.cumsum(sets.sizes)[:-1])
+        chances = []
+        for row, cluster in enumerate(clusters.tolist()):
+            first = hashes[row]
+            similarity = self._postings.compare_sets(first, hashes[len(removed) + row])
+            others = self._postings.compare(first)[self.clusters != cluster]
+            chances.append(expect_by_chance(1 - others, 1 - similarity, self.documents))
+        return chances
+
+
+def expect_by_chance(distances: np.ndarray, distance: float, documents: int) -> float:
+    """Returns the natural logarithm of the number of documents expected within a distance.
+
+    Args:
+        distances: Distances of a text to those of a random sample, float64 (m,).
+        distance: Distance of the pair.
+        documents: Number of documents of the corpus from which the sample was drawn.
+
+    Examples:
+        >>> distances = np.linspace(0.6, 1, 100)
+        >>> expect_by_chance(distances, 0.6, 100) > expect_by_chance(distances, 0.2, 100)
+        True
+    """
+    if not len(distances):
+        return 0.0
+    count = min(NEIGHBOURS, len(distances))
+    nearest = np.sort(np.partition(distances, count - 1)[:count])
+    nearest = np.maximum(nearest, LEAST_DISTANCE)
+    farthest = nearest[-1]
+    spread = float(np.log(farthest / nearest[:-1]).mean()) if count > 1 else 0.0
+    dimensions = 1 / max(spread, LEAST_SPREAD)
+    closeness = math.log(min(1.0, max(distance, LEAST_DISTANCE) / farthest))
+    return math.log(count * max(documents / len(distances), 1)) + dimensions * closeness
+
+
+@lru_cache(1 << 16)
+def are_similar_words(first: str, second: str) -> bool:
+    """Returns whether two words seem to be one word, with an error or shortened.
+
+    Examples:
+        >>> are_similar_words("smith", "smyth"), are_similar_words("street", "st")
+        (True, True)
+        >>> are_similar_words("anna", "peter"), are_similar_words("a7", "a8")
+        (False, False)
+    """
+    if _has_digit(first + second):
+        return Levenshtein.normalized_similarity(first, second) >= SAME_NUMBER
+    if first.startswith(second) or second.startswith(first):
+        return True
+    return Levenshtein.normalized_similarity(first, second) >= SAME_WORD
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def split_words(text: str) -> frozenset[str]:
+    """Returns the distinct words of a prepared text."""
+    return frozenset(WORD.findall(text))
+
+
+def prepare_texts(texts: pa.Array, normalise: Collection[str]) -> list[str]:
+    """Returns the beginnings of texts, large_string (n,), in the form that is compared.
+
+    The steps of normalization of a run mask values, so that a run that ignores numbers is not
+    blamed for them.
+    """
+    prepared = pc.utf8_slice_codeunits(texts, 0, MOST_CHARACTERS)
+    if masks := [step for step in MASK_STEPS if step in normalise]:
+        prepared = mask_texts(prepared, masks)
+    prepared = pc.utf8_lower(pc.utf8_normalize(prepared, "NFKC"))
+    if "digits" in normalise:
+        prepared = pc.replace_substring_regex(prepared, r"\pN", "0")
+    result: list[str] = prepared.to_pylist()
+    return result
+
+
+class _Postings(NamedTuple):
+    """The texts of a sample by their shingles."""
+
+    hashes: np.ndarray
+    """uint64 (h,): The shingles, ascending."""
+    starts: np.ndarray
+    """int64 (h + 1,): The first entry of each shingle in `texts`, and the end."""
+    texts: np.ndarray
+    """int64 (total,): The positions of the texts that have a shingle."""
+    weights: np.ndarray
+    """float64 (h,): The inverse document frequency of each shingle."""
+    totals: np.ndarray
+    """float64 (m,): The sum of the weights of each text."""
+
+    @classmethod
+    def of(cls, sets: ShingleSets) -> "_Postings":
+        count = len(sets.sizes)
+        texts = np.repeat(np.arange(count), sets.sizes)
+        order = np.argsort(sets.hashes, kind="stable")
+        hashes, places, frequencies = np.unique(
+            sets.hashes, return_inverse=True, return_counts=True
+        )
+        weights = np.log((count + 1) / (frequencies + 0.5))
+        totals = np.bincount(texts, weights=weights[places], minlength=count)
+        starts = np.concatenate([[0], np.cumsum(frequencies)])
+        return cls(hashes, starts, texts[order], weights, totals)
+
+    def weigh(self, hashes: np.ndarray) -> float:
+        """Returns the sum of the weights of shingles, uint64 (n,)."""
+        known = self._find(hashes)
+        rarest = math.log(2 * (len(self.totals) + 1))
+        return float(self.weights[known].sum() + (len(hashes) - len(known)) * rarest)
+
+    def compare_sets(self, first: np.ndarray, second: np.ndarray) -> float:
+        """Returns the similarity of two sets of shingles, uint64 (n,) and (m,)."""
+        shared = self.weigh(np.intersect1d(first, second, assume_unique=True))
+        union = self.weigh(first) + self.weigh(second) - shared
+        return shared / max(union, LEAST_DISTANCE)
+
+    def compare(self, hashes: np.ndarray) -> np.ndarray:
+        """Returns the similarity of a set of shingles, uint64 (n,), to each text, float64 (m,)."""
+        known = self._find(hashes)
+        lengths = self.starts[known + 1] - self.starts[known]
+        before = np.cumsum(lengths) - lengths
+        entries = np.repeat(self.starts[known] - before, lengths) + np.arange(lengths.sum())
+        shared = np.bincount(
+            self.texts[entries],
+            weights=np.repeat(self.weights[known], lengths),
+            minlength=len(self.totals),
+        )
+        union = self.totals + self.weigh(hashes) - shared
+        return np.asarray(shared / np.maximum(union, LEAST_DISTANCE))
+
+    def _find(self, hashes: np.ndarray) -> np.ndarray:
+        """Returns the positions of the shingles that texts have, int64 (k,)."""
+        if not len(self.hashes):
+            return np.empty(0, np.int64)
+        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return places[self.hashes[places] == hashes]

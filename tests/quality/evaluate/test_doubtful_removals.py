@@ -1,0 +1,150 @@
+"""Doubtful removals: removed near-duplicates that may be distinct documents."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from benchmarks.quality.populations.population import make_population
+from nearkin.cli.app import run
+from nearkin.quality.evaluate.doubtful_removals import (
+    LEAST_EXAMINED,
+    MOST_EXAMINED,
+    DoubtfulRemovals,
+    Reason,
+)
+from nearkin.reports.model import ReportData
+
+NAMES = [
+    f"{first}{last}" for first in ("an", "bo", "ke", "lu", "mi") for last in ("na", "ris", "to")
+]
+STREETS = ["oak street", "mill lane", "church road", "station road", "park avenue", "high street"]
+
+
+def make_members(rng: random.Random, count: int) -> list[str]:
+    """Returns the address lines of distinct people, of whom two live in each house."""
+    lines = []
+    for house in range(count // 2):
+        street = f"{house * 7 + 3} {rng.choice(STREETS)} {rng.choice(NAMES)}ville {house * 13:05d}"
+        surname = f"{rng.choice(NAMES)}son"
+        first, second = rng.sample(NAMES, 2)
+        lines += [f"{name} {surname} {street}" for name in (first, second)]
+    return lines
+
+
+def misspell(rng: random.Random, line: str) -> str:
+    """Returns a line with two letters of a word exchanged."""
+    words = line.split()
+    longest = max(range(len(words)), key=lambda place: len(words[place]))
+    letters = list(words[longest])
+    place = rng.randrange(1, len(letters) - 2)
+    letters[place : place + 2] = letters[place + 1], letters[place]
+    words[longest] = "".join(letters)
+    return " ".join(words)
+
+
+def find_doubtful(texts: list[str], **settings: object) -> DoubtfulRemovals:
+    result = nk.dedup(texts, measure="idf-jaccard", shingle="chars:3", max_removed=1.0, **settings)  # type: ignore[arg-type]
+    data = result.report_data
+    assert ReportData.from_json(data.to_json()) == data
+    assert data.doubtful is not None
+    return data.doubtful
+
+
+def test_households_are_doubtful_and_misspelled_copies_are_not() -> None:
+    rng = random.Random(3)
+    members = make_members(rng, 400)
+    households = find_doubtful(members, threshold=0.5)
+    assert households.share > 0.8
+    assert households.reasons[Reason.REPLACED] > 0.8 * households.doubtful
+    assert households.low <= households.share <= households.high
+    first = households.listed[0]
+    assert first.removed_words
+    assert first.kept_words
+    assert set(first.removed_words).isdisjoint(first.kept_words)
+
+    people = members[::2]
+    copies = [misspell(rng, line) for line in people]
+    found = find_doubtful([*people, *copies], threshold=0.5)
+    assert found.examined >= 100
+    assert found.share < 0.1
+    assert found.warn() is None
+
+
+@pytest.mark.parametrize(
+    ("population", "settings", "least", "most"),
+    [
+        ("members", {"shingle": "chars:3", "measure": "idf-jaccard", "threshold": 0.4}, 0.7, 1.0),
+        ("products", {"shingle": "chars:3", "measure": "idf-jaccard", "threshold": 0.5}, 0.7, 1.0),
+        ("companies", {"shingle": "chars:3", "measure": "idf-jaccard", "threshold": 0.7}, 0.0, 0.2),
+        ("pages", {}, 0.0, 0.05),
+    ],
+)
+def test_share_of_doubtful_removals_is_large_where_distinct_rows_are_removed(
+    population: str, settings: dict[str, object], least: float, most: float
+) -> None:
+    rows = make_population(population, 1500, 1)
+    result = nk.dedup(rows.documents, id="id", max_removed=1.0, **settings)  # type: ignore[arg-type]
+    doubtful = result.report_data.doubtful
+    assert doubtful is not None
+    assert least <= doubtful.share <= most
+    clusters = dict(zip(rows.documents["id"].to_pylist(), rows.clusters.tolist(), strict=True))
+    removed = [row for row in result.removed.arrow.to_pylist() if row["kind"] == "near"]
+    wrong = np.mean([clusters[row["id"]] != clusters[row["cluster"]] for row in removed])
+    assert abs(wrong - doubtful.share) < 0.25
+
+
+def test_few_removals_and_other_documents_are_not_examined() -> None:
+    rng = random.Random(3)
+    people = make_members(rng, 60)[::2]
+    few = [misspell(rng, line) for line in people[: LEAST_EXAMINED - 1]]
+    settings = {"measure": "idf-jaccard", "shingle": "chars:3", "threshold": 0.6}
+    result = nk.dedup([*people, *few], **settings)  # type: ignore[arg-type]
+    assert 0 < result.statistics["removed_near"] < LEAST_EXAMINED
+    assert result.report_data.doubtful is None
+    vectors = np.repeat(np.eye(8, dtype=np.float32), 4, axis=0)
+    vectors += np.random.default_rng(1).normal(0, 0.01, vectors.shape).astype(np.float32)
+    by_vector = nk.dedup(
+        pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 8)}),
+        vector="vector",
+        max_removed=1.0,
+    )
+    assert by_vector.report_data.doubtful is None
+
+
+def test_sample_is_bounded_and_the_same_again() -> None:
+    members = make_members(random.Random(3), 1600)
+    first, again = (find_doubtful(members, threshold=0.5, workers=count) for count in (1, 2))
+    assert first == again
+    assert first.examined == MOST_EXAMINED
+    assert first.near > MOST_EXAMINED
+    assert first.doubtful == sum(first.reasons.values())
+
+
+def test_run_shows_doubtful_removals_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = make_members(random.Random(3), 200)
+    path = tmp_path / "members.parquet"
+    pq.write_table(pa.table({"id": [f"m{row}" for row in range(len(lines))], "text": lines}), path)
+    out = tmp_path / "out"
+    options = ["--text", "text", "--id", "id", "--preset", "records", "--threshold", "0.5"]
+    assert run(["dedup", str(path), *options, "--max-removed", "1", "--out", str(out)]) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "Doubtful removals: " in printed
+    assert "with other words that other documents have" in printed
+    assert "may be distinct documents" in printed
+    record = json.loads((out / "run.json").read_text("utf-8"))["doubtful_removals"]
+    assert record["doubtful"] > record["examined"] / 2
+    assert set(record["reasons"]) == set(Reason)
+    # ids and words are in the report alone, which quotes documents
+    assert "listed" not in record
+    page = (out / "report.html").read_text("utf-8")
+    section = page.partition('<section id="doubtful"')[2].partition("</section>")[0]
+    assert "other words that other documents have" in section
+    assert ">m" in section
