@@ -137,7 +137,7 @@ def _read_discs(clones: Clones) -> list[LabelledRow]:
     rows = clones.rows(PYJEDAI, "data/der/cddb/cddb.csv")
     pairs = clones.rows(PYJEDAI, "data/der/cddb/gt.csv")
     return _make_rows(
-        ((str(number), row) for number, row in enumerate(rows)),
+        ((row["id"], row) for row in rows),
         ((pair["id1"], pair["id2"]) for pair in pairs),
         ["id"],
     )
