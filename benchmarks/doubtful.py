@@ -2,7 +2,8 @@
 
 Each labelled set is deduplicated with ten settings, from strict to careless. The sets are those of
 `benchmarks.quality.sets`, the populations of the presets, and open sets from clones of their
-repositories (see `benchmarks.quality.open_sets`).
+repositories (see `benchmarks.quality.open_sets`). Rows of one source are not compared where only
+rows of different sources can be duplicates.
 
 python -m benchmarks.doubtful --clones FOLDER --full --write
 """
@@ -85,7 +86,7 @@ def list_sets(clones: Path | None, *, full: bool) -> Iterator[LabelledSet]:
 
 def measure(labelled: LabelledSet, settings: Mapping[str, Any]) -> Measured | None:
     """Returns a run over a set, or None if it removes too few near-duplicates."""
-    used = dict(settings)
+    used = {"across": "source" if labelled.across else None, **settings}
     if labelled.kind == "logs":
         used["normalise"] = Settings.of_preset("logs").values["normalise"]
     with warnings.catch_warnings():

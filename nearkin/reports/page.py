@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from nearkin.quality.evaluate.boilerplate import MIN_SHARE
-from nearkin.quality.evaluate.doubtful_removals import DESCRIPTIONS
+from nearkin.quality.evaluate.doubtful_removals import DESCRIPTIONS, FEW_DOUBTFUL
 from nearkin.reports import charts
 from nearkin.reports.diff import (
     MAX_CHARACTERS,
@@ -161,6 +161,7 @@ def render_page(data: ReportData) -> str:
             if data.lost
             else [],
             doubtful_reasons=DESCRIPTIONS,
+            few_doubtful=FEW_DOUBTFUL,
             max_sources=MAX_SOURCES,
             leaks=data.leakage.leaks if data.leakage else (),
             boilerplate=data.boilerplate,

@@ -48,6 +48,10 @@ MOST_BY_CHANCE = -1.0
 doubtful: about one for three removed documents."""
 
 
+FEW_DOUBTFUL = 0.1
+"""The share of doubtful removals at a threshold up to which it is advised."""
+THRESHOLD_STEP = 0.02
+"""The distance of two thresholds that are tried."""
 MOST_DOUBTFUL = 0.5
 """The share of doubtful removals above which a run has a warning."""
 
@@ -67,9 +71,9 @@ class Reason(StrEnum):
     @classmethod
     def of_evidence(cls, evidence: PairEvidence) -> "Reason | None":
         """Returns the first reason that holds, or None."""
-        if evidence.replaced > MOST_REPLACED:
+        if evidence.replaced > MOST_REPLACED + evidence.misspelled:
             return cls.REPLACED
-        if evidence.differing > MOST_DIFFERING:
+        if evidence.differing > MOST_DIFFERING + evidence.misspelled:
             return cls.DIFFERING
         if evidence.common < LEAST_COMMON:
             return cls.UNLIKE
@@ -119,6 +123,8 @@ class DoubtfulRemovals:
         reasons: Number of the doubtful ones by reason, see `Reason`.
         low: Lower end of the 95 % interval of the share of doubtful removals.
         high: Upper end of this interval.
+        advised_threshold: Lowest threshold at which at most a tenth of the examined removals that
+            remain are doubtful. None if no more are doubtful, or at no threshold so few are.
         listed: Doubtful removals, the most similar pairs first.
     """
 
@@ -128,6 +134,7 @@ class DoubtfulRemovals:
     reasons: dict[str, int]
     low: float
     high: float
+    advised_threshold: float | None
     listed: tuple[DoubtfulRemoval, ...]
 
     @property
@@ -153,8 +160,19 @@ class DoubtfulRemovals:
             return None
         return (
             f"{self.doubtful:,} of {self.examined:,} examined near-duplicates may be distinct "
-            "documents; look at some of them in the report, and raise "
-            f"{name_setting('threshold')} or compare other columns if they are"
+            f"documents; look at some of them in the report, and {self.advise()}"
+        )
+
+    def advise(self) -> str:
+        """Returns what to do if the doubtful removals are wrong, without an end."""
+        if self.advised_threshold is None:
+            return (
+                "compare other columns or fields if they are: no threshold leaves few doubtful "
+                "removals"
+            )
+        return (
+            f"raise {name_setting('threshold')} if they are: at {self.advised_threshold:g}, at "
+            f"most {format_percent(FEW_DOUBTFUL)} of the removals are doubtful"
         )
 
     def to_record(self) -> dict[str, object]:
@@ -225,33 +243,54 @@ def find_doubtful_removals(
         [texts[document] for document in clusters.tolist()],
         clusters,
     )
-    found = []
-    for document, kept, evidence in zip(
-        sample.removed.tolist(), clusters.tolist(), compared, strict=True
-    ):
-        reason = Reason.of_evidence(evidence)
-        if reason is not None:
-            found.append(
-                DoubtfulRemoval(
-                    removed=ids[document].as_py(),
-                    kept=ids[kept].as_py(),
-                    similarity=float(result.similarity[document]),
-                    reason=reason.value,
-                    removed_words=evidence.removed_words[:LISTED_WORDS],
-                    kept_words=evidence.kept_words[:LISTED_WORDS],
-                )
-            )
-    found.sort(key=lambda removal: (-removal.similarity, removal.removed))
-    counts = {
-        reason.value: sum(removal.reason == reason.value for removal in found) for reason in Reason
-    }
-    low, high = wilson_interval(len(found) / len(compared), len(compared))
+    reasons = [Reason.of_evidence(evidence) for evidence in compared]
+    similarity = np.asarray(result.similarity)[sample.removed]
+    is_doubtful = np.array([reason is not None for reason in reasons])
+    most_similar = np.argsort(-similarity, kind="stable")
+    low, high = wilson_interval(float(is_doubtful.mean()), len(compared))
     return DoubtfulRemovals(
         near=sample.near,
         examined=len(compared),
-        doubtful=len(found),
-        reasons=counts,
+        doubtful=int(is_doubtful.sum()),
+        reasons={reason.value: reasons.count(reason) for reason in Reason},
         low=low,
         high=high,
-        listed=tuple(found[:LISTED]),
+        advised_threshold=advise_threshold(similarity, is_doubtful),
+        listed=tuple(
+            DoubtfulRemoval(
+                removed=ids[sample.removed[row]].as_py(),
+                kept=ids[clusters[row]].as_py(),
+                similarity=float(similarity[row]),
+                reason=str(reasons[row]),
+                removed_words=compared[row].removed_words[:LISTED_WORDS],
+                kept_words=compared[row].kept_words[:LISTED_WORDS],
+            )
+            for row in most_similar[is_doubtful[most_similar]][:LISTED].tolist()
+        ),
     )
+
+
+def advise_threshold(similarity: np.ndarray, is_doubtful: np.ndarray) -> float | None:
+    """Returns the lowest threshold at which few of the remaining removals are doubtful, or None.
+
+    Args:
+        similarity: Similarity of each removed document to the kept one, float64 (p,).
+        is_doubtful: Whether each removal is doubtful, bool (p,).
+
+    Examples:
+        >>> similarity = np.repeat([0.5, 0.7, 0.9], 20)
+        >>> advise_threshold(similarity, similarity < 0.8)
+        0.72
+        >>> advise_threshold(similarity, similarity > 0.8) is None
+        True
+    """
+    if is_doubtful.mean() <= FEW_DOUBTFUL:
+        return None
+    for step in range(1, round(1 / THRESHOLD_STEP)):
+        threshold = round(step * THRESHOLD_STEP, 2)
+        remaining = is_doubtful[similarity >= threshold]
+        if len(remaining) < LEAST_EXAMINED:
+            return None
+        if remaining.mean() <= FEW_DOUBTFUL:
+            return threshold
+    return None

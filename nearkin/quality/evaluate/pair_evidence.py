@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import OSA
 
 from nearkin.settings.spec import MASK_STEPS, Spec
 from nearkin.stages.shingle.masks import mask_texts
@@ -31,7 +31,13 @@ from nearkin.stages.verify.jaccard import SetBuilder, ShingleSets
 
 MOST_CHARACTERS = 4000
 """The number of characters at the beginning of a text that are compared."""
-WORD = re.compile(r"\w+")
+UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff"
+    r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""The characters of scripts without spaces between words: Thai, Lao, Myanmar, Khmer, Kana, Han."""
+WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+"""A word. Each character of scripts without spaces is one."""
 CHARACTERS = Spec(unit="chars", n=3)
 """The shingles by which texts are compared, whatever those of the run are."""
 SHINGLED_CHARACTERS = 500
@@ -43,7 +49,8 @@ LEAST_SPREAD = 1e-3
 MOST_UNMATCHED = 60
 """The number of words that only one text has up to which other forms of them are sought."""
 SAME_WORD = 0.6
-"""The similarity by the Levenshtein distance from which two words are one with an error."""
+"""The similarity from which two words are one with an error. The distance counts changed, missing
+and added letters, and neighbours that changed places (optimal string alignment)."""
 SAME_NUMBER = 0.75
 """The same similarity of words with digits, of which each character counts."""
 
@@ -56,7 +63,11 @@ class PairEvidence(NamedTuple):
     """
 
     common: float
-    """The share of the words that both texts have."""
+    """The share of the words that both texts have, also in other forms. One word in another form
+    does not count: names of different things can resemble each other."""
+    misspelled: float
+    """The share of the words without digits that one text has with an error: not both forms occur
+    in other documents. It is that of the text with the smaller share."""
     replaced: float
     """The share of the words that other documents have, and of the two texts only one. It is that
     of the text with the smaller share."""
@@ -69,6 +80,17 @@ class PairEvidence(NamedTuple):
     """Words that only the removed text has, those that other documents have first."""
     kept_words: tuple[str, ...]
     """Words that only the kept text has, in the same order."""
+
+
+class _MatchedForms(NamedTuple):
+    """The words that a text has and the other lacks."""
+
+    matched: Sequence[str]
+    """Words of which the other text has another form."""
+    misspelled: Sequence[str]
+    """Those of them of which one form is an error."""
+    unmatched: Sequence[str]
+    """All others."""
 
 
 class Background:
@@ -102,30 +124,46 @@ class Background:
         self, first: frozenset[str], second: frozenset[str], cluster: int, chance: float
     ) -> PairEvidence:
         total = self._inform(first | second) or 1.0
-        known = []
-        unmatched = []
-        for words in self._drop_other_forms(sorted(first - second), sorted(second - first)):
-            known.append([word for word in words if self._is_known(word, cluster)])
-            unmatched.append([*known[-1], *(word for word in words if word not in known[-1])])
+        forms = [
+            self._match_forms(sorted(first - second), sorted(second - first), cluster),
+            self._match_forms(sorted(second - first), sorted(first - second), cluster),
+        ]
+        known = [[word for word in one.unmatched if self._is_known(word, cluster)] for one in forms]
+        matched = min(map(self._inform_beside_one, (one.matched for one in forms)))
         return PairEvidence(
-            common=self._inform(first & second) / total,
+            common=(self._inform(first & second) + matched) / total,
+            misspelled=min(self._inform(one.misspelled) for one in forms) / total,
             replaced=min(map(self._inform, known)) / total,
-            differing=min(map(self._inform, unmatched)) / total,
+            differing=min(self._inform(one.unmatched) for one in forms) / total,
             chance=chance,
-            removed_words=tuple(unmatched[0]),
-            kept_words=tuple(unmatched[1]),
+            removed_words=_begin_with(known[0], forms[0].unmatched),
+            kept_words=_begin_with(known[1], forms[1].unmatched),
         )
 
-    def _drop_other_forms(
-        self, first: Sequence[str], second: Sequence[str]
-    ) -> tuple[Sequence[str], Sequence[str]]:
-        """Returns the words of each side of which the other one has no other form."""
-        if len(first) * len(second) > MOST_UNMATCHED**2:
-            return first, second
-        return (
-            [word for word in first if not any(self._are_same(word, other) for other in second)],
-            [word for word in second if not any(self._are_same(word, other) for other in first)],
-        )
+    def _match_forms(
+        self, words: Sequence[str], others: Sequence[str], cluster: int
+    ) -> "_MatchedForms":
+        """Looks for other forms of the words of one text among those of the other text."""
+        if len(words) * len(others) > MOST_UNMATCHED**2:
+            return _MatchedForms([], [], words)
+        matched = []
+        misspelled = []
+        unmatched = []
+        for word in words:
+            forms = [other for other in others if self._are_same(word, other)]
+            if not forms:
+                unmatched.append(word)
+                continue
+            matched.append(word)
+            if not _has_digit(word) and not any(
+                self._is_known(word, cluster) and self._is_known(form, cluster) for form in forms
+            ):
+                misspelled.append(word)
+        return _MatchedForms(matched, misspelled, unmatched)
+
+    def _inform_beside_one(self, words: Sequence[str]) -> float:
+        """Returns the information of words without that of the most informative one."""
+        return self._inform(words) - max((self._inform([word]) for word in words), default=0.0)
 
     def _are_same(self, first: str, second: str) -> bool:
         """Returns whether two words are one. Two numbers that several documents have are not."""
@@ -200,10 +238,14 @@ def are_similar_words(first: str, second: str) -> bool:
         (False, False)
     """
     if _has_digit(first + second):
-        return Levenshtein.normalized_similarity(first, second) >= SAME_NUMBER
+        return OSA.normalized_similarity(first, second) >= SAME_NUMBER
     if first.startswith(second) or second.startswith(first):
         return True
-    return Levenshtein.normalized_similarity(first, second) >= SAME_WORD
+    return OSA.normalized_similarity(first, second) >= SAME_WORD
+
+
+def _begin_with(first: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+    return (*first, *(word for word in words if word not in first))
 
 
 def _has_digit(text: str) -> bool:
@@ -211,7 +253,12 @@ def _has_digit(text: str) -> bool:
 
 
 def split_words(text: str) -> frozenset[str]:
-    """Returns the distinct words of a prepared text."""
+    """Returns the distinct words of a prepared text.
+
+    Examples:
+        >>> sorted(split_words("the cat, the dog")), sorted(split_words("東京 2024"))
+        (['cat', 'dog', 'the'], ['2024', '京', '東'])
+    """
     return frozenset(WORD.findall(text))
 
 

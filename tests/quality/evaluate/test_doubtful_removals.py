@@ -63,6 +63,7 @@ def test_households_are_doubtful_and_misspelled_copies_are_not() -> None:
     assert households.share > 0.8
     assert households.reasons[Reason.REPLACED] > 0.8 * households.doubtful
     assert households.low <= households.share <= households.high
+    assert households.warn() is not None
     first = households.listed[0]
     assert first.removed_words
     assert first.kept_words
@@ -148,3 +149,27 @@ def test_run_shows_doubtful_removals_everywhere(
     section = page.partition('<section id="doubtful"')[2].partition("</section>")[0]
     assert "other words that other documents have" in section
     assert ">m" in section
+
+
+def test_advised_threshold_leaves_few_wrong_removals() -> None:
+    rows = make_population("members", 2000, 1)
+    settings: dict[str, object] = {"shingle": "chars:3", "measure": "idf-jaccard"}
+    clusters = dict(zip(rows.documents["id"].to_pylist(), rows.clusters.tolist(), strict=True))
+
+    def remove(threshold: float) -> tuple[DoubtfulRemovals, float]:
+        result = nk.dedup(rows.documents, id="id", max_removed=1.0, threshold=threshold, **settings)  # type: ignore[arg-type]
+        removed = [row for row in result.removed.arrow.to_pylist() if row["kind"] == "near"]
+        wrong = np.mean([clusters[row["id"]] != clusters[row["cluster"]] for row in removed])
+        assert result.report_data.doubtful is not None
+        return result.report_data.doubtful, float(wrong)
+
+    doubtful, wrong = remove(0.4)
+    assert wrong > 0.6
+    advised = doubtful.advised_threshold
+    assert advised is not None
+    warning = doubtful.warn()
+    assert warning is not None
+    assert f"at {advised:g}" in warning
+    again, wrong = remove(advised)
+    assert wrong < 0.15
+    assert again.share < 0.15

@@ -96,3 +96,13 @@ def test_similarity_to_the_background_is_that_of_sets() -> None:
         expected_pair = weigh(own & sets[0]) / max(weigh(own | sets[0]), 1e-3)
         first = background._build_sets([texts[0]]).hashes
         assert background._postings.compare_sets(hashes, first) == pytest.approx(expected_pair)
+
+
+def test_scripts_without_spaces_differ_by_characters() -> None:
+    others = [f"会議は{day}に大阪で開かれます。参加者は{day}人です。" for day in "日月火水木金土"]
+    same = compare(
+        "会議は月曜に東京で開かれる予定です。", "会議は月曜に東京で開かれる予定でした。", others
+    )
+    other = compare("会議は火曜に大阪で開かれる", "会議は月曜に東京で開かれる", others)
+    assert Reason.of_evidence(same) is None
+    assert set(other.removed_words) == {"火", "大", "阪"}
