@@ -22,7 +22,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from rapidfuzz.distance import OSA
 
 from nearkin.settings.spec import MASK_STEPS, Spec
 from nearkin.stages.shingle.masks import mask_texts
@@ -237,6 +236,9 @@ def are_similar_words(first: str, second: str) -> bool:
         >>> are_similar_words("anna", "peter"), are_similar_words("a7", "a8")
         (False, False)
     """
+    # Most commands load this module, and compare no words.
+    from rapidfuzz.distance import OSA
+
     if _has_digit(first + second):
         return OSA.normalized_similarity(first, second) >= SAME_NUMBER
     if first.startswith(second) or second.startswith(first):
