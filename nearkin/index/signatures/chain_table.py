@@ -63,20 +63,17 @@ class ChainTable:
         """
         if queried is None:
             queried = np.ones(len(keys), bool)
-        counts = np.empty(len(keys), np.int64)
-        stored = self.keys[: len(alive)]
-        seen = np.zeros(len(alive), np.uint32)
-        kernels.count_candidates(
-            keys, queried, stored, alive, self._heads, self._following, seen, counts
-        )
+        counts = np.zeros(len(keys), np.int64)
         starts = np.zeros(len(keys) + 1, np.int64)
-        np.cumsum(counts, out=starts[1:])
-        rows = np.empty(starts[-1], np.uint32)
-        # new zeros: the operating system clears only the pages that are touched
-        seen = np.zeros(len(alive), np.uint32)
-        kernels.collect_candidates(
-            keys, queried, stored, alive, self._heads, self._following, seen, starts, rows
-        )
+        rows = np.empty(0, np.uint32)
+        table = (self.keys[: len(alive)], alive, self._heads, self._following)
+        # the first round counts the rows
+        for _ in range(2):
+            np.cumsum(counts, out=starts[1:])
+            rows = np.empty(starts[-1], np.uint32)
+            # new zeros: the operating system clears only the pages that are touched
+            seen = np.zeros(len(alive), np.uint32)
+            kernels.collect_candidates(keys, queried, *table, seen, starts, rows, counts)
         return starts, rows
 
 

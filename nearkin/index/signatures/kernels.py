@@ -48,47 +48,6 @@ def link_postings(
 
 
 @kernel
-def count_candidates(
-    query_keys: np.ndarray,
-    query_comparable: np.ndarray,
-    keys: np.ndarray,
-    alive: np.ndarray,
-    heads: np.ndarray,
-    following: np.ndarray,
-    seen: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    """Counts the rows that share a band key with each query.
-
-    Args:
-        query_keys: Band keys of the queries, uint64 (q, b).
-        query_comparable: Whether a query can match, bool (q,).
-        keys: Band keys of the rows, uint64 (n, b).
-        alive: Whether a row was not removed, bool (n,).
-        heads: First posting of each chain, uint32 (slots,).
-        following: Next posting of each posting, uint32.
-        seen: Zeros, uint32 (n,). It is changed.
-        counts: Number of rows of each query, int64 (q,). It is written.
-    """
-    bands = U64(keys.shape[1])
-    for query in range(query_keys.shape[0]):
-        counts[query] = 0
-        if not query_comparable[query]:
-            continue
-        mark = U32(query + 1)
-        for band in range(query_keys.shape[1]):
-            key = query_keys[query, band]
-            posting = heads[slot_of(key, heads)]
-            while posting != 0:
-                at = U64(posting - U32(1))
-                row = at // bands
-                if keys[row, at % bands] == key and alive[row] and seen[row] != mark:
-                    seen[row] = mark
-                    counts[query] += 1
-                posting = following[at]
-
-
-@kernel
 def collect_candidates(
     query_keys: np.ndarray,
     query_comparable: np.ndarray,
@@ -99,8 +58,9 @@ def collect_candidates(
     seen: np.ndarray,
     starts: np.ndarray,
     rows: np.ndarray,
+    counts: np.ndarray,
 ) -> None:
-    """Writes the rows that share a band key with each query.
+    """Counts the rows that share a band key with each query, and writes them if there is room.
 
     Args:
         query_keys: Band keys of the queries, uint64 (q, b).
@@ -110,11 +70,13 @@ def collect_candidates(
         heads: First posting of each chain, uint32 (slots,).
         following: Next posting of each posting, uint32.
         seen: Zeros, uint32 (n,). It is changed.
-        starts: Place of the first row of each query, and the end, int64 (q + 1,).
-        rows: Rows, uint32 (starts[q],). They are written.
+        starts: Place of the first row of each query, int64 (q,) or more.
+        rows: Rows, uint32. They are written, unless the array is empty.
+        counts: Number of rows of each query, int64 (q,). It is written.
     """
     bands = U64(keys.shape[1])
     for query in range(query_keys.shape[0]):
+        counts[query] = 0
         if not query_comparable[query]:
             continue
         mark = U32(query + 1)
@@ -127,6 +89,8 @@ def collect_candidates(
                 row = at // bands
                 if keys[row, at % bands] == key and alive[row] and seen[row] != mark:
                     seen[row] = mark
-                    rows[place] = U32(row)
+                    if rows.shape[0]:
+                        rows[place] = U32(row)
                     place += 1
                 posting = following[at]
+        counts[query] = place - starts[query]

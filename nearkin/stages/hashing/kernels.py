@@ -551,16 +551,16 @@ def murmur_avalanche(h: np.uint64) -> np.uint64:
 
 
 @kernel
-def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uint64) -> np.uint64:
+def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, key: Murmur3Key) -> np.uint64:
     """Returns the first 64 bits of MurmurHash3_x64_128 (Appleby, smhasher).
 
     Args:
         data: Bytes that contain the input, uint8.
         start: Position of the first byte of the input.
         size: Number of bytes of the input.
-        seed: Seed of the hash.
+        key: Key that contains the seed.
     """
-    h, g = seed, seed
+    h, g = key.seed, key.seed
     at, end = start, start + (size & ~U64(15))
     while at < end:
         h ^= murmur_scatter(load_u64(data, at), MURMUR_1, MURMUR_2, U64(31))
@@ -582,16 +582,16 @@ def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uin
 
 
 @kernel
-def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, basis: np.uint64) -> np.uint64:
+def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, key: Fnv1aKey) -> np.uint64:
     """Returns the FNV-1a 64 (Fowler, Noll, Vo; RFC 9923): h <- (h ^ byte) * prime.
 
     Args:
         data: Bytes that contain the input, uint8.
         start: Position of the first byte of the input.
         size: Number of bytes of the input.
-        basis: Initial value of the hash (offset basis).
+        key: Key that contains the initial value of the hash (offset basis).
     """
-    h = basis
+    h = key.basis
     for i in range(start, start + size):
         h = (h ^ U64(data[i])) * FNV_PRIME
     return h
@@ -622,22 +622,19 @@ def sip_round(
 
 
 @kernel
-def siphash_64(
-    data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint64, high: np.uint64
-) -> np.uint64:
+def siphash_64(data: np.ndarray, start: np.uint64, size: np.uint64, key: SipKey) -> np.uint64:
     """Returns the SipHash-2-4 with the key high << 64 | low (Aumasson, Bernstein, 2012).
 
     Args:
         data: Bytes that contain the input, uint8.
         start: Position of the first byte of the input.
         size: Number of bytes of the input.
-        low: Lower 64 bits of the key.
-        high: Upper 64 bits of the key.
+        key: Key that contains the lower and the upper 64 bits of the secret.
     """
-    a = low ^ SIP_0
-    b = high ^ SIP_1
-    c = low ^ SIP_2
-    d = high ^ SIP_3
+    a = key.low ^ SIP_0
+    b = key.high ^ SIP_1
+    c = key.low ^ SIP_2
+    d = key.high ^ SIP_3
     at, end = start, start + (size & ~U64(7))
     while at < end:
         word = load_u64(data, at)
@@ -655,58 +652,10 @@ def siphash_64(
     return a ^ b ^ c ^ d
 
 
-@kernel
-def hash_murmur3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Murmur3Key) -> np.uint64:
-    """Implements `hash_bytes` for the family.
-
-    Args:
-        data: Bytes that contain the input, uint8.
-        start: Position of the first byte of the input.
-        size: Number of bytes of the input.
-        key: Key that contains the seed.
-
-    Returns:
-        The hash.
-    """
-    return murmur3_64(data, start, size, key.seed)
-
-
-@kernel
-def hash_fnv1a(data: np.ndarray, start: np.uint64, size: np.uint64, key: Fnv1aKey) -> np.uint64:
-    """Implements `hash_bytes` for the family.
-
-    Args:
-        data: Bytes that contain the input, uint8.
-        start: Position of the first byte of the input.
-        size: Number of bytes of the input.
-        key: Key that contains the basis.
-
-    Returns:
-        The hash.
-    """
-    return fnv1a_64(data, start, size, key.basis)
-
-
-@kernel
-def hash_siphash(data: np.ndarray, start: np.uint64, size: np.uint64, key: SipKey) -> np.uint64:
-    """Implements `hash_bytes` for the family.
-
-    Args:
-        data: Bytes that contain the input, uint8.
-        start: Position of the first byte of the input.
-        size: Number of bytes of the input.
-        key: Key that contains the two words of the secret.
-
-    Returns:
-        The hash.
-    """
-    return siphash_64(data, start, size, key.low, key.high)
-
-
 OTHERS: dict[type, Callable[..., Any]] = {
-    Murmur3Key: hash_murmur3,
-    Fnv1aKey: hash_fnv1a,
-    SipKey: hash_siphash,
+    Murmur3Key: murmur3_64,
+    Fnv1aKey: fnv1a_64,
+    SipKey: siphash_64,
 }
 """The base hash of each type of key. Kernels are compiled once for each type they are called with.
 
@@ -750,14 +699,6 @@ def xxh3_tokens(
     words. So some tokens at a time are listed by their class, without a branch. Then each class is
     hashed in a loop of its own. In text of scripts without spaces, nearly all tokens have three
     bytes. There, eight tokens are tested at a time, and need no list.
-
-    Args:
-        text: Bytes of the tokens, uint8.
-        edges: First byte and end of each token, alternating, uint32 (2 · count or more,).
-        count: Number of tokens.
-        key: Key of the family. See `nearkin.stages.hashing.families.key_of`.
-        out: Array for the hashes, uint64.
-        at: Position of the first hash in `out`.
     """
     flips, secrets = key.flips, key.secrets
     if count == U64(0):
@@ -824,16 +765,7 @@ def other_tokens(
     out: np.ndarray,
     at: np.uint64,
 ) -> None:
-    """Implements `hash_tokens` for the other families.
-
-    Args:
-        text: Bytes of the tokens, uint8.
-        edges: First byte and end of each token, alternating, uint32 (2 · count or more,).
-        count: Number of tokens.
-        key: Key of the family. See `nearkin.stages.hashing.families.key_of`.
-        out: Array for the hashes, uint64.
-        at: Position of the first hash in `out`.
-    """
+    """Implements `hash_tokens` for the other families."""
     for t in range(count):
         start = U64(edges[t + t])
         out[at + t] = hash_bytes(text, start, U64(edges[t + t + U64(1)]) - start, key)
@@ -875,14 +807,7 @@ def _hash_tokens(
 
 @kernel
 def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarray) -> None:
-    """Implements `hash_each` for XXH3.
-
-    Args:
-        data: Bytes of the slices, uint8.
-        offsets: First byte of each slice, and the end, int64 (n + 1,).
-        key: Key of the family. See `nearkin.stages.hashing.families.key_of`.
-        out: Array for the hashes, uint64 (n,).
-    """
+    """Implements `hash_slices` for XXH3."""
     flips, secrets = key.flips, key.secrets
     for i in range(out.shape[0]):
         out[i] = xxh3_64(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), flips, secrets)
@@ -890,14 +815,7 @@ def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarr
 
 @kernel
 def other_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """Implements `hash_each` for the other families.
-
-    Args:
-        data: Bytes of the slices, uint8.
-        offsets: First byte of each slice, and the end, int64 (n + 1,).
-        key: Key of the family. See `nearkin.stages.hashing.families.key_of`.
-        out: Array for the hashes, uint64 (n,).
-    """
+    """Implements `hash_slices` for the other families."""
     for i in range(out.shape[0]):
         out[i] = hash_bytes(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), key)
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nearkin.index.signatures.kernels import collect_candidates, count_candidates, link_postings
+from nearkin.index.signatures.kernels import collect_candidates, link_postings
 
 BANDS = 3
 
@@ -38,12 +38,15 @@ def test_candidates_are_the_rows_with_a_common_key(added: list[int], slots: int)
     counts = np.full(10, -1, np.int64)
     table = (keys, alive, heads, following)
     seen = np.zeros(40, np.uint32)
-    count_candidates(query_keys, query_comparable, *table, seen, counts)
+    starts = np.zeros(11, np.int64)
+    rows = np.empty(0, np.uint32)
+    collect_candidates(query_keys, query_comparable, *table, seen, starts, rows, counts)
     assert counts.tolist() == [len(rows) for rows in want]
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    starts[1:] = np.cumsum(counts)
     rows = np.empty(starts[-1], np.uint32)
     seen = np.zeros(40, np.uint32)
-    collect_candidates(query_keys, query_comparable, *table, seen, starts, rows)
+    collect_candidates(query_keys, query_comparable, *table, seen, starts, rows, counts)
+    assert counts.tolist() == [len(rows) for rows in want]
     listed = [rows[low:high].tolist() for low, high in pairwise(starts)]
     assert [set(each) for each in listed] == want
 
@@ -56,5 +59,6 @@ def test_table_without_rows_has_no_candidates() -> None:
     link_postings(nothing, np.empty(0, bool), 0, heads, np.empty(0, np.uint32))
     no_rows = np.empty(0, np.uint32)
     table = (nothing, np.empty(0, bool), heads, no_rows)
-    count_candidates(keys, np.ones(1, bool), *table, no_rows, counts)
+    starts = np.zeros(1, np.int64)
+    collect_candidates(keys, np.ones(1, bool), *table, no_rows, starts, no_rows, counts)
     assert counts.tolist() == [0]
