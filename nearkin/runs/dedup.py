@@ -29,7 +29,7 @@ from nearkin.runs.document_output import (
     copy_documents,
     write_removed_ids,
 )
-from nearkin.runs.job import Job, check_job
+from nearkin.runs.job import Job
 from nearkin.runs.output import (
     build_run_record,
     find_finished_run,
@@ -52,12 +52,9 @@ from nearkin.runs.run_record import (
     RunRecord,
 )
 from nearkin.runs.saved import (
-    SavedRun,
-    copy_saved_signatures,
     delete_folder,
-    open_job_corpus,
+    open_job,
     save_signatures,
-    with_saved_run,
 )
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
@@ -76,11 +73,8 @@ def run_dedup(
 ) -> RunRecord:
     """Deduplicates files into the output folder of a job."""
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
-    saved = SavedRun.find(job.inputs)
-    if saved is not None:
-        job = with_saved_run(job, saved)
-    corpus = open_job_corpus(job, saved)
-    check_job(job, corpus)
+    opened = open_job(job)
+    job, corpus = opened.job, opened.corpus
     references = open_references_of(job, corpus)
     decisions = None if job.decisions is None else read_decisions(job.decisions)
     decided = {} if decisions is None else {"decisions": decisions.fingerprint}
@@ -96,8 +90,7 @@ def run_dedup(
         PeakMemory() as memory,
         open_work_folder(job, identity, corpus, references) as (claim, work),
     ):
-        if saved is not None:
-            copy_saved_signatures(saved, work, with_sets=job.save_hashes)
+        opened.copy_signatures(work)
         run = Run(
             corpus,
             job.columns,

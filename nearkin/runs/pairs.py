@@ -33,9 +33,9 @@ from nearkin.engine.work_folder import first_difference
 from nearkin.errors import UsageError
 from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
-from nearkin.runs.job import Job, check_job
+from nearkin.runs.job import Job
 from nearkin.runs.output import require_file_output
-from nearkin.runs.saved import SavedRun, copy_saved_signatures, open_job_corpus, with_saved_run
+from nearkin.runs.saved import open_job
 from nearkin.runs.table_files import TableFile, TableFormat, write_table_file
 from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
@@ -233,13 +233,10 @@ def run_pairs(
     """Writes all verified pairs into the output file of a job."""
     job = replace(job, settings=require_listable(relation, job.settings, expand_exact=expand_exact))
     require_pairs_output(job.out, job.inputs, resume=job.resume, overwrite=job.overwrite)
-    saved = SavedRun.find(job.inputs)
-    if saved is not None:
-        job = with_saved_run(job, saved)
-        require_listable(relation, job.settings, expand_exact=expand_exact)
+    opened = open_job(job)
+    job, corpus = opened.job, opened.corpus
+    require_listable(relation, job.settings, expand_exact=expand_exact)
     parsed = Relation(relation)
-    corpus = open_job_corpus(job, saved)
-    check_job(job, corpus)
     identity = job.identity(f"pairs by {parsed}", expand_exact=expand_exact)
     request = job.identity("pairs")
     finished = _count_finished_pairs(job, identity, corpus)
@@ -255,8 +252,7 @@ def run_pairs(
             copies=footer.get(COPIES, 0),
         )
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
-        if saved is not None:
-            copy_saved_signatures(saved, work)
+        opened.copy_signatures(work)
         run = Run(corpus, job.columns, job.settings, work, progress, job.resources)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         inputs = _list_contents(work.manifest["inputs"])

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.saved_sets import SET_FILES, SavedSets
 from nearkin.engine.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
-from nearkin.runs.job import Job
+from nearkin.runs.job import Job, check_job
 from nearkin.runs.run_record import RUN, RunRecord, is_run_folder, read_run_record
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import is_half_written
@@ -147,14 +147,40 @@ class SavedRun:
                 raise UsageError(f"{path} has {size:,} bytes instead of {expected:,}; {RUN_AGAIN}")
 
 
-def open_job_corpus(job: Job, saved: SavedRun | None) -> FileCorpus:
-    """Opens the files that a job reads: its inputs, or those from which a saved run was made."""
-    if saved is not None:
-        return saved.open_corpus(job.on_error)
-    return job.open_corpus()
+class OpenedJob(NamedTuple):
+    """A job that was checked, with the settings of the saved run that it reads, if any."""
+
+    job: Job
+    corpus: FileCorpus
+    """The inputs, or the files from which the saved run was made."""
+    saved: SavedRun | None
+
+    def copy_signatures(self, work: WorkFolder) -> None:
+        """Copies the signatures of a saved run into a work folder, as its sketch stage."""
+        if self.saved is None or work.done("sketch") is not None:
+            return
+        with work.stage("sketch") as facts:
+            target = work.path / "sketch"
+            delete_folder(target)
+            signatures = self.saved.folder / SIGNATURES
+            ignored_sets = () if self.job.save_hashes else SET_FILES
+            shutil.copytree(signatures, target, ignore=_ignore_band_keys(signatures, ignored_sets))
+            facts.update(self.saved.record.stages["sketch"])
 
 
-def with_saved_run(job: Job, saved: SavedRun) -> Job:
+def open_job(job: Job) -> OpenedJob:
+    """Opens the files that a job reads, and checks all that can be checked before a run."""
+    saved = SavedRun.find(job.inputs)
+    if saved is None:
+        corpus = job.open_corpus()
+    else:
+        job = _with_saved_run(job, saved)
+        corpus = saved.open_corpus(job.on_error)
+    check_job(job, corpus)
+    return OpenedJob(job, corpus, saved)
+
+
+def _with_saved_run(job: Job, saved: SavedRun) -> Job:
     """Returns the job with the Spec and the columns of the saved run that is its input."""
     recorded = saved.record.require_files(saved.folder).recorded_columns
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
@@ -232,19 +258,6 @@ def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> N
             f"which was made with other ones or none; leave it out, or run on the inputs of the "
             "saved run"
         )
-
-
-def copy_saved_signatures(saved: SavedRun, work: WorkFolder, *, with_sets: bool = False) -> None:
-    """Copies the signatures of a saved run into a work folder, as its sketch stage."""
-    if work.done("sketch") is not None:
-        return
-    with work.stage("sketch") as facts:
-        target = work.path / "sketch"
-        delete_folder(target)
-        signatures = saved.folder / SIGNATURES
-        ignored_sets = () if with_sets else SET_FILES
-        shutil.copytree(signatures, target, ignore=_ignore_band_keys(signatures, ignored_sets))
-        facts.update(saved.record.stages["sketch"])
 
 
 def save_signatures(work: WorkFolder, staging: Path) -> None:

@@ -25,15 +25,10 @@ from nearkin.reports.run_warnings import warn_of_inputs, warn_of_missing_pairs, 
 from nearkin.runs.checkpoint import open_work_folder
 from nearkin.runs.document_output import known_documents
 from nearkin.runs.folder_result import begin_result, publish_result
-from nearkin.runs.job import Job, check_job
+from nearkin.runs.job import Job
 from nearkin.runs.output import is_output_finished, read_finished, require_output_free
 from nearkin.runs.pairs import with_pair_budget
-from nearkin.runs.saved import (
-    SavedRun,
-    copy_saved_signatures,
-    open_job_corpus,
-    with_saved_run,
-)
+from nearkin.runs.saved import open_job
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.version import VERSION
@@ -105,11 +100,8 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
     """Splits files into the output folder of a job."""
     require_splittable(job.settings)
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
-    saved = SavedRun.find(job.inputs)
-    if saved is not None:
-        job = with_saved_run(job, saved)
-    corpus = open_job_corpus(job, saved)
-    check_job(job, corpus)
+    opened = open_job(job)
+    job, corpus = opened.job, opened.corpus
     identity = job.identity(
         "split", groups=list(groups.shares), names=list(groups.names), group_seed=groups.seed
     )
@@ -117,8 +109,7 @@ def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
         finished: SplitRecord = read_finished(job, identity, job.out / SPLIT, corpus)
         return finished
     with open_work_folder(job, identity, corpus) as (claim, work):
-        if saved is not None:
-            copy_saved_signatures(saved, work)
+        opened.copy_signatures(work)
         run = Run(corpus, job.columns, job.settings, work, progress, job.resources)
         executed = execute_split(run, groups)
         with run.stage(Stage.WRITE):
