@@ -23,9 +23,10 @@ import nearkin as nk
 from benchmarks import tables
 from benchmarks.pages import HERE, ROOT
 from benchmarks.quality.labelled_set import LabelledSet
-from benchmarks.quality.nearkin_runs import describe_settings
+from benchmarks.quality.nearkin_runs import describe_settings, run_dedup
 from benchmarks.quality.open_sets import OPEN_SETS, Clones, read_open_set
 from benchmarks.quality.populations.population import POPULATIONS, make_population
+from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.sets import SETS, Places, make_set
 from benchmarks.tables import Table
 from nearkin.engine.settings_file import Settings
@@ -176,13 +177,43 @@ def doubtful_sets(full: bool, clones: Path | None) -> Table:
     )
 
 
+def choices(full: bool, clones: Path | None) -> Table:
+    """Returns the scores of the settings that are chosen without labels."""
+    rows = []
+    scores = []
+    for labelled in list_sets(clones, full=full):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            across = "source" if labelled.across else None
+            chosen = nk.choose(labelled.documents, id="id", across=across)
+        clustering = run_dedup(labelled, {**chosen.settings, "max_removed": 1.0})
+        found = score_clusters(labelled.clusters, clustering.labels)
+        kept = score_kept(labelled.clusters, clustering.kept)
+        described = "–"
+        if any(tried.threshold is not None for tried in chosen.tried):
+            described = describe_settings(chosen.settings)
+        measured = (found.precision, found.recall, found.f1, kept.lost)
+        scores.append(measured)
+        rows.append((labelled.name, described, *(f"{score:.2f}" for score in measured)))
+        print(*rows[-1], flush=True)
+    means = np.mean(scores, axis=0)
+    rows.append(("mean", "", *(f"{mean:.2f}" for mean in means)))
+    return Table(
+        "choices",
+        "The settings that are chosen without labels, the scores of the pairs inside of the "
+        "clusters, and the share of the true clusters of which no document is kept:",
+        ("set", "chosen", "precision", "recall", "F1", "lost"),
+        rows,
+    )
+
+
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--clones", type=Path)
     options, others = parser.parse_known_args()
     makers = []
-    for make in (doubtful_shares, doubtful_sets):
+    for make in (doubtful_shares, doubtful_sets, choices):
         maker = partial(make, clones=options.clones)
         maker.__name__ = make.__name__  # type: ignore[attr-defined]
         makers.append(maker)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from nearkin.quality.evaluate.explain import explain
     from nearkin.quality.evaluate.golden import GoldenSet
     from nearkin.quality.fit.result import FitRecord, FitResult
+    from nearkin.quality.fit.unlabelled import ChosenSettings, TriedSettings
     from nearkin.quality.lab.synth import SynthSettings, synth
     from nearkin.quality.plan.capacity import Plan, PlannedSettings, plan
     from nearkin.quality.plan.distribution import Distribution
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         sketch,
         split,
     )
+    from nearkin.runs.choose import choose
     from nearkin.runs.fit import fit
     from nearkin.runs.results import (
         CheckResult,
@@ -120,6 +122,7 @@ __all__ = [
     "Blocklist",
     "BottomK",
     "CheckResult",
+    "ChosenSettings",
     "Client",
     "ClockError",
     "Cluster",
@@ -192,6 +195,7 @@ __all__ = [
     "StoredDocument",
     "SynthSettings",
     "TextAndVector",
+    "TriedSettings",
     "Tuning",
     "TuningRecord",
     "TuningResult",
@@ -202,6 +206,7 @@ __all__ = [
     "Workload",
     "__version__",
     "check",
+    "choose",
     "decontaminate",
     "dedup",
     "duckdb",
@@ -278,6 +283,9 @@ _HOMES = {
     "explain": "nearkin.quality.evaluate.explain",
     "GoldenSet": "nearkin.quality.evaluate.golden",
     "fit": "nearkin.runs.fit",
+    "choose": "nearkin.runs.choose",
+    "ChosenSettings": "nearkin.quality.fit.unlabelled",
+    "TriedSettings": "nearkin.quality.fit.unlabelled",
     "FitResult": "nearkin.quality.fit.result",
     "FitRecord": "nearkin.quality.fit.result",
     "ReportData": "nearkin.reports.model",

@@ -62,8 +62,7 @@ DESCRIPTIONS = {
         "nearest first.",
         "audit": "Measure the precision and the recall of a run on its own corpus.",
         "eval": "Measure a run, or a grid of settings, against labelled documents.",
-        "fit": "Choose settings from labels: the shingle, the normalization, the measure and the "
-        "threshold.",
+        "fit": "Choose settings from labels, answers, or the documents alone.",
         "shadow": "Compare the settings of a saved run with other settings over the same "
         "signatures.",
         "tune": "List operating points for a threshold and a recall: bands, rows, tables and "

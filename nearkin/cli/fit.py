@@ -20,6 +20,7 @@ from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATI
 if TYPE_CHECKING:
     from nearkin.quality.fit.asking import AskedSettings
     from nearkin.quality.fit.result import FitResult
+    from nearkin.quality.fit.unlabelled import ChosenSettings
 
 COMMON_OPTIONS = (
     "labels",
@@ -101,12 +102,17 @@ def fit(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Choose settings from labels: the shingle, the normalization, the measure and the threshold.
+    """Choose settings from labels, answers, or the documents alone.
+
+    With labels or answers, these are the shingle, the normalization, the measure and the threshold that score best.
+    Without, they are the ones that remove most documents of which few are doubtful: --labels and --ask choose better.
 
     The scores to expect on other documents are measured in cross-validation: the whole choice is made on some clusters,
     and judged on the others.
 
     Examples:
+        nearkin fit people.csv --id id --out settings.toml
+
         nearkin fit people.csv --id id --ask 50 --out settings.toml
 
         nearkin fit people.csv --text name,street,city --id id --labels clusters.csv --out settings.toml
@@ -115,14 +121,13 @@ def fit(
 
         nearkin fit shops/ --text title --id id --across shop --labels links.csv --out settings.toml
     """  # noqa: E501
-    from nearkin.errors import UsageError
-
     with file_imports():
         from nearkin.corpus import FileCorpus, detect_dimensions
         from nearkin.quality.evaluate.golden import parse_labelled, read_golden_set
         from nearkin.quality.fit.fitting import FitRequest, fit_settings
         from nearkin.quality.fit.objective import Objective
         from nearkin.reports.run_warnings import warn_of_inputs
+        from nearkin.runs.choose import choose_settings
 
     request = FitRequest(
         objective=Objective.parse(objective),
@@ -137,20 +142,31 @@ def fit(
         check_ask_options(given, requested_columns)
         labels = labels or ANSWERS
     if labels is None:
-        raise UsageError("labels are missing; pass --labels FILE, or --ask 50 to be asked")
-    golden = None if ask is not None else read_golden_set(labels)
+        given.require_unused(
+            ("objective", "labelled", "sample", "seed", "page"), "without --labels and --ask"
+        )
+    golden = None if ask is not None or labels is None else read_golden_set(labels)
     if golden is not None and golden.clusters is None:
         given.require_unused(("labelled", "sample"), f"because {labels} has labelled pairs")
-    if ask is not None:
+    if ask is not None and labels is not None:
         from nearkin.runtime.outputs import require_apart
 
         require_apart(labels, inputs, marked=False, option="labels")
-    _check_outputs(out, page, [*inputs, labels])
+    _check_outputs(out, page, [*inputs, *([] if labels is None else [labels])])
     corpus = FileCorpus.open(inputs, selection=reading.selection)
     requested_columns = detect_dimensions(corpus, requested_columns)
     print_warnings(warn_of_inputs(corpus, requested_columns))
     progress = o.open_progress(quiet=quiet)
     command_line = _CommandLine(inputs, _list_reading_options(given, columns, reading), out)
+    if labels is None:
+        try:
+            chosen = choose_settings(corpus, requested_columns, across, request.workers, progress)
+        finally:
+            progress.close()
+        _write_settings(chosen, out)
+        print_warnings(chosen.warnings)
+        _print_chosen(chosen, command_line, prints_json=json)
+        return
     if ask is not None:
         asked_fit = ask_for_settings(
             corpus,
@@ -210,7 +226,7 @@ def _list_reading_options(
     return options
 
 
-def _write_settings(fitted: "FitResult | AskedSettings", out: Path | None) -> None:
+def _write_settings(fitted: "FitResult | AskedSettings | ChosenSettings", out: Path | None) -> None:
     """Writes the settings file, if one is wanted."""
     if out is None:
         return
@@ -256,6 +272,21 @@ def _print_asked(asked: "AskedSettings", command_line: _CommandLine, *, prints_j
 
     print_asked(asked, Console())
     _print_command(command_line.describe(asked.settings))
+
+
+def _print_chosen(
+    chosen: "ChosenSettings", command_line: _CommandLine, *, prints_json: bool
+) -> None:
+    """Prints the settings that were chosen without labels, and the command that uses them."""
+    if prints_json:
+        print_json(chosen.to_dict())
+        return
+    from rich.console import Console
+
+    from nearkin.reports.terminal.fit import print_chosen
+
+    print_chosen(chosen, Console())
+    _print_command(command_line.describe(chosen.settings))
 
 
 def _print_command(command: str) -> None:

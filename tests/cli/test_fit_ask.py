@@ -150,7 +150,6 @@ def test_a_program_that_reads_lines_can_answer(line: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "labels are missing"),
         (["--ask", "0"], "--ask"),
         (["--ask", "5", "--page", "a.html"], "--page"),
         (["--ask", "5", "--labels", "people.csv"], "is an input; choose another --labels"),

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
+from nearkin.quality.fit.unlabelled import ChosenSettings
 from nearkin.reports.terminal.tables import text_table
 from nearkin.runtime.number_format import format_count, format_fraction, format_similarity
 from nearkin.runtime.setting_names import name_setting
@@ -55,6 +56,24 @@ def print_fit(fitted: FitResult, console: Console) -> None:
     missed_phrase = "is not found" if fitted.missed_count == 1 else "are not found"
     _print_wrong(f"{false_count} {found_phrase}", fitted.false_pairs, console)
     _print_wrong(f"{missed_count} of duplicates {missed_phrase}", fitted.missed_pairs, console)
+
+
+def print_chosen(chosen: ChosenSettings, console: Console) -> None:
+    """Prints what was tried without labels, and the settings that were chosen."""
+    documents = format_count(chosen.documents, "document")
+    console.print(Text(f"{chosen.sampled:,} of {documents} were compared", style="italic"))
+    rows = []
+    for tried in chosen.tried:
+        threshold = "–" if tried.threshold is None else f"{tried.threshold:g}"
+        undoubted = "–" if tried.threshold is None else f"{tried.undoubted:,.0f}"
+        rows.append(
+            (f"{tried.shingle} {tried.measure}", threshold, f"{tried.removed:,}", undoubted)
+        )
+    names = ("settings", "threshold", "removed", "without doubt")
+    console.print(text_table(None, names, rows))
+    console.print()
+    settings = ", ".join(f"{name} {value}" for name, value in chosen.settings.items())
+    console.print(Text(f"chosen: {settings}", style="bold"))
 
 
 def format_interval(score: Estimate) -> str:

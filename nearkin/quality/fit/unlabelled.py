@@ -1,0 +1,79 @@
+"""Settings that were chosen without labels, and what was tried for them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nearkin.engine.settings_file import Settings, write_settings
+from nearkin.quality.fit.result import REMARK
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.version import VERSION
+
+
+@dataclass(frozen=True)
+class TriedSettings:
+    """A definition of similarity that was tried.
+
+    Attributes:
+        shingle: Unit and length of the shingles.
+        measure: Measure of similarity.
+        threshold: Lowest threshold at which few removals are doubtful, or None if there is none.
+        removed: Number of sampled documents that it removes there, exact copies included.
+        undoubted: Estimated number of them that are not doubtful.
+    """
+
+    shingle: str
+    measure: str
+    threshold: float | None
+    removed: int = 0
+    undoubted: float = 0.0
+
+
+@dataclass(frozen=True, repr=False)
+class ChosenSettings:
+    """Settings that were chosen without labels.
+
+    Attributes:
+        settings: Arguments of `dedup` and `pairs`.
+        tried: Definitions of similarity that were tried, in order.
+        documents: Number of documents of the corpus.
+        sampled: Number of documents that were deduplicated.
+        warnings: Reasons to distrust the choice.
+    """
+
+    settings: Mapping[str, object]
+    tried: tuple[TriedSettings, ...]
+    documents: int
+    sampled: int
+    warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        described = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"<ChosenSettings: {described}>"
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns the choice as a JSON object."""
+        return asdict(self)
+
+    @check_arguments
+    def write(self, path: str | Path) -> None:
+        """Writes a settings file, whose comment says what was tried.
+
+        Args:
+            path: The file, for example `settings.toml`. An existing file is replaced.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        remarks = [
+            f"{REMARK} {VERSION}, without labels, from {self.sampled:,} of {self.documents:,} "
+            "documents.",
+            *(self._describe(tried) for tried in self.tried),
+        ]
+        write_settings(path, Settings(self.settings), remarks)
+
+    def _describe(self, tried: TriedSettings) -> str:
+        name = f"{tried.shingle} {tried.measure}"
+        if tried.threshold is None:
+            return f"{name}: most removals are doubtful at each threshold"
+        return f"{name} from {tried.threshold:g}: {tried.undoubted:,.0f} removals without doubt"

@@ -1,0 +1,244 @@
+"""The function `nearkin.choose`: settings from the data alone.
+
+Each candidate deduplicates a sample of the documents with a low threshold, and then with higher
+ones until few removals are doubtful (see `nearkin.quality.evaluate.doubtful_removals`). The
+candidate that removes most documents without doubt is chosen.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Unpack, cast
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Columns, Corpus
+from nearkin.engine.keywords import RunParameters
+from nearkin.engine.parameters import columns_of
+from nearkin.engine.second_measure import to_final_clusters
+from nearkin.errors import UsageError
+from nearkin.quality.evaluate.doubtful_removals import (
+    FEW_DOUBTFUL,
+    THRESHOLD_STEP,
+    DoubtfulRemovals,
+    RemovalSample,
+    find_doubtful_removals,
+)
+from nearkin.quality.fit.documents import FitDocuments, read_documents
+from nearkin.quality.fit.unlabelled import ChosenSettings, TriedSettings
+from nearkin.reports.run_warnings import log_warnings
+from nearkin.runs.temporary_runs import open_corpus, prepare_run
+from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.notebook_progress import open_progress
+from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.progress import LoggedProgress, Progress
+from nearkin.runtime.setting_names import name_setting
+from nearkin.settings.keywords import ReadKeywords
+
+SAMPLED_DOCUMENTS = 20_000
+"""The largest number of documents that are deduplicated by each candidate."""
+SAMPLE_SEED = 1
+
+
+class Candidate(NamedTuple):
+    """A definition of similarity, with the threshold from which it is tried."""
+
+    shingle: str
+    measure: str
+    lowest: float
+
+
+CANDIDATES = (
+    Candidate("chars:3", "idf-jaccard", 0.36),
+    Candidate("words:1", "idf-jaccard", 0.4),
+    Candidate("words:2", "idf-jaccard", 0.3),
+    Candidate("chars:5", "jaccard", 0.4),
+    Candidate("words:3", "jaccard", 0.3),
+)
+"""The candidates, in the order in which they are preferred."""
+MOST_RUNS = 6
+"""The largest number of thresholds of a candidate that are tried."""
+LEAST_GAIN = 1.02
+"""The factor by which a candidate must remove more documents than an earlier one."""
+DEFAULT_SETTINGS: Mapping[str, object] = {
+    "shingle": "words:3",
+    "measure": "jaccard",
+    "threshold": 0.8,
+}
+"""The settings if no candidate removes documents without doubt: those of a run without options."""
+
+
+@check_arguments
+def choose(
+    data: Any,
+    *,
+    id: str | None = None,
+    text: str | Sequence[str] | None = None,
+    across: str | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    **reading: Unpack[ReadKeywords],
+) -> ChosenSettings:
+    """Chooses the settings that remove most duplicates of texts without doubt, without labels.
+
+    Five definitions of similarity are tried over at most 20,000 documents. For each, the threshold
+    is the lowest one at which at most a tenth of the removals are doubtful.
+
+    The scores of the choice over labelled sets are in docs/explanation/doubtful-removals.md.
+
+    Args:
+        data: The documents, as for `dedup`.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        across: Column of sources. Only documents of different sources are compared, as in runs with
+            this option, and the settings contain it.
+        workers: Number of threads. By default, the cores that the process may use.
+        progress: Receives the stages. By default, they are logged to `nearkin.run` (INFO).
+        **reading: The options of reading, which `nearkin.settings.table` describes.
+
+    Returns:
+        The choice. If every definition removes too many doubtful documents, the settings are those
+        of a run without options, and a warning says so.
+
+    Raises:
+        UsageError: If a parameter is not valid, or the data cannot be read.
+        RunError: If a file cannot be read.
+
+    Examples:
+        >>> import random
+        >>> draw = random.Random(1)
+        >>> words = ["".join(draw.choices("abcdefgh", k=6)) for _ in range(500)]
+        >>> lines = [" ".join(draw.choices(words, k=9)) for _ in range(200)]
+        >>> copies = [line.replace("a", "", 1) for line in lines[:50]]
+        >>> chosen = choose([*lines, *copies])
+        >>> sorted(chosen.settings)
+        ['measure', 'shingle', 'threshold']
+    """
+    content: RunParameters = {"text": text}
+    columns = columns_of({**content, **reading}, id)
+    corpus = open_corpus(data, reading)
+    with open_progress(progress) as updates:
+        chosen = choose_settings(corpus, columns, across, workers_or_cores(workers), updates)
+    log_warnings(chosen.warnings)
+    return chosen
+
+
+def choose_settings(
+    corpus: Corpus, columns: Columns, across: str | None, workers: int, progress: Progress
+) -> ChosenSettings:
+    """Chooses settings for the texts of a corpus."""
+    if columns.text is None:
+        raise UsageError(
+            "settings are chosen without labels for texts only, because words show what differs; "
+            f"pass {name_setting('labels')}"
+        )
+    documents = read_documents(
+        corpus, columns, (), SAMPLED_DOCUMENTS, SAMPLE_SEED, progress, across=across
+    )
+    table = _make_table(documents)
+    progress.stage("choose", len(CANDIDATES))
+    tried = []
+    for candidate in CANDIDATES:
+        tried.append(_try(candidate, table, workers))
+        progress.advance(1)
+    best: TriedSettings | None = None
+    for one in tried:
+        if one.threshold is None:
+            continue
+        if best is None or one.undoubted > LEAST_GAIN * best.undoubted:
+            best = one
+    settings = dict(DEFAULT_SETTINGS)
+    warnings = []
+    if best is None:
+        warnings.append(
+            "no settings remove documents without doubt, so those of a run without options stay; "
+            "choose settings from labels or answers, for example with nearkin fit --ask 50"
+        )
+    else:
+        settings = {
+            "shingle": best.shingle,
+            "measure": best.measure,
+            "threshold": cast("float", best.threshold),
+        }
+    if across is not None:
+        settings["across"] = across
+    if len(documents) < documents.corpus_documents:
+        warnings.append(
+            f"{len(documents):,} of {documents.corpus_documents:,} documents were compared; more "
+            "documents have more neighbours by chance, so look at the doubtful removals of the run"
+        )
+    return ChosenSettings(
+        settings, tuple(tried), documents.corpus_documents, len(documents), tuple(warnings)
+    )
+
+
+def _make_table(documents: FitDocuments) -> pa.Table:
+    table = {"id": pa.array(documents.ids, pa.large_string()), "text": documents.contents}
+    if documents.sources is not None:
+        table["source"] = pa.array(map(str, documents.sources.hashes.tolist()), pa.string())
+    return pa.table(table)
+
+
+def _try(candidate: Candidate, table: pa.Table, workers: int) -> TriedSettings:
+    """Finds the lowest threshold of a candidate at which few removals are doubtful.
+
+    A higher threshold makes other clusters, so the one that a run advises is tried in turn.
+    """
+    threshold = candidate.lowest
+    for _ in range(MOST_RUNS):
+        removals = _remove(candidate, threshold, table, workers)
+        doubtful = removals.doubtful
+        if doubtful is None or doubtful.share <= FEW_DOUBTFUL:
+            return TriedSettings(
+                candidate.shingle,
+                candidate.measure,
+                threshold,
+                removals.removed,
+                removals.undoubted,
+            )
+        if doubtful.advised_threshold is None:
+            break
+        threshold = max(doubtful.advised_threshold, round(threshold + THRESHOLD_STEP, 2))
+    return TriedSettings(candidate.shingle, candidate.measure, None)
+
+
+class _Removals(NamedTuple):
+    """The documents that a run over the sample removes."""
+
+    exact: int
+    near: int
+    doubtful: DoubtfulRemovals | None
+
+    @property
+    def removed(self) -> int:
+        """The number of removed documents."""
+        return self.exact + self.near
+
+    @property
+    def undoubted(self) -> float:
+        """The estimated number of removed documents that are not doubtful."""
+        share = 0.0 if self.doubtful is None else self.doubtful.share
+        return self.exact + self.near * (1 - share)
+
+
+def _remove(candidate: Candidate, threshold: float, table: pa.Table, workers: int) -> _Removals:
+    """Deduplicates the sample with a threshold."""
+    parameters: RunParameters = {
+        "shingle": candidate.shingle,
+        "measure": candidate.measure,
+        "threshold": threshold,
+        "max_removed": 1.0,
+        "workers": workers,
+    }
+    if "source" in table.column_names:
+        parameters["across"] = "source"
+    # The folder of the run is deleted with it.
+    temporary = prepare_run(table, "id", None, LoggedProgress(), parameters)
+    run = temporary.run
+    clusters = to_final_clusters(run)
+    documents = run.documents()
+    sample = RemovalSample(clusters, np.asarray(documents.lengths))
+    for batch in run.corpus.batches(run.columns):
+        sample.texts.observe(batch.first, batch.documents[run.columns.content])
+    doubtful = find_doubtful_removals(sample, clusters, run.options.spec, documents.ids)
+    counts = clusters.counts()
+    return _Removals(counts["exact"], counts["near"], doubtful)
