@@ -177,51 +177,18 @@ def combine_tokens(
 
 
 @kernel
-def combine_three(
-    hashes: np.ndarray, first: np.uint64, count: np.uint64, out: np.ndarray, at: np.uint64
+def combine(
+    hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64
 ) -> np.uint64:
-    """Computes `combine_tokens` for n = 3, unrolled for vector registers.
-
-    Args:
-        hashes: Token hashes, uint64.
-        first: Position of the first token of the document.
-        count: Number of tokens of the document.
-        out: Array for the hashes of the shingles, uint64.
-        at: Position of the first shingle in `out`.
-
-    Returns:
-        The end of out.
-    """
-    if count < U64(3):
-        return combine_tokens(hashes, first, count, 3, out, at)
+    """Computes `combine_tokens`, of which n = 3 is unrolled for vector registers."""
+    if n != 3 or count < U64(3):
+        return combine_tokens(hashes, first, count, n, out, at)
     for i in range(count - U64(2)):
         h = hashes[first + i] * SHINGLE
         h = ((h ^ (h >> U64(32))) + hashes[first + i + U64(1)]) * SHINGLE
         h = ((h ^ (h >> U64(32))) + hashes[first + i + U64(2)]) * SHINGLE
         out[at + i] = h ^ (h >> U64(29))
     return at + count - U64(2)
-
-
-@kernel
-def combine(
-    hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64
-) -> np.uint64:
-    """Computes `combine_tokens` by the fastest kernel for n.
-
-    Args:
-        hashes: Token hashes, uint64.
-        first: Position of the first token of the document.
-        count: Number of tokens of the document.
-        n: Number of tokens of a shingle.
-        out: Array for the hashes of the shingles, uint64.
-        at: Position of the first shingle in `out`.
-
-    Returns:
-        The end of out.
-    """
-    if n == 3:
-        return combine_three(hashes, first, count, out, at)
-    return combine_tokens(hashes, first, count, n, out, at)
 
 
 @inlined
