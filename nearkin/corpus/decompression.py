@@ -2,7 +2,9 @@
 
 import io
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +25,10 @@ LARGER_WINDOW = "Frame requires too much memory"
 """The beginning of the error of zstd for a window that is larger than the limit."""
 BLOCK = 1 << 20
 """The number of bytes that are decompressed at a time."""
+AHEAD = 4
+"""The maximum number of blocks that a thread decompresses ahead."""
+AHEAD_FROM = 1 << 24
+"""The number of bytes of content after which a thread decompresses what follows."""
 NEAR = 1 << 18
 """The number of compressed bytes before an error that are decompressed in small steps."""
 VERIFIED_BYTES = 1 << 23
@@ -37,6 +43,8 @@ COARSE = 1 << 12
 class DecompressedStream(io.RawIOBase):
     """The content of a compressed file.
 
+    After `AHEAD_FROM` bytes, a thread decompresses the blocks that follow while these are parsed.
+
     A codec that detects damage loses what it decompressed in the same call, up to a megabyte. The
     part around an error is therefore decompressed again in small steps. The stream first yields all
     bytes before the damage, then raises the error. A codec that works in blocks loses the damaged
@@ -50,6 +58,7 @@ class DecompressedStream(io.RawIOBase):
         self._file = open_file()
         self._window = read_window(self._file) if compression == ZSTD else 0
         self._stream = self._open_stream(self._file)
+        self._ahead: _BlocksAhead | None = None
         self._position = 0
         self._failure: Exception | None = None
         self._rest = memoryview(b"")
@@ -70,7 +79,7 @@ class DecompressedStream(io.RawIOBase):
             return self.readall()
         if self._failure is None:
             try:
-                data: bytes = self._stream.read(size)
+                data = self._read(size)
             except (OSError, pa.ArrowException) as error:
                 self._failure = error
                 if LARGER_WINDOW in str(error):
@@ -85,6 +94,13 @@ class DecompressedStream(io.RawIOBase):
         if not self._rest:
             raise self._failure
         data, self._rest = bytes(self._rest[:size]), self._rest[size:]
+        return data
+
+    def _read(self, size: int) -> bytes:
+        if self._ahead is None and self._position >= AHEAD_FROM:
+            self._ahead = _BlocksAhead(self._stream)
+        source = self._stream if self._ahead is None else self._ahead
+        data: bytes = source.read(size)
         return data
 
     def read_roughly(self, step: int) -> Iterator[bytes]:
@@ -102,6 +118,8 @@ class DecompressedStream(io.RawIOBase):
     def close(self) -> None:
         """Closes the file."""
         if not self.closed:
+            if self._ahead is not None:
+                self._ahead.close()
             self._file.close()
         super().close()
 
@@ -165,6 +183,45 @@ def read_window(file: Any) -> int:
     window = parse_window(bytes(file.read(HEADER_BYTES)))
     file.seek(0)
     return min(window, LARGEST_WINDOW)
+
+
+class _BlocksAhead:
+    """The rest of a stream, of which a thread reads blocks before they are needed."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._is_ended = False
+        self._rest = memoryview(b"")
+        self._pool = ThreadPoolExecutor(1, "nearkin-decompress")
+        self._blocks = deque(self._pool.submit(self._read_block) for _ in range(AHEAD))
+
+    def _read_block(self) -> bytes:
+        """Returns the next block, and nothing after an error, so that the file stays there."""
+        if self._is_ended:
+            return b""
+        self._is_ended = True
+        block: bytes = self._stream.read(BLOCK)
+        self._is_ended = not block
+        return block
+
+    def read(self, size: int) -> bytes:
+        """Returns the next bytes, fewer than `size` at the end, or raises the stream's error."""
+        parts: list[memoryview] = []
+        while size and (self._rest or self._take_block()):
+            parts.append(self._rest[:size])
+            self._rest = self._rest[size:]
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def _take_block(self) -> bool:
+        """Waits for the next block, and returns whether there is one."""
+        self._rest = memoryview(self._blocks.popleft().result())
+        self._blocks.append(self._pool.submit(self._read_block))
+        return bool(self._rest)
+
+    def close(self) -> None:
+        """Ends the thread, which no longer uses the stream."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 class _ByteByByteFile:

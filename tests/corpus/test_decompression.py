@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearkin.corpus import Columns
+from nearkin.corpus import Columns, decompression
 from nearkin.corpus.decompression import DecompressedStream
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError
@@ -46,6 +47,12 @@ FORMS_AND_SUFFIXES = [
     ("csv", ".zst"),
     *(pytest.param("csv", suffix, marks=pytest.mark.full) for suffix in (".gz", ".bz2", ".lz4")),
 ]
+
+
+@pytest.fixture(params=[decompression.AHEAD_FROM, 0], ids=["at once", "ahead"])
+def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets files be decompressed by the reader, or by a thread from the first byte on."""
+    monkeypatch.setattr(decompression, "AHEAD_FROM", request.param)
 
 
 def compress_with(codec: str, data: bytes) -> bytes:
@@ -90,6 +97,7 @@ def decode_until_damage(codec: str, data: bytes) -> bytes:
     return b"".join(parts)
 
 
+@pytest.mark.usefixtures("ahead")
 @pytest.mark.parametrize(("form", "suffix"), FORMS_AND_SUFFIXES)
 def test_rows_before_a_missing_end_are_read(
     form: str, suffix: str, tmp_path: Path, full: bool
@@ -118,6 +126,7 @@ def test_rows_before_a_missing_end_are_read(
             )
 
 
+@pytest.mark.usefixtures("ahead")
 @pytest.mark.parametrize(("form", "suffix"), FORMS_AND_SUFFIXES)
 def test_rows_before_a_changed_byte_are_read(form: str, suffix: str, tmp_path: Path) -> None:
     plain = b"".join(RANDOM_FILES[form].splitlines(keepends=True)[:3000])
@@ -228,6 +237,7 @@ def test_damaged_text_file_is_rejected(suffix: str, tmp_path: Path) -> None:
     assert [entry.reason.startswith("the file cannot be read") for entry in rejected] == [True]
 
 
+@pytest.mark.usefixtures("ahead")
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2", ".lz4"])
 def test_concatenated_compressed_parts_are_read(suffix: str, tmp_path: Path) -> None:
     plain = RANDOM_FILES["jsonl"][:200_001]
@@ -254,6 +264,34 @@ def test_damaged_file_completes_a_run(tmp_path: Path) -> None:
     assert counts["rejected"] == 1
     kept = decode_until_damage("gzip", (tmp_path / "out" / "kept" / "a.jsonl.gz").read_bytes())
     assert kept == b"".join(lines[: counts["kept"]])
+
+
+def open_ahead(monkeypatch: pytest.MonkeyPatch, content: bytes) -> DecompressedStream:
+    """Returns a stream that a thread decompresses from the first byte on."""
+    monkeypatch.setattr(decompression, "AHEAD_FROM", 0)
+    compressed = compress_with("gzip", content)
+    return DecompressedStream(lambda: pa.BufferReader(compressed), "gzip")
+
+
+def test_reads_are_complete_whatever_their_size_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = np.random.default_rng(1).bytes(3 << 20)
+    for size in (700_001, 2 << 20, 5 << 20):
+        with open_ahead(monkeypatch, content) as stream:
+            parts = [content[begin : begin + size] for begin in range(0, len(content), size)]
+            assert [stream.read(size) for _ in parts] == parts
+            assert stream.read(size) == b""
+            assert stream.read(size) == b""
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_stream_that_is_closed_early_ends_its_thread(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = threading.active_count()
+    with open_ahead(monkeypatch, bytes(20 << 20)) as stream:
+        assert stream.read(size) == bytes(size)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
 
 
 def test_file_that_becomes_empty_while_it_is_read_is_damaged() -> None:
