@@ -63,6 +63,9 @@ class ExecutorOptions:
     @contextmanager
     def open(self, workers: int) -> "Iterator[Executor | None]":
         """Yields what does the tasks, or None for threads of this process."""
+        if self.executor == THREADS:
+            yield None
+            return
         from nearkin.errors import UsageError
         from nearkin.executors.jobs import JobsExecutor
         from nearkin.executors.processes import Processes
@@ -74,9 +77,6 @@ class ExecutorOptions:
                 f"{name_setting('executor', self.executor)} is not one of {', '.join(EXECUTORS)}"
                 f"{did_you_mean(self.executor, EXECUTORS)}"
             )
-        if self.executor == THREADS:
-            yield None
-            return
         if self.executor == PROCESSES:
             with Processes.start(workers) as processes:
                 yield processes
