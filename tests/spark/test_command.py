@@ -5,7 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 
+from nearkin.corpus import Columns, FileCorpus
 from tests.cli.conftest import run
 from tests.spark.conftest import DOCUMENTS
 
@@ -24,3 +26,25 @@ def test_output_is_that_of_threads(spark: SparkSession, tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
     # the session that was open before the command stays open
     assert spark.range(3).count() == 3
+
+
+def test_pages_of_differences_after_a_dictionary_with_a_long_text_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Version 2 of the pages that Spark writes, for texts of which only the first are repeated."""
+    number = sql.col("id")
+    repeated = sql.concat(sql.lit("text "), number % 50, sql.repeat(sql.lit(" a"), 500))
+    text = (
+        sql.when(number % 1000 == 7, sql.repeat(sql.lit("word "), 120_000))
+        .when(number < 2000, repeated)
+        .otherwise(sql.concat(number, sql.repeat(sql.lit(" next"), 20_000)))
+    )
+    rows = spark.range(0, 2040, 1, 1).select(text.alias("text"))
+    rows.write.option("parquet.writer.version", "PARQUET_2_0").parquet(str(tmp_path / "docs"))
+    (path,) = (tmp_path / "docs").glob("*.parquet")
+    encodings = pq.read_metadata(path).row_group(0).column(0).encodings
+    assert {"RLE_DICTIONARY", "DELTA_BYTE_ARRAY"} <= set(encodings)
+    batches = list(FileCorpus.open([str(path)]).batches(Columns()))
+    assert [entry for batch in batches for entry in batch.rejected] == []
+    texts = [text for batch in batches for text in batch.documents["text"].to_pylist()]
+    assert texts == pq.read_table(path)["text"].to_pylist()

@@ -212,7 +212,7 @@ class RowGroupReader:
             if not self._is_decoded(path):
                 continue
             size = longest.get(path, 0)
-            if self._is_long(at, size) and self._supports_dictionaries(path):
+            if self._is_long(at, size) and self._supports_dictionaries(chunk):
                 in_dictionaries.append(path)
             else:
                 values = 1 if self._is_flat(at) else chunk.num_values // max(group.rows, 1) + 1
@@ -220,8 +220,12 @@ class RowGroupReader:
         most = self._most_rows(group)
         return max(1, min(most, UNFOLDED_BATCH // max(together, 1))), in_dictionaries
 
-    def _supports_dictionaries(self, path: str) -> bool:
-        places = self._schema.get_all_field_indices(path.split(".")[0])
+    def _supports_dictionaries(self, chunk: pq.ColumnChunkMetaData) -> bool:
+        # Writers of Java and Rust may go on with pages of differences, which pyarrow cannot add to
+        # a dictionary.
+        if any(encoding.startswith("DELTA") for encoding in chunk.encodings):
+            return False
+        places = self._schema.get_all_field_indices(chunk.path_in_schema.split(".")[0])
         return len(places) == 1 and _supports_dictionaries(self._schema.field(places[0]).type)
 
 
