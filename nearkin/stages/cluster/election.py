@@ -88,12 +88,7 @@ def _elect_range(
     earlier = earlier[sequence]
     similarity = part.similarity[sequence]
     apart_later, apart_earlier = apart_ranks
-    if len(apart_later):
-        kernels.elect_leaders_apart(
-            later, earlier, similarity, apart_later, apart_earlier, leader, best
-        )
-    else:
-        kernels.elect_leaders(later, earlier, similarity, leader, best)
+    kernels.elect_leaders(later, earlier, similarity, apart_later, apart_earlier, leader, best)
 
 
 def as_documents(leader: np.ndarray, order: np.ndarray) -> np.ndarray:

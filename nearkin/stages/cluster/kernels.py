@@ -40,31 +40,6 @@ def elect_pair(
 
 
 @kernel
-def elect_leaders(
-    later: np.ndarray,
-    earlier: np.ndarray,
-    similarity: np.ndarray,
-    leader: np.ndarray,
-    best: np.ndarray,
-) -> None:
-    """Elects leaders from pairs of ranks that are sorted by the later document.
-
-    leader[d] == d marks a kept document, so `leader` is initially np.arange. A document with kept
-    documents among its earlier neighbours joins the most similar one; of equally similar ones, it
-    joins the first. All pairs of earlier documents are processed before those of a later one.
-
-    Args:
-        later: Rank of the later document of each pair, uint32 (m,), in ascending order.
-        earlier: Rank of the earlier document of each pair, uint32 (m,).
-        similarity: Similarity of each pair, float (m,).
-        leader: Leader of each document, uint32 (n,). It is changed.
-        best: Similarity to the leader of each document, float64 (n,). It is changed.
-    """
-    for p in range(later.shape[0]):
-        elect_pair(later[p], earlier[p], similarity[p], leader, best)
-
-
-@kernel
 def joins_apart(
     d: np.uint32, e: np.uint32, later: np.ndarray, earlier: np.ndarray, leader: np.ndarray
 ) -> np.bool_:
@@ -86,7 +61,7 @@ def joins_apart(
 
 
 @kernel
-def elect_leaders_apart(
+def elect_leaders(
     later: np.ndarray,
     earlier: np.ndarray,
     similarity: np.ndarray,
@@ -95,7 +70,12 @@ def elect_leaders_apart(
     leader: np.ndarray,
     best: np.ndarray,
 ) -> None:
-    """Elects leaders as `elect_leaders` does, without clusters that have a pair kept apart.
+    """Elects leaders from pairs of ranks that are sorted by the later document.
+
+    leader[d] == d marks a kept document, so `leader` is initially np.arange. A document with kept
+    documents among its earlier neighbours joins the most similar one whose cluster has no document
+    that it must be kept apart from; of equally similar ones, it joins the first. All pairs of
+    earlier documents are processed before those of a later one.
 
     Args:
         later: Rank of the later document of each pair, uint32 (m,), in ascending order.
