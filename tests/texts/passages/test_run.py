@@ -223,11 +223,14 @@ def test_files_and_rejected_rows(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_memory_of_periodic_and_repeated_texts_stays_within_the_bound(tmp_path: Path) -> None:
-    """40 MB of one word, two words in turn, and 20,000 documents that end alike."""
+    """30 MB of one word, two words in turn, and 20,000 documents that end alike.
+
+    The first two are almost as large as a document may be.
+    """
     rng = np.random.default_rng(8)
     words = np.array([f"w{number}" for number in range(50_000)])
     notice = " ".join(rng.choice(words, 90))
-    texts = ["a " * 20_000_000, "b a " * 8_000_000]
+    texts = ["a " * 15_000_000, "b a " * 7_500_000]
     texts += [" ".join([*rng.choice(words, 200), notice]) for _ in range(20_000)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "texts.parquet")
     line = [sys.executable, "-m", "nearkin", "passages", str(tmp_path / "texts.parquet")]
