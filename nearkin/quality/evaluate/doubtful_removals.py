@@ -199,22 +199,29 @@ class RemovalSample:
         self.removed = np.empty(0, np.int64)
         self.background = np.empty(0, np.int64)
         if len(near) >= LEAST_EXAMINED:
-            ranks = splitmix64(SAMPLE_SEED, len(lengths))
-            self.removed = _draw(near, ranks, MOST_EXAMINED)
-            others = splitmix64(SAMPLE_SEED + 1, len(lengths))
+            self.removed = near[draw_places(len(near), MOST_EXAMINED, SAMPLE_SEED)]
             size = int(BACKGROUND_BYTES / max(lengths.mean(), 1))
             size = max(LEAST_BACKGROUND, min(MOST_BACKGROUND, size))
-            self.background = _draw(np.arange(len(lengths)), others, size)
+            self.background = draw_places(len(lengths), size, SAMPLE_SEED + 1)
         kept = np.asarray(result.leader)[self.removed]
         drawn = np.concatenate([self.removed, kept.astype(np.int64), self.background])
         self.texts = TextSample(np.unique(drawn))
 
 
-def _draw(documents: np.ndarray, ranks: np.ndarray, most: int) -> np.ndarray:
-    """Returns the documents, int64 (n,) ascending, of the lowest ranks, ascending."""
-    if len(documents) > most:
-        documents = documents[np.argpartition(ranks[documents], most)[:most]]
-    return np.sort(documents)
+def draw_places(count: int, most: int, seed: int) -> np.ndarray:
+    """Draws one of each range of as many equal ranges of numbers below `count`, int64 (n,).
+
+    Nothing is kept for the numbers that are not drawn, of which there can be billions.
+
+    Examples:
+        >>> draw_places(3, 5, 1).tolist(), draw_places(1000, 4, 1).tolist()
+        ([0, 1, 2], [215, 269, 590, 985])
+    """
+    if count <= most:
+        return np.arange(count)
+    starts = np.arange(most + 1) * count // most
+    widths = np.diff(starts)
+    return starts[:-1] + (splitmix64(seed, most) % widths.astype(np.uint64)).astype(np.int64)
 
 
 def find_doubtful_removals(
