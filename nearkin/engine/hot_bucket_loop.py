@@ -1,6 +1,6 @@
 """The rounds over kept documents of hot buckets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from nearkin.engine.work_folder import SPOOL, WorkFolder
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Silent
 from nearkin.stages.cluster.election import elect_leaders
-from nearkin.stages.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
+from nearkin.stages.packed_pairs import ScoredPairs, isin_sorted, pack_pairs, unpack_pairs
 
 
 class HotBucketRound(NamedTuple):
@@ -85,6 +85,7 @@ class HotBucketLoop:
         self._pairs_in_memory = pairs_in_memory
         self._executor = executor
         self._selected = hot
+        self._leader = np.empty(0, np.uint32)
 
     def select_kept(self) -> int:
         """Selects the documents of hot buckets that no scored pair removes so far."""
@@ -93,7 +94,8 @@ class HotBucketLoop:
         rank = np.asarray(self._work.load("rank"))
         representative = self._work.load("representative")
         own = np.arange(len(order), dtype=np.uint32)
-        is_kept = (elect_leaders(scored, order, rank) == own) & (representative == own)
+        self._leader = elect_leaders(scored, order, rank)
+        is_kept = (self._leader == own) & (representative == own)
         self._selected = np.asarray(is_kept & self._hot)
         return int(np.count_nonzero(self._selected))
 
@@ -105,14 +107,36 @@ class HotBucketLoop:
         for finder in self._finders:
             search = finder.among(self._selected & finder.active, round_number)
             incomplete += search.find_pairs(self._executor, spool, Silent()).incomplete
-        judged = [self._score(pairs) for pairs in spool.sorted()]
+        return HotBucketRound(self._add_pairs(spool.sorted()) > 0, incomplete)
+
+    def follow_leaders(self) -> int:
+        """Compares the documents of each leader that is removed now with the one that removed it.
+
+        A document that loses its leader is kept, removes others, and is itself removed in the next
+        round, whose documents then lose theirs. Returns the number of pairs that are added.
+        """
+        before = self._leader
+        self.select_kept()
+        after = self._leader
+        own = np.arange(len(after), dtype=np.uint32)
+        is_led = self._hot & (before != own) & (after[before] != before)
+        documents = np.flatnonzero(is_led & (after != after[before]))
+        heirs = after[before[documents]].astype(np.int64)
+        is_other = heirs != documents
+        first, second = documents[is_other], heirs[is_other]
+        pairs = np.unique(pack_pairs(np.minimum(first, second), np.maximum(first, second)))
+        allowed = pairs[self._finders[0].scope.allows_packed(pairs)]
+        return self._add_pairs(split_pairs(allowed))
+
+    def _add_pairs(self, portions: Iterable[np.ndarray]) -> int:
+        """Scores packed pairs, and adds those that reach the threshold. Returns their number."""
+        judged = [self._score(pairs) for pairs in portions]
         added = 0
         if self._options.related is not None:
             related = ScoredPairs.concatenate([part.related for part in judged])
             added = merge_scored(self._work.path / RELATED_PAIRS, related)
         duplicates = ScoredPairs.concatenate([part.duplicates for part in judged])
-        added += merge_scored(self._work.path / SCORED, duplicates)
-        return HotBucketRound(added > 0, incomplete)
+        return added + merge_scored(self._work.path / SCORED, duplicates)
 
     def count_missing(self) -> MissingCounts:
         """Counts the pairs of a sample of the kept documents that no round found."""
@@ -142,4 +166,6 @@ class HotBucketLoop:
         while outcome.has_new_pairs and len(kept) < MOST_ROUNDS:
             kept.append(self.select_kept())
             outcome = self.compare_selected(len(kept))
+            if outcome.has_new_pairs:
+                self.follow_leaders()
         return HotBucketRounds(kept, outcome.incomplete)
