@@ -143,6 +143,10 @@ class Parts:
         return nk.fit(DOCUMENTS, TRUE_CLUSTERS, id="id")
 
     @cached_property
+    def chosen(self) -> nk.ChosenSettings:
+        return nk.choose(DOCUMENTS, id="id")
+
+    @cached_property
     def frequencies(self) -> nk.DocumentFrequencies:
         return nk.frequencies(TEXTS)
 
@@ -179,6 +183,11 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "observe": lambda parts: (nk.observe, {"data": TEXTS}),
     "fit": lambda parts: (nk.fit, {"data": DOCUMENTS, "labels": TRUE_CLUSTERS, "id": "id"}),
     "FitResult.write": lambda parts: (parts.fitted.write, {"path": parts.folder / "fit.toml"}),
+    "choose": lambda parts: (nk.choose, {"data": DOCUMENTS, "id": "id"}),
+    "ChosenSettings.write": lambda parts: (
+        parts.chosen.write,
+        {"path": parts.folder / "chosen.toml"},
+    ),
     "estimate": lambda parts: (
         nk.estimate,
         {"a": parts.signature.values, "b": parts.signature.values, "spec": parts.signature.spec},
@@ -447,7 +456,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "spark.split": lambda parts: (nearkin.spark.split, {"frame": object(), "id": "id"}),
 }
 """What is called, with valid arguments, by the name of the function."""
-SLOW = {"dedup", "pairs", "passages", "decontaminate", "split", "check", "synth", "fit"}
+SLOW = {"dedup", "pairs", "passages", "decontaminate", "split", "check", "synth", "fit", "choose"}
 """Functions that take seconds for all values that have the right type."""
 
 
@@ -514,6 +523,8 @@ RESULTS = {
     "Distribution",
     "FitRecord",
     "FitResult",
+    "ChosenSettings",
+    "TriedSettings",
     "GoldenSet",
     "IndexFacts",
     "IndexStats",
