@@ -20,7 +20,7 @@ from nearkin.runtime.setting_names import name_setting
 def require_blockable(options: RunOptions, blocklist: Blocklist) -> None:
     """Requires that the documents of a run can be compared with a blocklist."""
     require_one_measure(options)
-    one_column = "entries are documents of one column; run twice, first with the blocklist"
+    one_column = "the entries are documents of one column; run twice, first with the blocklist"
     options.require_defaults(name_setting("blocklist"), {"fields": one_column})
     blocklist.require_spec(
         options.spec,

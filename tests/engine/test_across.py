@@ -327,7 +327,9 @@ def test_commands_saved_runs_audit_and_explain_agree(
     assert explained["verdict"] == "not compared"
     assert "both have the value 'shop a' in column 'shop'" in explained["why"]
     assert run(["index", "build", str(first), "--store", f"sqlite:///{tmp_path}/kin.db"]) == 2
-    assert "it compared only documents of different sources (shop)" in capfd.readouterr().err
+    assert (
+        "made with --across shop: it compared only documents of different" in capfd.readouterr().err
+    )
     by_source = [*COMMAND[:-2], "--source", "shop"]
     assert run(["dedup", str(corpus), "--out", str(first), *by_source, "--resume"]) == 2
     assert "across" in capfd.readouterr().err

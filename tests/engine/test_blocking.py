@@ -141,8 +141,11 @@ def test_an_empty_list_and_one_document_change_nothing() -> None:
     ("options", "message"),
     [
         ({"n": 5}, "blocklist has the Spec .* whose n is 3"),
-        ({"fields": ["text:jaccard>=0.5"]}, "whose entries are documents of one column"),
-        ({"second_measure": "cosine:v:0.9"}, "cannot be combined"),
+        (
+            {"fields": ["text:jaccard>=0.5"]},
+            "exclude each other: the entries are documents of one column",
+        ),
+        ({"second_measure": "cosine:v:0.9"}, "exclude each other: .* by one measure"),
     ],
 )
 def test_options_that_contradict_a_blocklist_are_refused(
