@@ -84,8 +84,7 @@ def choose(
     """Chooses the settings that remove most duplicates of texts without doubt, without labels.
 
     Five definitions of similarity are tried over at most 20,000 documents, and fewer of long ones.
-    For each, the threshold
-    is the lowest one at which at most a tenth of the removals are doubtful.
+    For each, the threshold is the lowest one at which at most a tenth of the removals are doubtful.
 
     The scores of the choice over labelled sets are in docs/explanation/doubtful-removals.md.
 
