@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import (
     AwareDatetime,
@@ -80,6 +90,16 @@ class Model(BaseModel):
     """Maximum number of object members in a body."""
 
 
+class _Member(NamedTuple):
+    """A member of an answer."""
+
+    kind: Any
+    """Its type."""
+    default: Any
+    """None if it is left out when it is None, otherwise an ellipsis."""
+    description: str
+
+
 _MODELS: dict[type, type[Model]] = {}
 """The models of records of the library."""
 
@@ -92,18 +112,23 @@ def answer_model(name: str, record: type, **changed: tuple[Any, str | None] | No
     """
     docstring = inspect.getdoc(record) or ""
     descriptions = read_attributes(docstring)
-    members: dict[str, Any] = {}
-    for member in dataclasses.fields(record):
-        default = None if member.default is None else ...
-        kind = _json_type(get_type_hints(record)[member.name])
-        members[member.name] = (kind, default, descriptions[member.name])
+    members: dict[str, _Member] = {}
+    for attribute in dataclasses.fields(record):
+        default = None if attribute.default is None else ...
+        kind = _json_type(get_type_hints(record)[attribute.name])
+        members[attribute.name] = _Member(kind, default, descriptions[attribute.name])
     for member_name, change in changed.items():
-        _, default, description = members.pop(member_name, (None, ..., ""))
+        former = members.pop(member_name, _Member(None, ..., ""))
         if change is not None:
-            members[member_name] = (change[0], default, change[1] or description)
+            kind, description = change
+            description = description or former.description
+            members[member_name] = _Member(kind, former.default, description)
     fields: dict[str, Any] = {
-        member_name: (kind, Field(default, description=description.replace("None", "null")))
-        for member_name, (kind, default, description) in members.items()
+        member_name: (
+            member.kind,
+            Field(member.default, description=member.description.replace("None", "null")),
+        )
+        for member_name, member in members.items()
     }
     summary = docstring.partition("\n\nAttributes:")[0]
     model = create_model(name, __base__=Model, __doc__=summary, **fields)
