@@ -2,7 +2,7 @@
 
 A sample of the removed documents is compared with the kept ones and with a sample of the corpus.
 `nearkin.quality.evaluate.pair_evidence` says what is measured, and `Reason` what makes a removal
-doubtful. `benchmarks/quality/doubtful.py` compares the share of doubtful removals with that of
+doubtful. `benchmarks/doubtful.py` compares the share of doubtful removals with that of
 wrong ones over labelled sets.
 """
 
@@ -46,8 +46,6 @@ MOST_DIFFERING = 0.12
 MOST_BY_CHANCE = -1.0
 """The logarithm of the expected number of equally similar documents from which a removal is
 doubtful: about one for three removed documents."""
-
-
 FEW_DOUBTFUL = 0.1
 """The share of doubtful removals at a threshold up to which it is advised."""
 THRESHOLD_STEP = 0.02
@@ -209,9 +207,9 @@ class RemovalSample:
 
 
 def draw_places(count: int, most: int, seed: int) -> np.ndarray:
-    """Draws one of each range of as many equal ranges of numbers below `count`, int64 (n,).
+    """Draws one of each of `most` equal ranges of the numbers below `count`, int64 (n,).
 
-    Nothing is kept for the numbers that are not drawn, of which there can be billions.
+    It needs no memory for the numbers that are not drawn, of which there can be billions.
 
     Examples:
         >>> draw_places(3, 5, 1).tolist(), draw_places(1000, 4, 1).tolist()

@@ -14,7 +14,7 @@ is usual in it:
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -46,7 +46,8 @@ NEIGHBOURS = 40
 LEAST_DISTANCE = 1e-3
 LEAST_SPREAD = 1e-3
 MOST_UNMATCHED = 60
-"""The number of words that only one text has up to which other forms of them are sought."""
+"""The number of words that only one text has, for both texts, up to which other forms of them are
+sought."""
 SAME_WORD = 0.6
 """The similarity from which two words are one with an error. The distance counts changed, missing
 and added letters, and neighbours that changed places (optimal string alignment)."""
@@ -81,17 +82,6 @@ class PairEvidence(NamedTuple):
     """Words that only the kept text has, in the same order."""
 
 
-class _MatchedForms(NamedTuple):
-    """The words that a text has and the other lacks."""
-
-    matched: Sequence[str]
-    """Words of which the other text has another form."""
-    misspelled: Sequence[str]
-    """Those of them of which one form is an error."""
-    unmatched: Sequence[str]
-    """All others."""
-
-
 class Background:
     """A random sample of a corpus, with which the texts of pairs are compared."""
 
@@ -102,9 +92,10 @@ class Background:
         self._builder = SetBuilder(SpecResources().shingler(CHARACTERS))
         self._words = [split_words(text) for text in texts]
         self._frequencies = Counter(word for words in self._words for word in words)
-        self._members: dict[int, list[int]] = {}
-        for place, cluster in enumerate(clusters.tolist()):
-            self._members.setdefault(cluster, []).append(place)
+        # by cluster, so that a large one is not searched for each word
+        self._own_frequencies: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for cluster, words in zip(clusters.tolist(), self._words, strict=True):
+            self._own_frequencies[cluster].update(words)
         self._postings = _Postings.of(self._build_sets(texts))
 
     def compare(
@@ -123,44 +114,32 @@ class Background:
         self, first: frozenset[str], second: frozenset[str], cluster: int, chance: float
     ) -> PairEvidence:
         total = self._inform(first | second) or 1.0
-        forms = [
-            self._match_forms(sorted(first - second), sorted(second - first), cluster),
-            self._match_forms(sorted(second - first), sorted(first - second), cluster),
-        ]
-        known = [[word for word in one.unmatched if self._is_known(word, cluster)] for one in forms]
-        matched = min(map(self._inform_beside_one, (one.matched for one in forms)))
+        only = sorted(first - second), sorted(second - first)
+        forms = self._match_forms(*only)
+        variants = [pair for pair in forms if all(self._is_known(form, cluster) for form in pair)]
+        matched = [{pair[side] for pair in forms} for side in (0, 1)]
+        errors = [matched[side] - {pair[side] for pair in variants} for side in (0, 1)]
+        misspelled = [[word for word in words if not _has_digit(word)] for words in errors]
+        unmatched = [[word for word in only[side] if word not in matched[side]] for side in (0, 1)]
+        known = [[word for word in words if self._is_known(word, cluster)] for words in unmatched]
+        in_common = self._inform(first & second) + min(map(self._inform_beside_one, matched))
         return PairEvidence(
-            common=(self._inform(first & second) + matched) / total,
-            misspelled=min(self._inform(one.misspelled) for one in forms) / total,
+            common=in_common / total,
+            misspelled=min(map(self._inform, misspelled)) / total,
             replaced=min(map(self._inform, known)) / total,
-            differing=min(self._inform(one.unmatched) for one in forms) / total,
+            differing=min(map(self._inform, unmatched)) / total,
             chance=chance,
-            removed_words=_begin_with(known[0], forms[0].unmatched),
-            kept_words=_begin_with(known[1], forms[1].unmatched),
+            removed_words=_begin_with(known[0], unmatched[0]),
+            kept_words=_begin_with(known[1], unmatched[1]),
         )
 
-    def _match_forms(
-        self, words: Sequence[str], others: Sequence[str], cluster: int
-    ) -> "_MatchedForms":
-        """Looks for other forms of the words of one text among those of the other text."""
-        if len(words) * len(others) > MOST_UNMATCHED**2:
-            return _MatchedForms([], [], words)
-        matched = []
-        misspelled = []
-        unmatched = []
-        for word in words:
-            forms = [other for other in others if self._are_same(word, other)]
-            if not forms:
-                unmatched.append(word)
-                continue
-            matched.append(word)
-            if not _has_digit(word) and not any(
-                self._is_known(word, cluster) and self._is_known(form, cluster) for form in forms
-            ):
-                misspelled.append(word)
-        return _MatchedForms(matched, misspelled, unmatched)
+    def _match_forms(self, first: Sequence[str], second: Sequence[str]) -> list[tuple[str, str]]:
+        """Returns the words of one text with their other forms in the other text."""
+        if len(first) * len(second) > MOST_UNMATCHED**2:
+            return []
+        return [(word, other) for word in first for other in second if self._are_same(word, other)]
 
-    def _inform_beside_one(self, words: Sequence[str]) -> float:
+    def _inform_beside_one(self, words: Collection[str]) -> float:
         """Returns the information of words without that of the most informative one."""
         return self._inform(words) - max((self._inform([word]) for word in words), default=0.0)
 
@@ -173,8 +152,8 @@ class Background:
 
     def _is_known(self, word: str, cluster: int) -> bool:
         """Returns whether a document of another cluster has a word."""
-        own = sum(word in self._words[place] for place in self._members.get(cluster, ()))
-        return self._frequencies[word] > own
+        own = self._own_frequencies.get(cluster)
+        return self._frequencies[word] > (0 if own is None else own[word])
 
     def _inform(self, words: Iterable[str]) -> float:
         """Returns the information of words. That of a word that no document has is 1."""
@@ -239,11 +218,10 @@ def are_similar_words(first: str, second: str) -> bool:
     # Most commands load this module, and compare no words.
     from rapidfuzz.distance import OSA
 
-    if _has_digit(first + second):
-        return OSA.normalized_similarity(first, second) >= SAME_NUMBER
-    if first.startswith(second) or second.startswith(first):
+    least = SAME_NUMBER if _has_digit(first + second) else SAME_WORD
+    if least == SAME_WORD and (first.startswith(second) or second.startswith(first)):
         return True
-    return OSA.normalized_similarity(first, second) >= SAME_WORD
+    return OSA.normalized_similarity(first, second) >= least
 
 
 def _begin_with(first: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ class TriedSettings:
     Attributes:
         shingle: Unit and length of the shingles.
         measure: Measure of similarity.
-        threshold: Lowest threshold at which few removals are doubtful, or None if there is none.
+        threshold: Lowest threshold at which few removals are doubtful. None without such a one.
         removed: Number of sampled documents that it removes there, exact copies included.
         undoubted: Estimated number of them that are not doubtful.
     """

@@ -56,10 +56,10 @@ def test_words_of_a_pair_begin_with_those_that_other_documents_have() -> None:
 
 
 def test_masked_values_do_not_differ() -> None:
-    lines = ("job 17 took 35 s on 10.0.0.1", "job 94 took 88 s on 10.0.0.2")
+    removed, kept = "job 17 took 35 s on 10.0.0.1", "job 94 took 88 s on 10.0.0.2"
     others = [f"job {number} took {number + 1} s on 10.0.0.{number}" for number in range(100)]
-    assert Reason.of_evidence(compare(*lines, others)) is Reason.REPLACED
-    masked = compare(*lines, others, MASK_STEPS)
+    assert Reason.of_evidence(compare(removed, kept, others)) is Reason.REPLACED
+    masked = compare(removed, kept, others, MASK_STEPS)
     assert (masked.common, masked.replaced, masked.differing) == (1.0, 0.0, 0.0)
     folded = compare("part 17 of it", "part 94 of it", others, ("digits",))
     assert folded.common == 1.0
@@ -106,3 +106,26 @@ def test_scripts_without_spaces_differ_by_characters() -> None:
     other = compare("会議は火曜に大阪で開かれる", "会議は月曜に東京で開かれる", others)
     assert Reason.of_evidence(same) is None
     assert set(other.removed_words) == {"火", "大", "阪"}
+
+
+class Counted:
+    """Texts of which only the number is known."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def test_texts_of_a_large_cluster_are_not_searched_for_each_word() -> None:
+    draw = np.random.default_rng(1)
+    words = [f"word{number}" for number in range(2000)]
+    texts = [" ".join(draw.choice(words, 300)) for _ in range(400)]
+    clusters = np.zeros(len(texts), np.int64)
+    background = Background(texts, clusters, len(texts))
+    before = background.compare(texts[:1], texts[1:2], clusters[:1])
+    background._words = Counted(len(texts))  # type: ignore[assignment]
+    assert background.compare(texts[:1], texts[1:2], clusters[:1]) == before
+    # all documents are of one cluster, so that no other one has a word
+    assert before[0].replaced == 0
