@@ -225,6 +225,8 @@ def dedup(
         )
         asks = not (output.quiet or output.json or standard.used)
         confirm = partial(confirm_removals, progress) if asks else None
+        if execution.print_files(job.work_folder):
+            return
         workers_wanted = execution.describe_workers(job.work_folder)
         if workers_wanted is not None and not output.quiet:
             print_line(workers_wanted)

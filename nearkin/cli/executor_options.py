@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkin.cli.imports import file_imports
+from nearkin.cli.standard_streams import write_to_stdout
 from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.shell_quoting import quote_argument
@@ -22,6 +23,8 @@ RAY = "ray"
 JOBS = "jobs"
 EXECUTORS = (THREADS, PROCESSES, SPARK, RAY, JOBS)
 MOST_JOBS = 8
+PRINTED = ("slurm", "k8s", "make")
+"""The systems for which files of jobs can be printed."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,14 @@ class ExecutorOptions:
         range=NumberRange(1),
         need=Need("executor", (JOBS,)),
     )
+    print: str | None = setting(
+        None,
+        "Print a file that starts the run and its workers, and end: slurm (a script), k8s (Jobs of "
+        "Kubernetes) or make (a makefile).",
+        RUN,
+        values=PRINTED,
+        need=Need("executor", (JOBS,)),
+    )
 
     @contextmanager
     def open(self, workers: int) -> "Iterator[Executor | None]":
@@ -66,17 +77,11 @@ class ExecutorOptions:
         if self.executor == THREADS:
             yield None
             return
-        from nearkin.errors import UsageError
         from nearkin.executors.jobs import JobsExecutor
         from nearkin.executors.processes import Processes
         from nearkin.executors.ray import RayExecutor
-        from nearkin.runtime.suggestions import did_you_mean
 
-        if self.executor not in EXECUTORS:
-            raise UsageError(
-                f"{name_setting('executor', self.executor)} is not one of {', '.join(EXECUTORS)}"
-                f"{did_you_mean(self.executor, EXECUTORS)}"
-            )
+        require_one_of("executor", self.executor, EXECUTORS)
         if self.executor == PROCESSES:
             with Processes.start(workers) as processes:
                 yield processes
@@ -94,6 +99,17 @@ class ExecutorOptions:
         with running_session(self.master, conf) as spark, translate_spark_errors():
             yield SparkExecutor(spark)
 
+    def print_files(self, work: Path) -> bool:
+        """Prints the file that was asked for. Returns False if none was."""
+        if self.print is None:
+            return False
+        from nearkin.cli.job_files import FORMS, JobFiles
+
+        require_one_of("print", self.print, PRINTED)
+        files = JobFiles.of_command(work, self.jobs or MOST_JOBS)
+        write_to_stdout(FORMS[self.print](files).encode("utf-8", "surrogateescape"))
+        return True
+
     def describe_workers(self, work: Path) -> str | None:
         """Returns how workers are started, if the user does that."""
         if self.executor != JOBS:
@@ -108,3 +124,15 @@ class ExecutorOptions:
         if self.executor in (SPARK, RAY):
             return paused_collector()
         return file_imports()
+
+
+def require_one_of(name: str, value: str, values: tuple[str, ...]) -> None:
+    """Requires that an option has one of its values."""
+    from nearkin.errors import UsageError
+    from nearkin.runtime.suggestions import did_you_mean
+
+    if value not in values:
+        raise UsageError(
+            f"{name_setting(name, value)} is not one of {', '.join(values)}"
+            f"{did_you_mean(value, values)}"
+        )
