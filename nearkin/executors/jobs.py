@@ -22,6 +22,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.files import delete_shared_folder
+from nearkin.runtime.outputs import is_output
 from nearkin.runtime.setting_names import name_flag
 from nearkin.runtime.shell_quoting import quote_argument
 from nearkin.runtime.threads import take_in_order
@@ -187,8 +188,13 @@ def work_on(work: Path, patience: float) -> int:
         patience: Time without tasks after which the worker ends, in seconds.
 
     Raises:
-        UsageError: If the work folder belongs to another user, whose tasks could do anything.
+        UsageError: If the work folder belongs to another user, whose tasks could do anything, or if
+            the folder is a finished result.
     """
+    if is_output(work):
+        raise UsageError(
+            f"{work} is the result of a finished run; the work folder of a new run is {work}.partial"
+        )
     done = 0
     last = time.monotonic()
     loaded: tuple[Path, RemoteTask] | None = None

@@ -17,7 +17,7 @@ import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
-from nearkin.executors import jobs
+from nearkin.executors import jobs, remote
 from nearkin.executors.jobs import JobsExecutor, work_on
 from nearkin.executors.remote import RemoteTask
 from nearkin.runs.dedup import run_dedup
@@ -196,6 +196,29 @@ def test_worker_does_no_task_of_another_user(
         work_on(tmp_path, PATIENCE)
 
 
+def test_worker_of_another_version_ends_the_run_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "VERSION", "0.0.1")
+    worker = threading.Thread(target=work_on, args=(tmp_path, PATIENCE))
+    worker.start()
+    with pytest.raises(UsageError, match=r"worker .* has nearkin 0\.0\.1, and the run has"):
+        list(JobsExecutor(1).at(tmp_path).map(double, [7]))
+    shutil.rmtree(tmp_path)
+    worker.join()
+
+
+def test_worker_of_a_finished_result_says_which_folder_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs.jsonl").write_text(json.dumps({"text": "one text"}))
+    out = tmp_path / "out"
+    assert run("dedup", tmp_path / "docs.jsonl", "--out", out, "-q") == 0
+    assert run("work", out) == 2
+    expected = f"{out} is the result of a finished run; the work folder of a new run is {out}.part"
+    assert expected in capsys.readouterr().err
+
+
 def test_run_without_workers_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,6 +271,7 @@ def test_command_line_runs_by_jobs(workers: Path, tmp_path: Path) -> None:
     assert run(*line, "--out", tmp_path / "out", "--executor", "jobs", "--jobs", "2") == 0
     assert read_output(tmp_path / "out") == read_output(tmp_path / "threads")
     assert run(*line, "--out", tmp_path / "more", "--jobs", "2") == 2
+    assert run(*line, "--out", tmp_path / "more", "--executor", "jobs", "--jobs", "0") == 2
     assert run("work", tmp_path / "none", "--wait", "0") == 0
 
 

@@ -2,12 +2,17 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from nearkin.errors import UsageError
+from nearkin.executors.remote import RemoteTask, take_result
+
 FIRST_TASK = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from nearkin.executors.remote import RemoteTask
 
@@ -21,3 +26,17 @@ assert "pandas" in sys.modules
 def test_worker_imports_pandas_for_arrow_before_threads_make_arrays(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     subprocess.run([sys.executable, "-c", FIRST_TASK, str(tmp_path)], check=True)
+
+
+def test_worker_of_another_version_is_named_with_both_versions(tmp_path: Path) -> None:
+    task = RemoteTask.create(len, tmp_path)
+    with pytest.raises(UsageError, match=r"worker .* has nearkin .*, and the run has 0\.0\.1; inst"):
+        take_result(replace(task, version="0.0.1")("ab"))
+    assert take_result(task("ab")) == 2
+
+
+def test_worker_that_does_not_see_the_work_folder_is_named_with_it(tmp_path: Path) -> None:
+    task = RemoteTask.create(len, tmp_path)
+    elsewhere = replace(task, folder=Path("/unmounted") / task.folder.name)
+    with pytest.raises(UsageError, match=r"worker .* does not see the work folder /unmounted/.*;"):
+        take_result(elsewhere("ab"))
