@@ -193,7 +193,8 @@ def work_on(work: Path, patience: float) -> int:
     """
     if is_output(work):
         raise UsageError(
-            f"{work} is the result of a finished run; the work folder of a new run is {work}.partial"
+            f"{work} is the result of a finished run; the work folder of a new one is "
+            f"{work}.partial"
         )
     done = 0
     last = time.monotonic()

@@ -215,7 +215,7 @@ def test_worker_of_a_finished_result_says_which_folder_it_needs(
     out = tmp_path / "out"
     assert run("dedup", tmp_path / "docs.jsonl", "--out", out, "-q") == 0
     assert run("work", out) == 2
-    expected = f"{out} is the result of a finished run; the work folder of a new run is {out}.part"
+    expected = f"{out} is the result of a finished run; the work folder of a new one is {out}.part"
     assert expected in capsys.readouterr().err
 
 

@@ -30,7 +30,7 @@ def test_worker_imports_pandas_for_arrow_before_threads_make_arrays(tmp_path: Pa
 
 def test_worker_of_another_version_is_named_with_both_versions(tmp_path: Path) -> None:
     task = RemoteTask.create(len, tmp_path)
-    with pytest.raises(UsageError, match=r"worker .* has nearkin .*, and the run has 0\.0\.1; inst"):
+    with pytest.raises(UsageError, match=r"worker .* has nearkin .*, and the run has 0\.0\.1;"):
         take_result(replace(task, version="0.0.1")("ab"))
     assert take_result(task("ab")) == 2
 
