@@ -69,13 +69,13 @@ def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
 
     It is None if rows do not share stored values.
     """
-    return _measure_rows(values) if _shares_values(values.type) else None
+    return _measure_rows(values) if shares_values(values.type) else None
 
 
-def _shares_values(kind: pa.DataType) -> bool:
+def shares_values(kind: pa.DataType) -> bool:
     """Returns whether one stored value of a type can stand for any number of values."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _shares_values(kind.storage_type)
+        return shares_values(kind.storage_type)
     is_shared = (
         is_encoded(kind)
         or pa.types.is_string_view(kind)
@@ -83,7 +83,7 @@ def _shares_values(kind: pa.DataType) -> bool:
         or pa.types.is_list_view(kind)
         or pa.types.is_large_list_view(kind)
     )
-    return is_shared or any(_shares_values(field.type) for field in _fields_of(kind))
+    return is_shared or any(shares_values(field.type) for field in _fields_of(kind))
 
 
 def _fields_of(kind: pa.DataType) -> list[pa.Field]:

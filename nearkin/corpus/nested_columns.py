@@ -5,7 +5,7 @@ elements: texts are joined to one text, and lists to one list. A column whose na
 takes precedence.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ def split_path(path: str) -> Iterator[tuple[str, str]]:
         yield SEPARATOR.join(parts[:count]), SEPARATOR.join(parts[count:])
 
 
-def find_root(path: str, names: Sequence[str]) -> str | None:
+def find_root(path: str, names: Collection[str]) -> str | None:
     """Returns the column that a path begins with, or None if the names lack it.
 
     Examples:

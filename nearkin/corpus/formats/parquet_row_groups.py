@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import measure_decoded_rows
 from nearkin.corpus.formats.base import ItemsBeforeDamage
+from nearkin.corpus.formats.column_sets import decode_in_turn, divide_columns
 from nearkin.corpus.formats.parquet_chunks import ColumnChunks
 from nearkin.corpus.formats.parquet_pages import (
     READ_BUFFER,
@@ -19,7 +21,7 @@ from nearkin.corpus.formats.parquet_pages import (
     find_longest_value,
     measure_pages,
 )
-from nearkin.corpus.nested_columns import list_roots
+from nearkin.corpus.nested_columns import find_root, list_roots
 from nearkin.corpus.places import RowGroup
 from nearkin.runtime.arrow_types import is_list
 from nearkin.runtime.setting_names import name_setting
@@ -60,6 +62,7 @@ class RowGroupReader:
         self._metadata = metadata
         self._column_chunks = ColumnChunks(metadata)
         self._schema = metadata.schema.to_arrow_schema()
+        self._schema_names = dict.fromkeys(self._schema.names)
         roots = list_roots(columns, self._schema.names)
         self._copied = set(self._schema.names) - set(roots)
         self._names = None if whole else roots
@@ -84,18 +87,11 @@ class RowGroupReader:
         # before a dictionary is decompressed in search of its longest value
         self._require_memory(sizes)
         longest = self._find_longest_values(group, sizes)
-        self._require_memory(self._add_encoded_bytes(group, sizes, longest))
+        sizes = self._add_encoded_bytes(group, sizes, longest)
+        self._require_memory(sizes)
         size, in_dictionaries = self._batch_size(group, longest)
-        # Each group has its own reader, so that several groups can be decoded at a time.
-        reader = pq.ParquetFile(
-            self._source,
-            metadata=self._metadata,
-            buffer_size=READ_BUFFER,
-            read_dictionary=in_dictionaries,
-            page_checksum_verification=True,
-        )
         rows = 0
-        for batch in reader.iter_batches(size, [group.number], self._names, use_threads=False):
+        for batch in self._decode_columns(group, sizes, size, in_dictionaries):
             rows += len(batch)
             if rows > group.rows:
                 break
@@ -106,6 +102,42 @@ class RowGroupReader:
                 f"the footer states {group.rows} rows, but the row group has "
                 f"{'more' if rows else 'none'}"
             )
+
+    def _decode_columns(
+        self, group: RowGroup, sizes: dict[str, PageSizes], size: int, in_dictionaries: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields batches of a number of rows. Columns that do not fit together follow in turn."""
+
+        def decode(names: list[str] | None) -> Iterator[pa.RecordBatch]:
+            # Each group has its own reader, so that several groups can be decoded at a time.
+            reader = pq.ParquetFile(
+                self._source,
+                metadata=self._metadata,
+                buffer_size=READ_BUFFER,
+                read_dictionary=in_dictionaries,
+                page_checksum_verification=True,
+            )
+            yield from reader.iter_batches(size, [group.number], names, use_threads=False)
+
+        needed = self._column_bytes(sizes)
+        names = needed if self._names is None else self._names
+        decoded = {name: needed[name] for name in needed if name in names}
+        sets = divide_columns(decoded, self._decoder_limit)
+        if len(sets) <= 1:
+            return decode(self._names)
+        in_order = [name for name in self._schema.names if name in decoded]
+        return decode_in_turn([decode(columns) for columns in sets], in_order)
+
+    def _column_bytes(self, sizes: dict[str, PageSizes]) -> dict[str, int]:
+        """Returns the number of bytes that decoding each column takes, with all its parts."""
+        needed = dict.fromkeys(self._schema_names, 0)
+        for path, size in sizes.items():
+            needed[self._root(path)] += size.decoder_bytes
+        return needed
+
+    def _root(self, path: str) -> str:
+        """Returns the column of the schema that has a part."""
+        return find_root(path, self._schema_names) or path
 
     def _chunks(self, group: RowGroup) -> list[pq.ColumnChunkMetaData]:
         return self._column_chunks.of_group(group.number)
@@ -124,20 +156,20 @@ class RowGroupReader:
         return self._names is None or path in self._names or path.split(".")[0] in self._names
 
     def _require_memory(self, sizes: dict[str, PageSizes]) -> None:
-        """Raises ValueError if decoding would take too much memory.
+        """Raises ValueError if decoding a column would take too much memory.
 
-        A column that is not decoded here may take as much as if it were alone. So the rows of a
-        group with huge pages are documents neither when they are read nor when they are copied.
+        It may be one that is not decoded here. So the rows of a group with huge pages are documents
+        neither when they are read nor when they are copied.
         """
         limit = self._decoder_limit
-        largest = max(sizes, key=lambda path: sizes[path].decoder_bytes, default="")
-        decoded = sum(size.decoder_bytes for path, size in sizes.items() if self._is_decoded(path))
-        needed = max(decoded, sizes[largest].decoder_bytes if sizes else 0)
+        column, needed = max(self._column_bytes(sizes).items(), key=itemgetter(1), default=("", 0))
         if needed > limit:
+            parts = [path for path in sizes if self._root(path) == column]
+            largest = max(parts, key=lambda path: sizes[path].decoder_bytes)
             raise ValueError(
                 f"decoding it takes up to {needed:,} bytes, of which column {largest!r} takes "
                 f"{sizes[largest].decoder_bytes:,}, and {name_setting('memory')} leaves room for "
-                f"{limit:,}; write the file with smaller pages or fewer columns, or run with more "
+                f"{limit:,}; write the file with smaller pages, or run with more "
                 f"{name_setting('memory')}"
             )
 
@@ -170,6 +202,11 @@ class RowGroupReader:
         dictionary could take too much memory.
         """
         longest = {}
+        encoded = {
+            path: size._replace(decoder_bytes=size.decoder_bytes + size.encoded_bytes)
+            for path, size in sizes.items()
+        }
+        column_bytes = self._column_bytes(encoded)
         for at, chunk in enumerate(self._chunks(group)):
             path = chunk.path_in_schema
             is_text = self._metadata.schema.column(at).physical_type == "BYTE_ARRAY"
@@ -177,10 +214,9 @@ class RowGroupReader:
                 continue
             # One row may hold all elements of a row group.
             most_values = self._most_rows(group) if self._is_flat(at) else chunk.num_values
-            dictionary, decoder_bytes, encoded_bytes = sizes[path]
-            may_be_large = decoder_bytes + encoded_bytes > self._decoder_limit
+            may_be_large = column_bytes[self._root(path)] > self._decoder_limit
             counts = self._is_decoded(path) or may_be_large
-            if counts and dictionary * most_values > UNFOLDED_BATCH:
+            if counts and sizes[path].dictionary * most_values > UNFOLDED_BATCH:
                 longest[path] = find_longest_value(self._source, self._metadata, group.number, at)
         return longest
 
