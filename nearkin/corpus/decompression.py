@@ -33,7 +33,10 @@ NEAR = 1 << 18
 """The number of compressed bytes before an error that are decompressed in small steps."""
 VERIFIED_BYTES = 1 << 23
 """The maximum size of a content that is verified before its first row is read, in bytes."""
-CHANGE = re.compile("data check|length check|hecksum|inflate failed: invalid|invalid bz2 data")
+CHANGE = re.compile(
+    "data check|length check|hecksum|inflate failed: invalid|invalid bz2 data"
+    "|orruption detected|buffer is too small|decompressionFailed"
+)
 """A part of the errors of codecs for content that was changed. Rows before may be changed, too.
 Other errors are about what follows the content, or its missing end."""
 COARSE = 1 << 12

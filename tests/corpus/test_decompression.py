@@ -1,11 +1,14 @@
 """Tests that damaged compressed files are read up to the damage."""
 
+import hashlib
 import io
 import json
+import random
 import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +16,15 @@ import pyarrow as pa
 import pytest
 
 from nearkin.corpus import Columns, decompression
-from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.decompression import DecompressedStream, is_change
+from nearkin.corpus.foreign_errors import DamageError, decoding
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
 from tests.corpus.formats.record_files import write_avro, write_tar
+from tests.corpus.mutations import damage
 from tests.corpus.samples import read_file, to_ipc
 
 CODEC_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
@@ -225,6 +230,35 @@ def test_rows_of_a_large_file_whose_checksum_fails_are_named(
     failing = replace(job, inputs=(str(path),), out=tmp_path / "other", on_error="fail")
     with pytest.raises(RunError, match=named):
         run_dedup(failing, Silent())
+
+
+def read_damaged(content: bytes, codec: str) -> tuple[bytes, DamageError | None]:
+    """Returns what can be read of a compressed content, and the damage that ends it."""
+    stream = DecompressedStream(partial(pa.BufferReader, content), codec)
+    parts = []
+    try:
+        with decoding():
+            while part := stream.read(1 << 16):
+                parts.append(part)
+    except DamageError as damage:
+        return b"".join(parts), damage
+    return b"".join(parts), None
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_content_that_was_changed_before_an_error_counts_as_changed(codec: str) -> None:
+    """A decoder finds damage long after it, in other blocks. A cut file is not complete anyway."""
+    words = (hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(2000))
+    content = b"\n".join(b" ".join([word] * 4) for word in words)
+    compressed = compress_with(codec, content)
+    changes = []
+    for seed in range(100):
+        read, failure = read_damaged(damage(compressed, random.Random(seed)), codec)
+        if failure is not None and not content.startswith(read):
+            changes.append(failure)
+    changes = [failure for failure in changes if "Truncated" not in str(failure)]
+    assert len(changes) > 3
+    assert all(map(is_change, changes))
 
 
 @pytest.mark.parametrize("suffix", CODEC_OF_SUFFIX)
