@@ -178,20 +178,17 @@ def doubtful_sets(full: bool, clones: Path | None) -> Table:
 
 
 def choices(full: bool, clones: Path | None) -> Table:
-    """Returns the scores of the settings that are chosen without labels."""
+    """Returns the scores of runs without settings, which choose them for short texts."""
     rows = []
     scores = []
     for labelled in list_sets(clones, full=full):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            across = "source" if labelled.across else None
-            chosen = nk.choose(labelled.documents, id="id", across=across)
-        clustering = run_dedup(labelled, {**chosen.settings, "max_removed": 1.0})
+        clustering = run_dedup(labelled, {"max_removed": 1.0})
+        chosen = clustering.chosen
         found = score_clusters(labelled.clusters, clustering.labels)
         kept = score_kept(labelled.clusters, clustering.kept)
-        described = "–"
-        if any(tried.threshold is not None for tried in chosen.tried):
-            described = describe_settings(chosen.settings)
+        described = "long texts"
+        if chosen is not None:
+            described = "–" if chosen.is_default else describe_settings(chosen.settings)
         measured = (found.precision, found.recall, found.f1, kept.lost)
         scores.append(measured)
         rows.append((labelled.name, described, *(f"{score:.2f}" for score in measured)))
@@ -200,8 +197,8 @@ def choices(full: bool, clones: Path | None) -> Table:
     rows.append(("mean", "", *(f"{mean:.2f}" for mean in means)))
     return Table(
         "choices",
-        "The settings that are chosen without labels, the scores of the pairs inside of the "
-        "clusters, and the share of the true clusters of which no document is kept:",
+        "What runs without settings choose, the scores of the pairs inside of the clusters, and "
+        "the share of the true clusters of which no document is kept:",
         ("set", "chosen", "precision", "recall", "F1", "lost"),
         rows,
     )

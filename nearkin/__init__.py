@@ -11,6 +11,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from nearkin import duckdb, lance, pandas, polars, sklearn, spark
     from nearkin.engine.blocklist.blocklist import BlockedMatch, Blocklist
+    from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
     from nearkin.engine.short_documents import ShortTextSettings
     from nearkin.errors import (
         ClockError,
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from nearkin.quality.evaluate.explain import explain
     from nearkin.quality.evaluate.golden import GoldenSet
     from nearkin.quality.fit.result import FitRecord, FitResult
-    from nearkin.quality.fit.unlabelled import ChosenSettings, TriedSettings
     from nearkin.quality.lab.synth import SynthSettings, synth
     from nearkin.quality.plan.capacity import Plan, PlannedSettings, plan
     from nearkin.quality.plan.distribution import Distribution
@@ -284,8 +284,8 @@ _HOMES = {
     "GoldenSet": "nearkin.quality.evaluate.golden",
     "fit": "nearkin.runs.fit",
     "choose": "nearkin.runs.choose",
-    "ChosenSettings": "nearkin.quality.fit.unlabelled",
-    "TriedSettings": "nearkin.quality.fit.unlabelled",
+    "ChosenSettings": "nearkin.engine.chosen_settings",
+    "TriedSettings": "nearkin.engine.chosen_settings",
     "FitResult": "nearkin.quality.fit.result",
     "FitRecord": "nearkin.quality.fit.result",
     "ReportData": "nearkin.reports.model",

@@ -12,7 +12,8 @@ from benchmarks.quality.exhaustive import Setting
 from benchmarks.quality.labelled_set import LabelledSet
 
 Settings = Mapping[str, object]
-DEFAULT: Settings = {}
+DEFAULT: Settings = {"threshold": 0.8}
+"""The default settings. A run without any chooses its own for short texts."""
 CONTAINMENT = "containment"
 """The measure of the exhaustive search that `nearkin dedup` does not offer."""
 
@@ -25,12 +26,14 @@ class Clustering(NamedTuple):
         kept: Whether each document is kept, bool (n,).
         cpu: CPU time in seconds.
         seconds: Wall-clock time in seconds.
+        chosen: What the run chose for the documents, as `run.json` has it, or None.
     """
 
     labels: np.ndarray
     kept: np.ndarray
     cpu: float
     seconds: float
+    chosen: nk.ChosenSettings | None = None
 
 
 def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:
@@ -64,7 +67,7 @@ def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:
     ):
         labels[rows[id]] = rows[leader]
         kept[rows[id]] = is_kept
-    return Clustering(labels, kept, cpu, seconds)
+    return Clustering(labels, kept, cpu, seconds, deduplicated.chosen)
 
 
 def _across_of(labelled: LabelledSet) -> str | None:

@@ -131,6 +131,8 @@ def dedup(
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
 
+    Without options of similarity, those of short texts are chosen.
+
     Examples:
         nearkin dedup "crawl/*.jsonl.zst" --out deduped/
 
@@ -142,8 +144,6 @@ def dedup(
 
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out out/
 
-        nearkin dedup docs.parquet --second-measure cosine:embedding:0.95 --out deduped/
-
         nearkin dedup new/ --against deduped/ --out news/
 
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
@@ -153,6 +153,7 @@ def dedup(
     with execution.imports():
         from nearkin.engine.cluster_columns import DocumentWeights
         from nearkin.errors import UsageError
+        from nearkin.runs.choose import choose_for_run
         from nearkin.runs.dedup import run_dedup
         from nearkin.runs.document_output import DocumentOutput, parse_kept_cuts
         from nearkin.runs.kept_file import KeptFile
@@ -205,6 +206,7 @@ def dedup(
             check_options,
             on_error=reading.on_error,
             selection=reading.selection,
+            choose=None if reference.against or reference.blocklist else choose_for_run,
         )
         job = make_job(
             inputs,

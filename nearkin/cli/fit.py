@@ -18,9 +18,9 @@ from nearkin.runtime.setting_names import flag_of
 from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATION, setting
 
 if TYPE_CHECKING:
+    from nearkin.engine.chosen_settings import ChosenSettings
     from nearkin.quality.fit.asking import AskedSettings
     from nearkin.quality.fit.result import FitResult
-    from nearkin.quality.fit.unlabelled import ChosenSettings
 
 COMMON_OPTIONS = (
     "labels",
@@ -307,7 +307,7 @@ def _check_outputs(out: Path | None, page: Path | None, inputs: list[str | Path]
 
 def require_settings_output(out: Path, inputs: list[str | Path]) -> None:
     """Requires that a settings file may be written: its path is free, or `nearkin fit` wrote it."""
-    from nearkin.quality.fit.result import REMARK
+    from nearkin.engine.settings_file import REMARK
     from nearkin.runtime.files import require_file_path
     from nearkin.runtime.outputs import (
         begins_with,

@@ -33,6 +33,7 @@ def make_job(
         resources=resolved.resources,
         selection=reading.selection,
         corpus=resolved.corpus,
+        chosen=resolved.chosen,
         readers=Readers(output.readable_by),
         command_line=describe_command_line(ARGUMENTS.get()),
         **others,

@@ -22,6 +22,7 @@ from nearkin.engine.candidates import (
     SignatureComparison,
     write_keys,
 )
+from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.clustering import (
     Clustering,
     ExactGroupOrder,
@@ -175,6 +176,7 @@ class Run:
         keeps_hashes: Whether shingle hashes are kept until documents are compared. If not, their
             texts are read again.
         given_executor: Does the tasks of the stages. By default, threads of this process do.
+        chosen: The choice of the settings, if nobody gave any.
     """
 
     corpus: Corpus
@@ -195,6 +197,7 @@ class Run:
     saves_sets: bool = False
     keeps_hashes: bool = True
     given_executor: Executor | None = None
+    chosen: ChosenSettings | None = None
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 

@@ -52,6 +52,8 @@ SIMILARITY = "similarity"
 CONTAINMENT = "containment"
 MACHINE_OPTIONS = frozenset(names_of(ResourceSettings))
 """Options of a run that depend on the machine and do not decide the result."""
+REMARK = "Chosen by nearkin"
+"""The beginning of the comment of a settings file that nearkin has written."""
 PRESET = "preset"
 """The option that names other settings, so that a settings file cannot have it."""
 BLOCKLIST = "blocklist"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.reports.model import Parameters, ReportData
+from nearkin.reports.model import ReportData
 from nearkin.reports.row_categories import categorize_rows
 from nearkin.runtime.number_format import format_fraction, format_percent
 from nearkin.runtime.visible_text import make_visible
@@ -48,7 +48,7 @@ def render_section(data: ReportData, inputs: Sequence[str]) -> str:
     ]
     rows += [
         ("Clusters of near-duplicates", f"{data.counts.clusters:,}"),
-        *_method_rows(data.parameters),
+        *_method_rows(data),
         ("Recall of the pairs at the threshold", _describe_recall(data)),
         *_loss_rows(data),
         ("Inputs", _list_inputs(inputs)),
@@ -105,11 +105,14 @@ def find_section(readme: bytes) -> slice | None:
     return slice(begins[0], ends[0])
 
 
-def _method_rows(parameters: Parameters) -> list[tuple[str, str]]:
+def _method_rows(data: ReportData) -> list[tuple[str, str]]:
+    parameters = data.parameters
     compared = "vectors" if parameters.measure == "cosine" else _code(parameters.shingle)
     if parameters.measure == HAMMING:
         compared = "fingerprints"
     limit = f"at least {parameters.threshold}"
+    if data.chosen:
+        limit += " (chosen for these documents)"
     if parameters.distance is not None:
         limit = f"Hamming distance at most {parameters.distance}"
     candidates = "all pairs were compared"

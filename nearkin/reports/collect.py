@@ -115,6 +115,7 @@ def collect_report(
         if is_text
         else None,
         doubtful=doubtful,
+        chosen="" if run.chosen is None or run.chosen.is_default else run.chosen.describe(),
         overlap=_overlap_by(run, run.options.source),
         leakage=_overlap_by(run, run.options.split),
         what_if=evaluate_thresholds(run),

@@ -490,6 +490,8 @@ class ReportData:
         lost: Information that the run lost, or None if it was not measured.
         passages: Passages that were cut from the kept documents, or None if none were asked for.
         lines: Repeated lines that were cut from the kept documents, or None if none were asked for.
+        chosen: Settings that were chosen for the inputs, in words. Empty if they were given, or are
+            those of a run without options.
         templates: Documents that are equal but for values such as dates, or None if a sample of
             the documents shows none.
         doubtful: Removed near-duplicates that may be distinct documents, or None if too few were
@@ -537,6 +539,7 @@ class ReportData:
     better_copies: tuple[BetterCopies, ...] = ()
     passages: PassageReport | None = None
     lines: LinesReport | None = None
+    chosen: str = ""
 
     def __repr__(self) -> str:
         return f"<ReportData: {self.title}: {self.headline}>"
@@ -600,6 +603,8 @@ class ReportData:
             del values["templates"]
         if self.doubtful is None:
             del values["doubtful"]
+        if not self.chosen:
+            del values["chosen"]
         return values
 
     def to_json(self) -> str:

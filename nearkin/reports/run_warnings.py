@@ -104,6 +104,8 @@ def warn_of_run(run: "Run") -> list[str]:
     warnings += warn_of_reference(run)
     warnings += warn_of_preset(run)
     warnings += warn_of_short_documents(run)
+    if run.chosen is not None and run.chosen.is_default:
+        warnings += run.chosen.warnings
     if run.compares_all_for_recall:
         documents = sketch["documents"]
         warnings.append(
@@ -230,7 +232,8 @@ def warn_of_short_documents(run: "Run") -> list[str]:
     if doubt_removals(run.stats, options.removal_limits) is not None:
         # The run seems to remove too much, so nothing that finds more duplicates is proposed.
         return []
-    if not is_by_threshold or not counts.is_notable(compared):
+    is_chosen = run.chosen is not None
+    if is_chosen or not is_by_threshold or not counts.is_notable(compared):
         return []
     unit = "word" if options.spec.unit == "words" else "character"
     threshold = min(options.threshold, USUAL_THRESHOLD)

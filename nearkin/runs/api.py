@@ -33,6 +33,7 @@ from nearkin.reports.run_warnings import (
     warn_of_run,
 )
 from nearkin.runs.check import check_inputs, require_checkable
+from nearkin.runs.choose import choose_for_run
 from nearkin.runs.document_output import DocumentOutput, parse_kept_cuts
 from nearkin.runs.pairs import Relation, find_pairs, require_listable
 from nearkin.runs.passage_cuts import (
@@ -114,6 +115,9 @@ def dedup(
     **parameters: Unpack[RunParameters],
 ) -> DedupResult:
     """Finds exact and near-duplicates, each verified against the document that is kept.
+
+    If most texts are too short for the default settings, and no parameter says which ones are
+    similar, the shingle, the measure and the threshold are chosen as by `choose`.
 
     Args:
         data: An Arrow table or stream of any library (pyarrow, DuckDB, ibis and others), a pandas
@@ -203,6 +207,7 @@ def dedup(
                 decisions=_open_decisions(decisions),
                 keep_function=keep_function,
                 executor=executor,
+                choose=choose_for_run if against is None and blocklist is None else None,
             )
         clustering = to_final_clusters(finished.run)
         run = finished.run

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Columns, Corpus
+from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.parameters import columns_of
 from nearkin.engine.second_measure import to_final_clusters
+from nearkin.engine.short_documents import USUAL_THRESHOLD, count_short_documents
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.doubtful_removals import (
     FEW_DOUBTFUL,
@@ -24,7 +26,6 @@ from nearkin.quality.evaluate.doubtful_removals import (
     find_doubtful_removals,
 )
 from nearkin.quality.fit.documents import FitDocuments, read_documents
-from nearkin.quality.fit.unlabelled import ChosenSettings, TriedSettings
 from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.temporary_runs import open_corpus, prepare_run
 from nearkin.runtime.argument_types import check_arguments
@@ -33,6 +34,10 @@ from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.keywords import ReadKeywords
+from nearkin.settings.spec import Spec
+from nearkin.settings.table import FieldColumnSettings, ReadSettings, ResourceSettings, names_of
+from nearkin.stages.sketch.resources import NO_RESOURCES
+from nearkin.stages.verify.jaccard import SetBuilder
 
 SAMPLED_DOCUMENTS = 20_000
 """The largest number of documents that are deduplicated by each candidate."""
@@ -62,6 +67,20 @@ MOST_RUNS = 6
 """The largest number of thresholds of a candidate that are tried."""
 LEAST_GAIN = 1.02
 """The factor by which a candidate must remove more documents without doubt than a faster one."""
+LEAST_DOCUMENTS = 100
+"""The number of documents from which a run chooses its settings. Fewer are seen at a glance."""
+LOOKED_AT = 1000
+"""The number of documents at the beginning of a corpus that show whether texts are short."""
+SHORT = 0.5
+"""The share of short texts from which a run chooses its settings."""
+INDEPENDENT_SETTINGS = frozenset(
+    (
+        *names_of(FieldColumnSettings, ReadSettings, ResourceSettings),
+        *("key", "across", "keep", "keep_up_to", "empty", "max_removed", "source", "split"),
+        *("recall", "hot_bucket_size", "pair_budget", "fanout"),
+    )
+)
+"""The settings of a run that do not define which documents are similar."""
 DEFAULT_SETTINGS: Mapping[str, object] = {
     "shingle": "words:3",
     "measure": "jaccard",
@@ -125,6 +144,38 @@ def choose(
     return chosen
 
 
+def choose_for_run(
+    corpus: Corpus, columns: Columns, parameters: RunParameters, progress: Progress
+) -> ChosenSettings | None:
+    """Chooses the settings of a run over short texts. Returns None if it needs no choice.
+
+    The settings of a run without options find a copy with a changed word only if a text has about
+    thirty words. So the settings of longer texts stay, and so do those that are given.
+    """
+    given = {name for name, value in parameters.items() if value is not None}
+    if columns.text is None or not given <= INDEPENDENT_SETTINGS:
+        return None
+    if not _has_short_texts(corpus, columns):
+        return None
+    workers = workers_or_cores(parameters.get("workers"))
+    return choose_settings(corpus, columns, parameters.get("across"), workers, progress)
+
+
+def _has_short_texts(corpus: Corpus, columns: Columns) -> bool:
+    """Returns whether most of the first texts are short, and a corpus is not small."""
+    corpus.check(columns)
+    builder = SetBuilder(NO_RESOURCES.shingler(Spec()))
+    documents = short = 0
+    for batch in corpus.batches(columns):
+        texts = batch.documents[columns.content].slice(0, LOOKED_AT - documents)
+        sizes = builder.build(texts).sizes
+        documents += len(texts)
+        short += count_short_documents(sizes, Spec(), USUAL_THRESHOLD).fragile
+        if documents == LOOKED_AT:
+            break
+    return documents >= LEAST_DOCUMENTS and short >= SHORT * documents
+
+
 def choose_settings(
     corpus: Corpus, columns: Columns, across: str | None, workers: int, progress: Progress
 ) -> ChosenSettings:
@@ -152,18 +203,16 @@ def choose_settings(
         progress.advance(1)
     best: TriedSettings | None = None
     for one in tried:
-        if one.threshold is None:
-            continue
-        if best is None or one.undoubted > LEAST_GAIN * best.undoubted:
+        if one.undoubted > (0 if best is None else LEAST_GAIN * best.undoubted):
             best = one
     settings = dict(DEFAULT_SETTINGS)
     warnings = []
-    if best is None:
+    if best is None and any(one.removed for one in tried):
         warnings.append(
-            "no settings remove documents without doubt, so those of a run without options stay; "
-            "choose settings from labels or answers, for example with nearkin fit --ask 50"
+            "no settings remove documents without doubt, so the defaults stay; choose "
+            "settings from labels or answers, for example with nearkin fit --ask 50"
         )
-    else:
+    if best is not None:
         settings = {
             "shingle": best.shingle,
             "measure": best.measure,
@@ -171,13 +220,18 @@ def choose_settings(
         }
     if across is not None:
         settings["across"] = across
-    if len(documents) < documents.corpus_documents:
+    if best is not None and len(documents) < documents.corpus_documents:
         warnings.append(
             f"{len(documents):,} of {documents.corpus_documents:,} documents were compared; more "
             "documents have more neighbours by chance, so look at the doubtful removals of the run"
         )
     return ChosenSettings(
-        settings, tuple(tried), documents.corpus_documents, len(documents), tuple(warnings)
+        settings,
+        tuple(tried),
+        documents.corpus_documents,
+        len(documents),
+        tuple(warnings),
+        is_default=best is None,
     )
 
 
@@ -194,44 +248,27 @@ def _try(candidate: Candidate, table: pa.Table, workers: int) -> TriedSettings:
     A higher threshold makes other clusters, so the one that a run advises is tried in turn.
     """
     threshold = candidate.lowest
+    most = 0
     for _ in range(MOST_RUNS):
-        removals = _remove(candidate, threshold, table, workers)
-        doubtful = removals.doubtful
-        if doubtful is None or doubtful.share <= FEW_DOUBTFUL:
+        doubtful = _remove(candidate, threshold, table, workers)
+        if doubtful is None:
+            break
+        most = max(most, doubtful.near)
+        if doubtful.share <= FEW_DOUBTFUL:
+            undoubted = doubtful.near * (1 - doubtful.share)
             return TriedSettings(
-                candidate.shingle,
-                candidate.measure,
-                threshold,
-                removals.removed,
-                removals.undoubted,
+                candidate.shingle, candidate.measure, threshold, doubtful.near, undoubted
             )
         if doubtful.advised_threshold is None:
             break
         threshold = max(doubtful.advised_threshold, round(threshold + THRESHOLD_STEP, 2))
-    return TriedSettings(candidate.shingle, candidate.measure, None)
+    return TriedSettings(candidate.shingle, candidate.measure, None, most)
 
 
-class _Removals(NamedTuple):
-    """The documents that a run over the sample removes."""
-
-    exact: int
-    near: int
-    doubtful: DoubtfulRemovals | None
-
-    @property
-    def removed(self) -> int:
-        """The number of removed documents."""
-        return self.exact + self.near
-
-    @property
-    def undoubted(self) -> float:
-        """The estimated number of removed documents that are not doubtful."""
-        share = 0.0 if self.doubtful is None else self.doubtful.share
-        return self.exact + self.near * (1 - share)
-
-
-def _remove(candidate: Candidate, threshold: float, table: pa.Table, workers: int) -> _Removals:
-    """Deduplicates the sample with a threshold."""
+def _remove(
+    candidate: Candidate, threshold: float, table: pa.Table, workers: int
+) -> DoubtfulRemovals | None:
+    """Deduplicates the sample with a threshold. Returns None if there are no near-duplicates."""
     parameters: RunParameters = {
         "shingle": candidate.shingle,
         "measure": candidate.measure,
@@ -246,9 +283,7 @@ def _remove(candidate: Candidate, threshold: float, table: pa.Table, workers: in
     run = temporary.run
     clusters = to_final_clusters(run)
     documents = run.documents()
-    sample = RemovalSample(clusters, np.asarray(documents.lengths))
+    sample = RemovalSample(clusters, np.asarray(documents.lengths), least=1)
     for batch in run.corpus.batches(run.columns):
         sample.texts.observe(batch.first, batch.documents[run.columns.content])
-    doubtful = find_doubtful_removals(sample, clusters, run.options.spec, documents.ids)
-    counts = clusters.counts()
-    return _Removals(counts["exact"], counts["near"], doubtful)
+    return find_doubtful_removals(sample, clusters, run.options.spec, documents.ids)

@@ -12,6 +12,7 @@ from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.blocklist.blocklist import Blocklist
 from nearkin.engine.blocklist.given_documents import GivenDocuments
+from nearkin.engine.chosen_settings import CHOSEN
 from nearkin.engine.clustering import Clustering
 from nearkin.engine.removal_limit import QuotedPair, doubt_removals
 from nearkin.engine.removal_quotes import quote_removed, require_column_limit
@@ -103,6 +104,7 @@ def run_dedup(
             blocker=None if blocklist is None else BlocklistMatcher(blocklist),
             saves_sets=job.save_hashes,
             given_executor=job.executor,
+            chosen=job.chosen,
         )
         clustering = to_final_clusters(run)
         require_column_limit(run, clustering)
@@ -141,6 +143,8 @@ def run_dedup(
         )
         if job.save_signatures:
             save_signatures(work, staging)
+        if job.chosen is not None and not job.chosen.is_default:
+            job.chosen.write(staging / CHOSEN)
         publish_output(
             job,
             claim,

@@ -7,6 +7,7 @@ from pathlib import Path
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.decisions import require_decidable
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
@@ -88,6 +89,7 @@ class Job(FileJob):
         cuts: The request to cut passages or repeated lines of the kept documents, or None.
         purge: The request to repeat a run without documents like given ones, or None.
         executor: Does the tasks of the run, or None for threads of this process.
+        chosen: The choice of the settings, if nobody gave any.
     """
 
     settings: RunOptions
@@ -109,6 +111,7 @@ class Job(FileJob):
     cuts: KeptCutRequest | None = field(default=None, kw_only=True)
     purge: PurgeRequest | None = field(default=None, kw_only=True)
     executor: Executor | None = field(default=None, kw_only=True)
+    chosen: ChosenSettings | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Returns the input files as a corpus, and finds them if they were not opened before."""

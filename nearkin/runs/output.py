@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, find_first_change
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine import result_tables
+from nearkin.engine.chosen_settings import CHOSEN
 from nearkin.engine.clustering import Clustering
 from nearkin.engine.result_schema import PAIRS, RELATED_FILE
 from nearkin.engine.run import Run
@@ -273,6 +274,8 @@ def write_result(
         data = collect()
         record = _record_result(run, data)
         write_report(staging, data)
+        if run.chosen is not None and not run.chosen.is_default:
+            run.chosen.write(staging / CHOSEN)
         write_durably(staging / RUN, to_json(record.to_json()))
         set_readers(staging, readers)
         identity = {
@@ -296,6 +299,7 @@ def _record_result(run: Run, data: ReportData) -> RunRecord:
         metrics=QualityMetrics.from_stages(stages).to_dict(),
         lost=None if data.lost is None else data.lost.to_record(),
         doubtful=None if data.doubtful is None else data.doubtful.to_record(),
+        chosen=None if run.chosen is None else run.chosen.to_dict(),
     )
 
 
@@ -354,6 +358,7 @@ def build_run_record(
         metrics=QualityMetrics.from_stages(stages).to_dict(),
         lost=None if data.lost is None else data.lost.to_record(),
         doubtful=None if data.doubtful is None else data.doubtful.to_record(),
+        chosen=None if job.chosen is None else job.chosen.to_dict(),
         passages=None if data.passages is None else asdict(data.passages),
         lines=None if data.lines is None else data.lines.to_record(),
         command="dedup",

@@ -1,17 +1,18 @@
 """The options of a run over given inputs, which its parameters make.
 
-Two parts of a Spec depend on the inputs: the length of its vectors, and the document frequencies
-of its shingles.
+Parts of a Spec depend on the inputs: the length of its vectors, the document frequencies of its
+shingles, and the definition of similarity if nobody gives one.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from nearkin.corpus import Columns, Corpus, FileCorpus, detect_dimensions
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.document_frequencies import FrequencyRequest, count_frequencies
 from nearkin.engine.keywords import RunParameters
 from nearkin.engine.options import RunOptions
@@ -28,6 +29,10 @@ LEAST_CUT = 20
 """The least number of documents that must contain a shingle before a frequency cut removes it."""
 FrequencyCounter: TypeAlias = Callable[[FrequencyRequest, float], DocumentFrequencies]
 """A function that counts documents for each shingle that more than a share of them contain."""
+SettingsChoice: TypeAlias = Callable[
+    [Corpus, Columns, RunParameters, Progress], ChosenSettings | None
+]
+"""A function that chooses the settings of a run, or returns None if its parameters decide."""
 OptionsCheck: TypeAlias = Callable[[RunOptions], RunOptions]
 """A function that returns the options of a run, perhaps changed, after it has checked them."""
 
@@ -42,6 +47,7 @@ class ResolvedRun:
         resources: The hash key and the data that the Spec refers to.
         corpus: The corpus of the inputs. None for a saved run.
         account: A sentence with the numbers of files by kind. Empty for a saved run.
+        chosen: The choice of the settings, if nobody gave any.
     """
 
     columns: Columns
@@ -49,6 +55,7 @@ class ResolvedRun:
     resources: SpecResources
     corpus: FileCorpus | None = None
     account: str = ""
+    chosen: ChosenSettings | None = None
 
 
 def _make_options(
@@ -69,16 +76,22 @@ def resolve_run(
     progress: Progress,
     check_options: OptionsCheck | None = None,
     count: FrequencyCounter = count_frequencies,
+    choose: SettingsChoice | None = None,
 ) -> ResolvedRun:
     """Reads a corpus as far as the Spec of a run requires it."""
     columns = detect_dimensions(corpus, columns)
     parameters = with_contents(parameters, columns)
     spec = spec_of(parameters, columns)
     columns, options = _make_options(columns, parameters, check_options, spec)
+    chosen = None if choose is None else choose(corpus, columns, parameters, progress)
+    if chosen is not None:
+        parameters = cast(RunParameters, {**parameters, **chosen.settings})
+        spec = spec_of(parameters, columns)
+        columns, options = _make_options(columns, parameters, check_options, spec)
     resources = resources_of(parameters)
     counting = FrequencyRequest(corpus, columns, spec, resources, options.workers, folder, progress)
     spec, resources = complete_spec(counting, parameters, count)
-    return ResolvedRun(columns, options.with_spec(spec), resources)
+    return ResolvedRun(columns, options.with_spec(spec), resources, chosen=chosen)
 
 
 def resolve_inputs(
@@ -91,6 +104,7 @@ def resolve_inputs(
     *,
     on_error: str = "quarantine",
     selection: Selection | None = None,
+    choose: SettingsChoice | None = None,
 ) -> ResolvedRun:
     """Reads the inputs of a job as far as their Spec requires it.
 
@@ -111,6 +125,7 @@ def resolve_inputs(
         progress,
         check_options,
         partial(count_in_work_folder, out),
+        choose,
     )
     account = corpus.describe_files(resolved.columns)
     return replace(resolved, corpus=corpus, account=account)

@@ -19,6 +19,7 @@ from nearkin.corpus.corpus import require_unique_columns
 from nearkin.corpus.rejects import describe_rejections
 from nearkin.corpus.row_selection import ReadRows, select_kept_rows
 from nearkin.engine import result_tables
+from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights, LocalClusterColumns
 from nearkin.engine.clustering import Clustering
 from nearkin.engine.related_documents import with_related_documents
@@ -509,6 +510,11 @@ class DedupResult(TableResult):
         return dict(self._open[0].run.work.manifest["stages"])
 
     @cached_property
+    def chosen(self) -> ChosenSettings | None:
+        """The settings that were chosen for the documents, or None if they needed no choice."""
+        return self._open[0].run.chosen
+
+    @cached_property
     def report_data(self) -> ReportData:
         """The content of the report, for which the texts are read once more."""
         finished, clustering = self._open
@@ -701,6 +707,7 @@ class DedupResult(TableResult):
             "statistics": self.statistics,
             "stages": self.stages,
             "warnings": self.warnings,
+            "chosen": self.chosen,
             "report_data": self.report_data,
         }
 

@@ -79,6 +79,8 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         lost: Information that the run lost as a JSON object, or None if it was not measured.
         doubtful: Removed near-duplicates that may be distinct documents, as a JSON object, or None
             if none were examined.
+        chosen: Settings that were chosen for the inputs, and what was tried, as a JSON object. None
+            if settings were given.
         passages: Passages that were cut as a JSON object, or None if none were asked for.
         lines: Repeated lines that were cut as a JSON object, or None if none were asked for.
     """
@@ -92,6 +94,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     audit: Mapping[str, Any] | None = None
     lost: Mapping[str, Any] | None = msgspec.field(default=None, name="information_lost")
     doubtful: Mapping[str, Any] | None = msgspec.field(default=None, name="doubtful_removals")
+    chosen: Mapping[str, Any] | None = None
     passages: Mapping[str, Any] | None = None
     lines: Mapping[str, Any] | None = None
 

@@ -43,7 +43,7 @@ from nearkin.runs.reference import (
     open_references,
     require_comparable,
 )
-from nearkin.runs.resolved_run import OptionsCheck, ResolvedRun, resolve_run
+from nearkin.runs.resolved_run import OptionsCheck, ResolvedRun, SettingsChoice, resolve_run
 from nearkin.runs.results import TemporaryRun
 from nearkin.runtime.executor import Executor
 from nearkin.runtime.progress import Progress
@@ -80,6 +80,7 @@ def prepare_run(
     keep_function: KeepFunction | None = None,
     check_options: OptionsCheck | None = None,
     executor: Executor | None = None,
+    choose: SettingsChoice | None = None,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand."""
     is_open = isinstance(data, FileCorpus | TableCorpus)
@@ -99,7 +100,7 @@ def prepare_run(
 
     folder = TemporaryFolder.open(work)
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
-    resolved = resolve_run(corpus, columns, parameters, folder.path, progress, check)
+    resolved = resolve_run(corpus, columns, parameters, folder.path, progress, check, choose=choose)
     blocker = None
     if reference.blocklist is not None:
         require_blockable(resolved.options, reference.blocklist)
@@ -116,6 +117,7 @@ def prepare_run(
         blocker=blocker,
         keep_function=keep_function,
         given_executor=executor,
+        chosen=resolved.chosen,
     )
     return TemporaryRun(run, folder)
 

@@ -1,7 +1,9 @@
 """Settings that are chosen without labels."""
 
+import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ import nearkin as nk
 from benchmarks.quality.labelled_set import LabelledSet
 from benchmarks.quality.populations.population import make_population
 from nearkin.cli.app import run
+from nearkin.errors import RunError
 from nearkin.runs import choose as choosing
 
 
@@ -113,3 +116,85 @@ def test_options_that_need_labels_are_refused(
     pq.write_table(pa.table({"text": content}), "texts.parquet")
     assert run(["fit", "texts.parquet", *options]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def find_kept(rows: pa.Table, **settings: Any) -> list[bool]:
+    kept: list[bool] = nk.dedup(rows, id="id", **settings).kept.tolist()
+    return kept
+
+
+def test_run_without_settings_chooses_them_for_short_texts() -> None:
+    rows = make_population("companies", 1000, 1).documents
+    chosen = nk.choose(rows, id="id")
+    result = nk.dedup(rows, id="id")
+    assert result.kept.tolist() == find_kept(rows, settings=chosen.settings)
+    assert result.report_data.chosen == chosen.describe()
+    assert not any("few shingles" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"threshold": 0.8},
+        {"shingle": "words:3"},
+        {"cluster": "components"},
+        {"against": ["no such text"]},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_that_are_given_are_not_replaced(settings: dict[str, Any]) -> None:
+    rows = make_population("companies", 500, 1).documents
+    if "against" in settings:
+        settings = {"against": pa.table({"id": ["a"], "text": settings["against"]})}
+    result = nk.dedup(rows, id="id", **settings)
+    assert result.report_data.chosen == ""
+    assert result.report_data.parameters.shingle == "words:3"
+
+
+@pytest.mark.parametrize("case", ["long texts", "few texts"])
+def test_settings_of_long_and_of_few_texts_stay(case: str) -> None:
+    draw = random.Random(3)
+    words = ["".join(draw.choices("abcdefgh", k=6)) for _ in range(500)]
+    count, length = (200, 60) if case == "long texts" else (90, 8)
+    texts = [" ".join(draw.choices(words, k=length)) for _ in range(count)]
+    result = nk.dedup([*texts, *(f"{text} more" for text in texts[:9])])
+    assert result.report_data.chosen == ""
+    assert result.report_data.parameters.threshold == 0.8
+
+
+def test_run_says_why_its_settings_stay() -> None:
+    draw = random.Random(2)
+    states = ["".join(draw.choices("abcdefghklmnoprst", k=8)) for _ in range(30)]
+    elections = [
+        f"senate election in {state}, {year}" for state in states for year in range(1980, 2000)
+    ]
+    result = nk.dedup(elections)
+    assert result.kept.all()
+    assert any("no settings remove documents without doubt" in each for each in result.warnings)
+
+
+def test_command_keeps_the_chosen_settings_and_resumes_with_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "companies.parquet"
+    pq.write_table(make_population("companies", 1000, 1).documents, path)
+    out = tmp_path / "deduped"
+    command = ["dedup", str(path), "--id", "id", "--out", str(out)]
+
+    def fail(*_: object) -> None:
+        raise RunError("the disk is full")
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("nearkin.runs.dedup.collect_report", fail)
+        assert run(command) != 0
+    assert run([*command, "--resume"]) == 0
+    shown = capsys.readouterr().err
+    assert "Chosen for these documents: shingle " in shown
+    record = json.loads((out / "run.json").read_bytes())
+    assert record["chosen"]["settings"]["threshold"] == record["parameters"]["threshold"]
+    assert "few shingles" not in shown
+    again = tmp_path / "again"
+    settings = str(out / "settings.toml")
+    assert run(["dedup", str(path), "--id", "id", "--settings", settings, "--out", str(again)]) == 0
+    assert pq.read_table(again / "clusters.parquet") == pq.read_table(out / "clusters.parquet")
+    assert not (again / "settings.toml").exists()

@@ -190,13 +190,18 @@ class RemovalSample:
         texts: Texts of all of these, and of the kept documents.
     """
 
-    def __init__(self, result: Clustering, lengths: np.ndarray) -> None:
-        """Draws the documents by the clusters and the lengths of all documents, int64 (n,)."""
+    def __init__(
+        self, result: Clustering, lengths: np.ndarray, least: int = LEAST_EXAMINED
+    ) -> None:
+        """Draws the documents by the clusters and the lengths of all documents, int64 (n,).
+
+        None is drawn if fewer than `least` near-duplicates were removed.
+        """
         near = np.flatnonzero((np.asarray(result.kind) == NEAR) & result.removed_in_run)
         self.near = len(near)
         self.removed = np.empty(0, np.int64)
         self.background = np.empty(0, np.int64)
-        if len(near) >= LEAST_EXAMINED:
+        if len(near) >= least:
             self.removed = near[draw_places(len(near), MOST_EXAMINED, SAMPLE_SEED)]
             size = int(BACKGROUND_BYTES / max(lengths.mean(), 1))
             size = max(LEAST_BACKGROUND, min(MOST_BACKGROUND, size))

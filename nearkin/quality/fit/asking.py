@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus
-from nearkin.engine.settings_file import Settings, write_settings
+from nearkin.engine.settings_file import REMARK, Settings, write_settings
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.answer_file import Answer
@@ -24,7 +24,6 @@ from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.documents import read_documents
 from nearkin.quality.fit.objective import Curve, Objective
 from nearkin.quality.fit.pair_model import PairFeatures, PairModel, to_probability
-from nearkin.quality.fit.result import REMARK
 from nearkin.runtime.number_format import format_fraction
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
@@ -294,7 +293,7 @@ class AskedSettings:
         """Writes the settings into a settings file, with a comment on their origin."""
         suggestion = self.suggestion
         remarks = [
-            f"{REMARK} {VERSION}, objective {self.objective}, from answers about "
+            f"{REMARK} fit {VERSION}, objective {self.objective}, from answers about "
             f"{self.duplicates:,} pairs of duplicates and {self.distinct:,} distinct pairs.",
             "Expected (by a model of the answers, with 95 % lower bounds):",
             f"precision {format_bound(suggestion.precision)}",

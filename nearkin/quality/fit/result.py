@@ -7,7 +7,7 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 
-from nearkin.engine.settings_file import Settings, write_settings
+from nearkin.engine.settings_file import REMARK, Settings, write_settings
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.definition import Definition
 from nearkin.quality.fit.objective import Curve
@@ -15,9 +15,6 @@ from nearkin.quality.fit.validation import HeldOut
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.version import VERSION
-
-REMARK = "Chosen by nearkin fit"
-"""The beginning of the comment of a settings file that a fit has written."""
 
 
 class FittedRecord(TypedDict):
@@ -215,7 +212,7 @@ class FitResult:
             expected = self.held_out
             basis = "in cross-validation"
         return [
-            f"{REMARK} {VERSION}, objective {self.objective}, from {labelled} of "
+            f"{REMARK} fit {VERSION}, objective {self.objective}, from {labelled} of "
             f"{counts.documents:,} documents.",
             f"Expected ({basis}, with 95 % intervals):",
             f"precision {format_estimate(expected.precision)}",

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.engine.chosen_settings import ChosenSettings
 from nearkin.quality.evaluate.intervals import Estimate
 from nearkin.quality.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
-from nearkin.quality.fit.unlabelled import ChosenSettings
 from nearkin.reports.terminal.tables import text_table
 from nearkin.runtime.number_format import format_count, format_fraction, format_similarity
 from nearkin.runtime.setting_names import name_setting
@@ -69,11 +69,10 @@ def print_chosen(chosen: ChosenSettings, console: Console) -> None:
         rows.append(
             (f"{tried.shingle} {tried.measure}", threshold, f"{tried.removed:,}", undoubted)
         )
-    names = ("settings", "threshold", "removed", "without doubt")
+    names = ("settings", "threshold", "near-duplicates", "without doubt")
     console.print(text_table(None, names, rows))
     console.print()
-    settings = ", ".join(f"{name} {value}" for name, value in chosen.settings.items())
-    console.print(Text(f"chosen: {settings}", style="bold"))
+    console.print(Text(f"chosen: {chosen.describe()}", style="bold"))
 
 
 def format_interval(score: Estimate) -> str:

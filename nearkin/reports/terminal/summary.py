@@ -28,6 +28,7 @@ OUTPUT_FILES = (
     ("cut parts", "cuts.parquet"),
     ("related documents", "related.parquet"),
     ("rejected rows", "rejected.jsonl"),
+    ("settings", "settings.toml"),
     ("report", "report.html"),
     ("run record", "run.json"),
 )
@@ -50,6 +51,8 @@ def print_summary(
     console.print()
     console.print(Text(data.headline, style="bold"))
     console.print(_category_table(data))
+    if data.chosen:
+        console.print(Text(f"Chosen for these documents: {data.chosen}."))
     for note in data.counts.list_notes():
         console.print(Text(note))
     if data.lost is not None and data.lost.total.worst:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nearkin.engine.settings_file import Settings, write_settings
-from nearkin.quality.fit.result import REMARK
+from nearkin.engine.settings_file import REMARK, Settings, write_settings
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.version import VERSION
+
+CHOSEN = "settings.toml"
+"""The file of an output that holds the settings that were chosen for it."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,9 @@ class TriedSettings:
         shingle: Unit and length of the shingles.
         measure: Measure of similarity.
         threshold: Lowest threshold at which few removals are doubtful. None without such a one.
-        removed: Number of sampled documents that it removes there, exact copies included.
-        undoubted: Estimated number of them that are not doubtful.
+        removed: Number of sampled documents that it removes as near-duplicates there, or at the
+            lowest threshold that was tried.
+        undoubted: Estimated number of them that are not doubtful. 0 without a threshold.
     """
 
     shingle: str
@@ -39,6 +42,7 @@ class ChosenSettings:
         documents: Number of documents of the corpus.
         sampled: Number of documents that were deduplicated.
         warnings: Reasons to distrust the choice.
+        is_default: True if nothing better was found than the settings of a run without options.
     """
 
     settings: Mapping[str, object]
@@ -46,10 +50,15 @@ class ChosenSettings:
     documents: int
     sampled: int
     warnings: tuple[str, ...]
+    is_default: bool = False
 
     def __repr__(self) -> str:
         described = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return f"<ChosenSettings: {described}>"
+
+    def describe(self) -> str:
+        """Returns the settings in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.settings.items())
 
     def to_dict(self) -> dict[str, object]:
         """Returns the choice as a JSON object."""
@@ -75,5 +84,5 @@ class ChosenSettings:
     def _describe(self, tried: TriedSettings) -> str:
         name = f"{tried.shingle} {tried.measure}"
         if tried.threshold is None:
-            return f"{name}: most removals are doubtful at each threshold"
+            return f"{name}: no threshold at which few removals are doubtful"
         return f"{name} from {tried.threshold:g}: {tried.undoubted:,.0f} removals without doubt"

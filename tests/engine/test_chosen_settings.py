@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.engine.settings_file import Settings
-from nearkin.quality.fit.unlabelled import ChosenSettings, TriedSettings
 
 
 def test_settings_file_says_what_was_tried(tmp_path: Path) -> None:
@@ -22,6 +22,6 @@ def test_settings_file_says_what_was_tried(tmp_path: Path) -> None:
     text = path.read_text("utf-8")
     assert "without labels, from 1,000 of 2,000 documents" in text
     assert "chars:3 jaccard from 0.6: 85 removals without doubt" in text
-    assert "words:1 jaccard: most removals are doubtful at each threshold" in text
+    assert "words:1 jaccard: no threshold at which few removals are doubtful" in text
     assert Settings.read(path).values == chosen.settings
     assert repr(chosen) == "<ChosenSettings: shingle=chars:3, measure=jaccard, threshold=0.6>"
