@@ -27,6 +27,7 @@ from nearkin.index.entry import Entry, require_id, require_public_name, require_
 from nearkin.index.migration.state import OPEN
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session
+from nearkin.stages.packed_pairs import pack_pairs
 
 if TYPE_CHECKING:
     from nearkin.settings.decisions import Decision, Decisions
@@ -201,17 +202,42 @@ class DecisionSteps:
                 self._session.run_step(scope, partial(self._move, scope, entry.id, target))
 
     def _separate(self, scope: str, decisions: ScopeDecisions, first: str, second: str) -> None:
-        """Searches another cluster for the documents of one of two groups in one cluster."""
+        """Searches other clusters for two groups: for one of them, if they are in one cluster.
+
+        An earlier decision can have joined them to a representative that they do not resemble.
+        """
+        groups = [[id, *decisions.same_as(id)] for id in (first, second)]
+        for group in groups:
+            self._leave_unlike(scope, decisions, group)
         entries = self._stored(scope, [first, second])
         if len(entries) < 2 or entries[0].leader != entries[1].leader:
             return
         leader = entries[0].leader
-        groups = [[id, *decisions.same_as(id)] for id in (first, second)]
         leaving = groups[0] if leader in groups[1] else groups[1]
         for entry in self._stored(scope, leaving):
             if entry.leader == leader:
                 self._expel(scope, entry.id)
         self._gather(scope, decisions, leaving[0])
+
+    def _leave_unlike(self, scope: str, decisions: ScopeDecisions, group: Sequence[str]) -> None:
+        """Searches another representative for a group of which no document resembles its own."""
+        entries = self._stored(scope, group)
+        if any(entry.leader in group or not entry.has_content for entry in entries):
+            return
+        leaders = self._stored(scope, {entry.leader for entry in entries})
+        pairs = [(leader, e) for leader in leaders for e in entries if e.leader == leader.id]
+        if not pairs or not all(leader.has_content for leader in leaders):
+            return
+        positions = np.arange(len(pairs), dtype=np.uint64) * np.uint64(2)
+        compared = self._session.searcher.comparer.compare_entries(
+            [entry for pair in pairs for entry in pair],
+            pack_pairs(positions, positions + np.uint64(1)),
+        )
+        if compared.reached.any():
+            return
+        for entry in entries:
+            self._expel(scope, entry.id)
+        self._gather(scope, decisions, group[0])
 
     def _stored(self, scope: str, ids: Iterable[str]) -> list[Entry]:
         """Returns the stored documents among some, in the order of their ids."""

@@ -123,6 +123,27 @@ def test_decisions_separate_and_join_whole_groups() -> None:
         assert check_index(index).sound
 
 
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("unlike", ["unlike", "an unlike"])
+def test_documents_that_a_later_decision_parts_leave_what_they_do_not_resemble(
+    moved: bool, unlike: str
+) -> None:
+    """A decision that they are the same had joined them to its representative."""
+    with open_index() as index:
+        index.upsert(SCOPE, TEXT, "kept")
+        index.upsert(SCOPE, TEXT, "copy")
+        index.decide(SCOPE, [Decision("copy", unlike, SAME), Decision(unlike, "odd", SAME)])
+        index.upsert_many(SCOPE, ["quite another text", "something else"], [unlike, "odd"])
+        assert set(leaders_of(index).values()) == {"kept"}
+        if moved:
+            index.remove(SCOPE, "copy")
+        index.decide(SCOPE, [Decision("copy", unlike, DIFFERENT)])
+        leaders = leaders_of(index)
+        assert leaders[unlike] == leaders["odd"] in {unlike, "odd"}
+        assert moved or leaders["copy"] == "kept"
+        assert check_index(index).sound
+
+
 def test_a_large_cluster_is_merged_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.index.removal.MAX_REASSIGNED", 3)
     with open_index() as index:
