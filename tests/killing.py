@@ -16,6 +16,7 @@ import hashlib
 import io
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -117,18 +118,28 @@ class Struck:
 def in_child(body: Callable[[], int]) -> int:
     """Runs something in a forked child; returns its exit code, or minus a signal.
 
-    A child that hangs is killed.
+    A child that hangs is killed. One that does not begin is forked again: Python 3.11 can wait
+    inside of a fork for a lock that a thread of a library held in the parent.
     """
-    child = os.fork()
-    if child == 0:
-        code = 70
-        try:
-            signal.alarm(120)
-            code = body()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    while True:
+        began, begins = os.pipe()
+        child = os.fork()
+        if child == 0:
+            code = 70
+            try:
+                signal.alarm(120)
+                os.write(begins, b"begun")
+                code = body()
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(begins)
+        has_begun, _, _ = select.select([began], [], [], 30)
+        os.close(began)
+        if has_begun:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def lose_unsynced(folder: Path, synced: dict[str, int], way: int) -> None:
