@@ -22,6 +22,7 @@ class LateTasks:
     """
 
     shares_memory = False
+    shares_files = True
 
     def __init__(self, seed: int, workers: int = 2, share: float = 0.3) -> None:
         self.workers = workers

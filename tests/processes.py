@@ -27,6 +27,7 @@ class Processes:
     """
 
     shares_memory = False
+    shares_files = True
 
     def __init__(self, workers: int = 2) -> None:
         self.workers = workers

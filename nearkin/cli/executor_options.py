@@ -35,7 +35,7 @@ class ExecutorOptions:
         THREADS,
         "What does the tasks: threads of this process, other processes of this machine, the "
         "workers of spark or ray (which are extras), or jobs: processes of `nearkin work` on "
-        "any machine. All workers see inputs and output under the same paths.",
+        "any machine. All workers see inputs and output under the same paths, or use --exchange.",
         RUN,
         values=EXECUTORS,
     )
@@ -53,6 +53,14 @@ class ExecutorOptions:
         RUN,
         metavar="KEY=VALUE",
         need=Need("executor", (SPARK,)),
+    )
+    exchange: str | None = setting(
+        None,
+        "Folder of an object store (s3://, gs:// or abfs://) through which the run and its workers "
+        "exchange files, if they share no folder.",
+        RUN,
+        metavar="URL",
+        need=Need("executor", (SPARK, RAY)),
     )
     jobs: int | None = setting(
         None,
@@ -78,10 +86,13 @@ class ExecutorOptions:
             yield None
             return
         from nearkin.executors.jobs import JobsExecutor
+        from nearkin.executors.object_store import require_object_store
         from nearkin.executors.processes import Processes
         from nearkin.executors.ray import RayExecutor
 
         require_one_of("executor", self.executor, EXECUTORS)
+        if self.exchange is not None:
+            require_object_store(self.exchange)
         if self.executor == PROCESSES:
             with Processes.start(workers) as processes:
                 yield processes
@@ -90,14 +101,14 @@ class ExecutorOptions:
             yield JobsExecutor(self.jobs or MOST_JOBS)
             return
         if self.executor == RAY:
-            yield RayExecutor.connect(self.master)
+            yield RayExecutor.connect(self.master, self.exchange)
             return
         from nearkin.spark import SparkExecutor
         from nearkin.spark.session import parse_conf, running_session, translate_spark_errors
 
         conf = parse_conf(self.conf or [])
         with running_session(self.master, conf) as spark, translate_spark_errors():
-            yield SparkExecutor(spark)
+            yield SparkExecutor(spark, self.exchange)
 
     def print_files(self, work: Path) -> bool:
         """Prints the file that was asked for. Returns False if none was."""

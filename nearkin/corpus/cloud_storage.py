@@ -96,6 +96,8 @@ def _connect_s3(bucket: str) -> fs.S3FileSystem:
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        # a small object is written by one request
+        allow_delayed_open=True,
         **options,
     )
 

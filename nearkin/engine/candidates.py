@@ -146,17 +146,17 @@ class WriteKeys(Task):
     """A task that writes the band keys of consecutive documents to their places.
 
     Attributes:
-        folder: Folder with a file for each band, uint64 (n × (1 + probes),). The keys of a
-            document follow each other.
+        folder: Folder with a file for each band, uint64 (n × (1 + probes),), or None to return the
+            keys. The keys of a document follow each other.
     """
 
     comparison: SignatureComparison
     work: WorkFolder
-    folder: Path
+    folder: Path | None
     is_salted: bool
 
-    def __call__(self, bounds: tuple[int, int]) -> None:
-        """Writes the keys of the documents from one number to another."""
+    def __call__(self, bounds: tuple[int, int]) -> np.ndarray | None:
+        """Writes or returns the keys of the documents from one number to another."""
         rows = slice(*bounds)
         comparison = self.comparison
         blocks = np.zeros(bounds[1] - bounds[0], np.uint64)
@@ -172,10 +172,13 @@ class WriteKeys(Task):
             sketched_keys,
             blocks,
         )
+        if self.folder is None:
+            return keys
         offset = 8 * bounds[0] * comparison.keys_per_document
         for band, band_keys in enumerate(keys):
             with (self.folder / f"{band:04d}").open("r+b") as file:
                 write_at(file, np.ascontiguousarray(band_keys).data, offset)
+        return None
 
 
 def write_keys(
@@ -191,10 +194,12 @@ def write_keys(
     size = 8 * len(comparison.documents) * comparison.keys_per_document
     for band in range(comparison.banding.bands):
         with (folder / f"{band:04d}").open("wb") as file:
-            file.truncate(size)
-    task = WriteKeys(comparison, work, folder, is_salted)
-    for _ in executor.map(task, comparison.documents.chunks()):
-        pass
+            file.truncate(size if executor.shares_files else 0)
+    task = WriteKeys(comparison, work, folder if executor.shares_files else None, is_salted)
+    for keys in executor.map(task, comparison.documents.chunks()):
+        for band, band_keys in enumerate(() if keys is None else keys):
+            with (folder / f"{band:04d}").open("ab") as file:
+                file.write(np.ascontiguousarray(band_keys).data)
     complete = work.path / comparison.keys_folder
     shutil.rmtree(complete, ignore_errors=True)
     folder.rename(complete)

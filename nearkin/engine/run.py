@@ -604,7 +604,7 @@ class Run:
         options = self.options
         if options.fields or options.verify != Verify.EXACT or not KeptHashes.serves(options.spec):
             return None
-        if self.payloads is not None or not self.keeps_hashes:
+        if self.payloads is not None or not (self.keeps_hashes and self.executor.shares_files):
             return None
         memory = options.memory // KEPT_HASHES_SHARE
         processes = 0 if self.executor.shares_memory else self.executor.workers

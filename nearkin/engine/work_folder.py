@@ -207,7 +207,7 @@ class WorkFolder:
         states: dict[str, FileState] = {}
         for entry in os.scandir(self.path):
             if entry.name not in UNRECORDED:
-                states.update(_files_at(entry, entry.name))
+                states.update(list_files(entry, entry.name))
         return states
 
     def folder(self, name: str) -> Path:
@@ -255,19 +255,18 @@ class FileState(NamedTuple):
     modified: int
 
     @classmethod
-    def of(cls, entry: os.DirEntry[str]) -> "FileState":
-        """Reads the state of a file."""
-        status = entry.stat(follow_symlinks=False)
+    def of(cls, status: os.stat_result) -> "FileState":
+        """Returns the state of a file."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileState]]:
+def list_files(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileState]]:
     """Yields the files of an entry of a folder, by their names relative to the work folder."""
     if entry.is_file(follow_symlinks=False):
-        yield name, FileState.of(entry)
+        yield name, FileState.of(entry.stat(follow_symlinks=False))
     elif entry.is_dir(follow_symlinks=False):
         for below in os.scandir(entry.path):
-            yield from _files_at(below, f"{name}/{below.name}")
+            yield from list_files(below, f"{name}/{below.name}")
 
 
 def _compute_checksums(folder: Path, names: Sequence[str], workers: int) -> dict[str, str]:

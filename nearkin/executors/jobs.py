@@ -63,6 +63,7 @@ class JobsExecutor:
     workers: int
     work: Path | None = None
     shares_memory = False
+    shares_files = True
 
     def at(self, work: Path) -> "JobsExecutor":
         """Returns an executor of the tasks of a run, as described in `Executor`."""

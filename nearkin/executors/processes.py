@@ -46,6 +46,7 @@ class Processes:
     workers: int
     work: Path | None = None
     shares_memory = False
+    shares_files = True
 
     @classmethod
     @contextmanager

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nearkin.errors import MissingExtraError, RunError
-from nearkin.executors.remote import RemoteTask, Returned, take_result
+from nearkin.executors.object_store import ObjectStore, open_store
+from nearkin.executors.remote import RemoteTask, Returned, pack_item, take_result
 from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.threads import take_in_order
 
@@ -23,15 +23,24 @@ class RayExecutor:
 
     Attributes:
         ray: The module, connected to the cluster.
+        exchange: URL of a folder of an object store, for workers that see no folder of the driver.
         work: Work folder of the run.
+        store: The store of the run.
     """
 
     ray: Any
+    exchange: str | None = None
     work: Path | None = None
+    store: ObjectStore | None = None
     shares_memory = False
 
+    @property
+    def shares_files(self) -> bool:
+        """True if all tasks see the same work folder."""
+        return self.exchange is None
+
     @classmethod
-    def connect(cls, address: str | None) -> "RayExecutor":
+    def connect(cls, address: str | None, exchange: str | None = None) -> "RayExecutor":
         """Connects to a cluster, or starts one on this machine.
 
         Raises:
@@ -47,7 +56,7 @@ class RayExecutor:
                 ray.init(address, include_dashboard=False, log_to_driver=False)
             except (ConnectionError, ValueError) as error:
                 raise RunError(f"cannot connect to Ray at {address}: {error}") from error
-        return cls(ray)
+        return cls(ray, exchange)
 
     @property
     def workers(self) -> int:
@@ -56,7 +65,7 @@ class RayExecutor:
 
     def at(self, work: Path) -> "RayExecutor":
         """Returns an executor of the tasks of a run, as described in `Executor`."""
-        return replace(self, work=work)
+        return replace(self, work=work, store=open_store(self.exchange, work))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`.
@@ -64,14 +73,14 @@ class RayExecutor:
         Raises:
             RunError: If a task failed, or its workers ended three times.
         """
-        remote_task = RemoteTask.create(task, self.work)
+        remote_task = RemoteTask.create(task, self.work, self.store)
         shared_task = self.ray.put(remote_task)
         call = self.ray.remote(num_cpus=1, max_retries=3)(_call)
-        submit = partial(call.remote, shared_task)
+        packed = (pack_item(item, self.store) for item in items)
+        begun = (call.remote(shared_task, item) for item in packed)
+        most = AHEAD * self.workers
         try:
-            yield from take_in_order(
-                map(submit, items), AHEAD * self.workers, self._take, self.ray.cancel
-            )
+            yield from take_in_order(begun, most, self._take, self.ray.cancel)
         finally:
             delete_shared_folder(remote_task.folder)
 
@@ -82,7 +91,7 @@ class RayExecutor:
         except self.ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[-1]
             raise RunError(f"a task of Ray failed: {reason}; Ray's logs have the trace") from error
-        return take_result(returned)
+        return take_result(returned, self.store)
 
 
 def _call(task: RemoteTask, item: object) -> Returned:

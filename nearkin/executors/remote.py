@@ -2,6 +2,7 @@
 
 import pickle
 import platform
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,12 +11,13 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from nearkin.errors import NearkinError, UsageError
+from nearkin.executors.object_store import ObjectStore, StoredFile, StoredWork
 from nearkin.runtime.executor import RETURNED
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.loading import load_arrow
 from nearkin.runtime.version import VERSION
 
-Returned: TypeAlias = Path | NearkinError
+Returned: TypeAlias = Path | StoredFile | NearkinError
 """The file of a result, or the error that a task raised."""
 
 
@@ -27,24 +29,31 @@ class RemoteTask:
         pickled: The task.
         folder: Folder of what the task returns.
         version: Version of nearkin of the process that runs the stages.
+        stored: The work folder in an object store, if the other process does not see it.
     """
 
     pickled: bytes
     folder: Path
     version: str = VERSION
+    stored: StoredWork | None = None
 
     @classmethod
-    def create(cls, task: Callable[[Any], Any], work: Path | None) -> "RemoteTask":
+    def create(
+        cls, task: Callable[[Any], Any], work: Path | None, store: ObjectStore | None = None
+    ) -> "RemoteTask":
         """Returns a task with a new folder in a work folder."""
         assert work is not None
         folder = work.absolute() / RETURNED / uuid4().hex
+        if store is not None:
+            return cls(store.dumps(task), folder, stored=store.put_work_folder())
         folder.mkdir(parents=True)
         return cls(pickle.dumps(task), folder)
 
     @cached_property
     def _task(self) -> Callable[[Any], Any]:
         load_arrow()
-        task: Callable[[Any], Any] = pickle.loads(self.pickled)
+        load = pickle.loads if self.stored is None else self.stored.loads
+        task: Callable[[Any], Any] = load(self.pickled)
         return task
 
     def __call__(self, item: object) -> Returned:
@@ -54,20 +63,27 @@ class RemoteTask:
                 f"worker {platform.node()} has nearkin {VERSION}, and the run has {self.version}; "
                 "install one version on all machines"
             )
-        if not self.folder.is_dir():
+        if self.stored is None and not self.folder.is_dir():
             return UsageError(
                 f"worker {platform.node()} does not see the work folder {self.folder}; choose a "
                 "folder that all machines see under the same path"
             )
-        path = self.folder / uuid4().hex
         try:
+            if self.stored is not None:
+                return self._do_with_store(self.stored, item)
             with disk_errors(self.folder.parent.parent):
                 result = self._task(item)
+                path = self.folder / uuid4().hex
                 with path.open("wb") as file:
                     pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
         except NearkinError as error:
             return error
         return path
+
+    def _do_with_store(self, stored: StoredWork, item: Any) -> StoredFile:
+        """Does the task with a copy of the work folder. The item is what `pack_item` returned."""
+        with disk_errors(Path(tempfile.gettempdir())):
+            return stored.put_result(self._task(stored.loads(item)))
 
 
 def describe_task(task: Callable[[Any], Any]) -> str:
@@ -75,10 +91,18 @@ def describe_task(task: Callable[[Any], Any]) -> str:
     return getattr(task, "__name__", type(task).__name__)
 
 
-def take_result(returned: Returned) -> Any:
+def pack_item(item: object, store: ObjectStore | None) -> object:
+    """Returns an item as it is sent to another process."""
+    return item if store is None else store.dumps(item)
+
+
+def take_result(returned: Returned, store: ObjectStore | None = None) -> Any:
     """Returns the result of a task and deletes its file, or raises the error of the task."""
     if isinstance(returned, NearkinError):
         raise returned
+    if isinstance(returned, StoredFile):
+        assert store is not None
+        return store.take(returned)
     result = pickle.loads(returned.read_bytes())
     returned.unlink()
     return result

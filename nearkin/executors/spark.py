@@ -15,7 +15,8 @@ from typing import TypeVar
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from nearkin.executors.remote import RemoteTask, Returned, take_result
+from nearkin.executors.object_store import ObjectStore, open_store
+from nearkin.executors.remote import RemoteTask, Returned, pack_item, take_result
 from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.threads import ordered_map
 
@@ -31,12 +32,21 @@ class SparkExecutor:
 
     Attributes:
         spark: The session.
+        exchange: URL of a folder of an object store, for workers that see no folder of the driver.
         work: Work folder of the run.
+        store: The store of the run.
     """
 
     spark: SparkSession
+    exchange: str | None = None
     work: Path | None = None
+    store: ObjectStore | None = None
     shares_memory = False
+
+    @property
+    def shares_files(self) -> bool:
+        """True if all tasks see the same work folder."""
+        return self.exchange is None
 
     @property
     def workers(self) -> int:
@@ -45,7 +55,7 @@ class SparkExecutor:
 
     def at(self, work: Path) -> "SparkExecutor":
         """Returns an executor of the tasks of a run, as described in `Executor`."""
-        return replace(self, work=work)
+        return replace(self, work=work, store=open_store(self.exchange, work))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`.
@@ -60,14 +70,15 @@ class SparkExecutor:
         if first is None:
             return
         context = self.spark.sparkContext
-        remote_task = RemoteTask.create(task, self.work)
+        remote_task = RemoteTask.create(task, self.work, self.store)
         broadcast = context.broadcast(remote_task)
         group = f"nearkin {remote_task.folder.name}"
 
         def run(portion: Sequence[Item]) -> list[Result]:
             context.setJobGroup(group, f"nearkin: {type(task).__name__}", interruptOnCancel=True)
-            calls = context.parallelize(portion, len(portion)).map(_Call(broadcast))
-            return [take_result(returned) for returned in calls.collect()]
+            packed = [pack_item(item, self.store) for item in portion]
+            calls = context.parallelize(packed, len(packed)).map(_Call(broadcast))
+            return [take_result(returned, self.store) for returned in calls.collect()]
 
         try:
             jobs = -(-2 * self.workers // size)

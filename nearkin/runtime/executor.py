@@ -46,6 +46,10 @@ class Executor(Protocol):
     def shares_memory(self) -> bool:
         """True if tasks see the memory of this process. Others see files alone."""
 
+    @property
+    def shares_files(self) -> bool:
+        """True if all tasks see the same files. Others have copies of what stages have written."""
+
     def at(self, work: Path) -> "Executor":
         """Returns an executor of the tasks of a run.
 
@@ -72,6 +76,7 @@ class Threads:
 
     workers: int
     shares_memory = True
+    shares_files = True
 
     def at(self, work: Path) -> "Threads":
         """Returns itself: threads need no folder."""

@@ -14,34 +14,15 @@ from nearkin.corpus import Columns, FileCorpus, cloud_storage
 from nearkin.corpus.inputs import Selection, find_inputs
 from nearkin.corpus.remote import open_filesystem
 from nearkin.errors import RunError, UsageError
-from tests.corpus.object_storage import serve_objects
+from tests.corpus.object_storage import Storage, point_to, serve_storage
 from tests.corpus.samples import SAMPLE_TEXTS, read_corpus, to_json_lines
 from tests.services import free_port
 
 
-class Storage:
-    """The objects and the faults of a server."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.options: dict[str, Any] = {}
-
-
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
-    served = Storage()
-    with serve_objects(served.objects, served.options) as address:
-        point_to(address, monkeypatch)
+    with serve_storage(monkeypatch) as served:
         yield served
-    cloud_storage._connect_s3.cache_clear()
-
-
-def point_to(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud_storage._connect_s3.cache_clear()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def texts_of(*given: str, **selection: Any) -> list[str]:

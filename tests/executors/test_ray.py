@@ -1,6 +1,7 @@
 """Tests of tasks on a local cluster of Ray."""
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nearkin.executors.ray import RayExecutor
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.progress import Silent
+from tests.corpus.object_storage import serve_storage
 from tests.engine.test_executors import documents, read_output, write_parquet
 
 
@@ -26,17 +28,19 @@ def test_output_does_not_depend_on_ray(tmp_path: Path, monkeypatch: pytest.Monke
     options = RunOptions(spec=nk.Spec(), workers=2)
     job = Job((str(tmp_path / "in"),), tmp_path / "threads", Columns(id="id"), options)
     run_dedup(job, Silent())
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
-    try:
+    with serve_storage(monkeypatch), ExitStack() as stack:
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+        stack.callback(ray.shutdown)
+        through_store = RayExecutor.connect(None, "s3://bucket/tmp")
+        run_dedup(replace(job, out=tmp_path / "store", executor=through_store), Silent())
         executor = RayExecutor.connect(None)
         assert executor.workers == 3
         run_dedup(replace(job, out=tmp_path / "ray", executor=executor), Silent())
         assert list(executor.at(tmp_path).map(abs, range(-20, 0))) == list(range(20, 0, -1))
         with pytest.raises(RunError, match="a task of Ray failed: TypeError: bad operand"):
             list(executor.at(tmp_path).map(abs, ["text"]))  # type: ignore[arg-type]
-    finally:
-        ray.shutdown()
     assert read_output(tmp_path / "ray") == read_output(job.out)
+    assert read_output(tmp_path / "store") == read_output(job.out)
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

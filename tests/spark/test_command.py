@@ -1,14 +1,19 @@
 """`nearkin dedup --executor spark` writes what it writes with threads."""
 
+import gc
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from nearkin.corpus import Columns, FileCorpus
 from tests.cli.conftest import run
+from tests.corpus.object_storage import CREDENTIALS, serve_storage
+from tests.engine.test_executors import read_output
 from tests.spark.conftest import DOCUMENTS
 
 
@@ -26,6 +31,24 @@ def test_output_is_that_of_threads(spark: SparkSession, tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
     # the session that was open before the command stays open
     assert spark.range(3).count() == 3
+
+
+def test_output_through_an_object_store_is_that_of_threads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    pq.write_table(pa.Table.from_pylist(DOCUMENTS), tmp_path / "docs.parquet")
+    line = ("dedup", tmp_path / "docs.parquet", "--id", "id", "--threshold", "0.6", "-q")
+    assert run(*line, "--out", tmp_path / "threads") == 0
+    with serve_storage(monkeypatch) as storage:
+        # processes of Spark that run already have other variables
+        for name in ("AWS_ENDPOINT_URL", *CREDENTIALS):
+            monkeypatch.setitem(spark.sparkContext.environment, name, os.environ[name])
+        options = ("--executor", "spark", "--exchange", "s3://bucket/tmp")
+        assert run(*line, *options, "--out", tmp_path / "spark") == 0
+        gc.collect()
+        assert set(storage.objects) <= {"bucket/tmp/"}
+    assert read_output(tmp_path / "spark") == read_output(tmp_path / "threads")
 
 
 def test_pages_of_differences_after_a_dictionary_with_a_long_text_are_read(

@@ -1,0 +1,248 @@
+"""Tests of tasks whose processes see the work folder of a run through an object store alone."""
+
+import multiprocessing
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.engine.options import RunOptions
+from nearkin.errors import RunError, UsageError
+from nearkin.executors import object_store
+from nearkin.executors.object_store import ObjectStore, open_store
+from nearkin.executors.remote import RemoteTask, pack_item, take_result
+from nearkin.runs.dedup import run_dedup
+from nearkin.runtime.progress import Silent
+from tests.cli.conftest import run
+from tests.corpus.object_storage import Storage, serve_storage
+from tests.engine.test_executors import (
+    SETTINGS,
+    documents,
+    make_job,
+    read_facts,
+    read_output,
+)
+
+URL = "s3://bucket/tmp"
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    with serve_storage(monkeypatch) as served:
+        yield served
+
+
+def objects_of_runs(storage: Storage) -> list[str]:
+    return [name for name in storage.objects if name.startswith("bucket/tmp/nearkin-")]
+
+
+def hide_folder(folder: Path, copies: Path) -> None:
+    """Hides a folder from this process, as if it was that of another machine."""
+    os.environ["TMPDIR"] = str(copies)
+
+    def check(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("open", "os.scandir", "os.listdir", "os.mkdir") and (
+            str(arguments[0]).startswith(str(folder))
+        ):
+            raise RuntimeError(f"{event} of {arguments[0]}")
+
+    sys.addaudithook(check)
+
+
+def call(task: RemoteTask, item: object) -> Any:
+    return task(item)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """An executor of processes that do not see the work folder. Each task is done twice."""
+
+    pool: ProcessPoolExecutor
+    workers: int = 2
+    work: Path | None = None
+    store: ObjectStore | None = None
+    shares_memory = False
+    shares_files = False
+
+    def at(self, work: Path) -> "Apart":
+        """Returns an executor of the tasks of a run, as described in `Executor`."""
+        return replace(self, work=work, store=open_store(URL, work))
+
+    def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yields task(item) for each item, as described in `Executor`."""
+        remote = RemoteTask.create(task, self.work, self.store)
+        for item in items:
+            packed = pack_item(item, self.store)
+            first, second = (self.pool.submit(call, remote, packed) for _ in range(2))
+            second.result()
+            yield take_result(first.result(), self.store)
+
+
+@pytest.fixture
+def apart(storage: Storage, tmp_path: Path) -> Iterator[Apart]:
+    """Returns an executor, whose processes see the folder `in` of the test and no other."""
+    (tmp_path / "copies").mkdir()
+    spawn = multiprocessing.get_context("spawn")
+    hidden = (tmp_path / "out", tmp_path / "copies")
+    with ProcessPoolExecutor(2, spawn, hide_folder, hidden) as pool:
+        yield Apart(pool)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hot buckets",
+        *(pytest.param(name, marks=pytest.mark.full) for name in SETTINGS if name != "hot buckets"),
+    ],
+)
+def test_output_does_not_depend_on_an_object_store(
+    name: str, apart: Apart, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    (tmp_path / "in").mkdir()
+    pq.write_table(documents()[:1200], tmp_path / "in" / "all.parquet", row_group_size=300)
+    options = RunOptions(**{"spec": nk.Spec(), "workers": 2, **SETTINGS[name]})
+    job = make_job(tmp_path, options)
+    run_dedup(job, Silent())
+    elsewhere = replace(job, out=tmp_path / "out", executor=apart)
+    run_dedup(elsewhere, Silent())
+    assert read_output(elsewhere.out) == read_output(job.out)
+    assert read_facts(elsewhere.out) == read_facts(job.out)
+    assert objects_of_runs(storage) == []
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+@dataclass(frozen=True)
+class Join:
+    """A task that joins files of the work folder to a new one."""
+
+    folder: Path
+
+    def __call__(self, name: Path) -> Path:
+        names = sorted(self.folder.glob("*.txt"))
+        name.write_text("".join(path.read_text() for path in names))
+        return name
+
+
+def begin(work: Path) -> tuple[ObjectStore, RemoteTask]:
+    """Returns a store and a task over a work folder with two files."""
+    (work / "texts").mkdir(parents=True)
+    for name in ("a", "b"):
+        (work / "texts" / f"{name}.txt").write_text(name)
+    store = ObjectStore(URL, work)
+    return store, RemoteTask.create(Join(work / "texts"), work, store)
+
+
+def copy_of(task: RemoteTask) -> RemoteTask:
+    """Returns a task as another process receives it."""
+    copied: RemoteTask = pickle.loads(pickle.dumps(task))
+    return copied
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Returns the folder of the copies of this machine."""
+    path = tmp_path / "copies"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+def test_machine_reads_each_file_once_and_the_driver_writes_it_once(
+    storage: Storage, copies: Path, tmp_path: Path
+) -> None:
+    reads = storage.options["reads"] = []
+    work = tmp_path / "work"
+    store, task = begin(work)
+    with ThreadPoolExecutor(4) as pool:
+        packed = [pack_item(work / f"{number}.out", store) for number in range(4)]
+        returned = list(pool.map(call, map(copy_of, [task] * 4), packed))
+    read = Counter(reads)
+    assert len(read) == 2
+    # a file is asked for by its size, and then read
+    assert len(set(read.values())) == 1
+    assert max(read.values()) <= 2
+    assert [take_result(one, store) for one in returned] == [
+        work / f"{number}.out" for number in range(4)
+    ]
+    assert (work / "3.out").read_text() == "ab"
+    written = set(storage.objects)
+    (work / "texts" / "c.txt").write_text("c")
+    (work / "texts" / "a.txt").write_text("changed")
+    second = RemoteTask.create(Join(work / "texts"), work, store)
+    assert len(set(storage.objects) - written) == 2
+    take_result(call(copy_of(second), pack_item(work / "new", store)), store)
+    assert (work / "new").read_text() == "changedbc"
+    (root,) = copies.iterdir()
+    assert len([path for path in root.iterdir() if path.is_dir()]) == 2, "one copy and its objects"
+    del store
+    assert objects_of_runs(storage) == []
+
+
+def test_upload_that_fails_ends_the_run_with_a_sentence(
+    storage: Storage, copies: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    store, task = begin(work)
+    storage.options["status_of_writes"] = 403
+    packed = pack_item(work / "new", store)
+    with pytest.raises(RunError, match=r"cannot write s3://bucket/tmp/nearkin-.*; check the name"):
+        take_result(call(copy_of(task), packed), store)
+    (work / "more").write_text("more")
+    with pytest.raises(RunError, match=r"cannot write s3://bucket/tmp/nearkin-.*; check the name"):
+        RemoteTask.create(double, work, store)
+
+
+def test_file_of_another_size_is_an_error(storage: Storage, copies: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    store, task = begin(work)
+    for name in objects_of_runs(storage):
+        storage.objects[name] = b"longer"
+    with pytest.raises(
+        RunError, match=r"s3://bucket/tmp/nearkin-.* has 6 bytes in place of 1; run"
+    ):
+        take_result(call(copy_of(task), pack_item(work / "new", store)), store)
+
+
+def test_copies_that_runs_left_a_day_ago_are_deleted(
+    storage: Storage, copies: Path, tmp_path: Path
+) -> None:
+    for age in (0, 2 * object_store.OLD_SECONDS):
+        old = copies / f"{object_store.COPIES}{age}"
+        old.mkdir()
+        os.utime(old, (time.time() - age, time.time() - age))
+    store, task = begin(tmp_path / "work")
+    take_result(call(copy_of(task), pack_item(tmp_path / "work" / "new", store)), store)
+    assert (copies / f"{object_store.COPIES}0").exists()
+    assert len(list(copies.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "url", ["/mnt/shared", "https://host/folder", "s3://", "hf://datasets/a/b"]
+)
+def test_other_urls_are_refused(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs.jsonl").write_text('{"text": "one text"}')
+    line = ("dedup", tmp_path / "docs.jsonl", "--out", tmp_path / "out", "--exchange", url)
+    assert run(*line, "--executor", "ray") == 2
+    assert f"--exchange {url} is not a folder of an object store; give a" in capsys.readouterr().err
+    assert run(*line, "--executor", "jobs") == 2
+    assert "--exchange" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is not a folder of an object store"):
+        open_store(url, tmp_path)
