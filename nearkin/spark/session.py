@@ -10,7 +10,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from nearkin import errors
 from nearkin.errors import MissingExtraError, NearkinError, RunError, UsageError
 from nearkin.runtime.setting_names import name_setting
 
@@ -28,7 +27,6 @@ ALONE = {
 }
 """Settings of a session on one machine. Nearly all work is done in Python, so compiling Java code
 takes more time than it saves."""
-RAISED = re.compile(r"nearkin\.errors\.(\w+): (.*)")
 FAILED = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
 SHOWN = 400
 
@@ -105,19 +103,13 @@ def translate_spark_errors() -> Iterator[None]:
         raise from_task(str(error)) from error
 
 
-def from_task(message: str) -> NearkinError:
+def from_task(message: str) -> RunError:
     r"""Returns the error that the message of a failed task describes.
 
     Examples:
-        >>> from_task("x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\tat org")
-        RunError("document 'x7': ValueError: odd")
         >>> print(str(from_task("x\nModuleNotFoundError: No module named 'numpy'\n"))[:76])
         a Spark task failed: ModuleNotFoundError: No module named 'numpy'; install n
     """
-    if raised := RAISED.search(message):
-        kind = getattr(errors, raised[1], RunError)
-        translated: NearkinError = kind(raised[2].strip())
-        return translated
     causes = [f"{name}: {text}" for name, text in FAILED.findall(message)]
     cause = one_line(causes[-1] if causes else message)
     advice = "Spark's log has the whole trace"
