@@ -108,7 +108,7 @@ class ExecutorOptions:
 
         conf = parse_conf(self.conf or [])
         with running_session(self.master, conf) as spark, translate_spark_errors():
-            yield SparkExecutor(spark, self.exchange)
+            yield SparkExecutor(spark, exchange=self.exchange)
 
     def print_files(self, work: Path) -> bool:
         """Prints the file that was asked for. Returns False if none was."""

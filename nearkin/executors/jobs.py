@@ -12,14 +12,14 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from uuid import uuid4
 
 from nearkin.errors import RunError, UsageError
-from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
+from nearkin.executors.remote import RemoteExecutor, RemoteTask, Returned, describe_task
 from nearkin.runtime.executor import TASKS
 from nearkin.runtime.files import delete_shared_folder
 from nearkin.runtime.outputs import is_output
@@ -52,22 +52,14 @@ MOST_ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
-class JobsExecutor:
+class JobsExecutor(RemoteExecutor):
     """Processes of `nearkin work` that see the work folder.
 
     Attributes:
         workers: Number of processes that are expected.
-        work: Work folder of the run.
     """
 
     workers: int
-    work: Path | None = None
-    shares_memory = False
-    shares_files = True
-
-    def at(self, work: Path) -> "JobsExecutor":
-        """Returns an executor of the tasks of a run, as described in `Executor`."""
-        return replace(self, work=work)
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`.
@@ -75,20 +67,19 @@ class JobsExecutor:
         Raises:
             RunError: If a worker failed, or several were lost with one item.
         """
-        assert self.work is not None
-        remote_task = RemoteTask.create(task, self.work)
-        folder = self.work.absolute() / TASKS / remote_task.folder.name
-        for name in (TODO, DOING, DONE, FAILED):
-            (folder / name).mkdir(parents=True)
-        _write(folder / TASK, remote_task)
-        offered = _OfferedItems(folder, describe_task(task))
-        try:
-            yield from take_in_order(
-                map(offered.add, items), AHEAD * self.workers, offered.take, lambda name: None
-            )
-        finally:
-            delete_shared_folder(folder)
-            delete_shared_folder(remote_task.folder)
+        with self.sent(task) as remote_task:
+            folder = remote_task.folder.parent.with_name(TASKS) / remote_task.folder.name
+            for name in (TODO, DOING, DONE, FAILED):
+                (folder / name).mkdir(parents=True)
+            _write(folder / TASK, remote_task)
+            offered = _OfferedItems(folder, describe_task(task))
+            most = AHEAD * self.workers
+            try:
+                names = map(offered.add, items)
+                for returned in take_in_order(names, most, offered.take, lambda name: None):
+                    yield self.take(returned)
+            finally:
+                delete_shared_folder(folder)
 
 
 class _Touch(NamedTuple):
@@ -116,8 +107,8 @@ class _OfferedItems:
         self._next += 1
         return name
 
-    def take(self, name: str) -> Any:
-        """Waits for the result of an item."""
+    def take(self, name: str) -> Returned:
+        """Waits for what a worker returns of an item."""
         path = self._folder / DONE / name
         # A shared file system may remember that a file is missing. It looks a folder up again.
         while path not in _list(path.parent):
@@ -126,7 +117,7 @@ class _OfferedItems:
             time.sleep(POLL_SECONDS)
         returned: Returned = pickle.loads(path.read_bytes())
         path.unlink()
-        return take_result(returned)
+        return returned
 
     def _require_written(self) -> None:
         """Requires that no worker has failed to write."""
@@ -210,7 +201,7 @@ def work_on(work: Path, patience: float) -> int:
             time.sleep(POLL_SECONDS)
             continue
         folder = taken.parent.parent
-        with _HandedBack(taken), _touched(taken):
+        with _handed_back(taken), _touched(taken):
             if loaded is None or loaded[0] != folder:
                 loaded = (folder, pickle.loads((folder / TASK).read_bytes()))
             returned = loaded[1](pickle.loads(taken.read_bytes()))
@@ -232,7 +223,8 @@ def _require_trusted(work: Path) -> None:
         )
 
 
-class _HandedBack:
+@contextmanager
+def _handed_back(taken: Path) -> Iterator[None]:
     """A context in which a worker does an item that it has taken.
 
     The run receives the failure of an item. If the worker is interrupted, the item is left to
@@ -242,34 +234,26 @@ class _HandedBack:
     Args:
         taken: The file of the item.
     """
-
-    def __init__(self, taken: Path) -> None:
-        self._taken = taken
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        taken = self._taken
-        if error is None:
-            return False
-        if not isinstance(error, Exception):
-            with suppress(FileNotFoundError):
-                taken.rename(taken.parent.parent / TODO / taken.name)
-            return False
+    folder = taken.parent.parent
+    try:
+        yield
+    except Exception as error:
         if not taken.exists():
-            return True
+            return
         failed = RunError(
             f"a worker on {platform.node()} failed with {type(error).__name__}: {error}; its "
             "output has the whole trace"
         )
-        folder = taken.parent.parent
         with suppress(FileNotFoundError):
             try:
                 _write(folder / DONE / taken.name, failed)
             except OSError:
                 taken.rename(folder / FAILED / taken.name)
-        return False
+        raise
+    except BaseException:
+        with suppress(FileNotFoundError):
+            taken.rename(folder / TODO / taken.name)
+        raise
 
 
 def _take_item(tasks: Path) -> Path | None:

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
 from nearkin.errors import RunError
-from nearkin.executors.remote import RemoteTask, Returned, describe_task, take_result
-from nearkin.runtime.files import delete_shared_folder
+from nearkin.executors.remote import RemoteExecutor, RemoteTask, Returned, describe_task
 from nearkin.runtime.setting_names import name_flag
 from nearkin.runtime.threads import take_in_order
 
@@ -33,20 +32,16 @@ TASK = "task"
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(RemoteExecutor):
     """Processes of this machine, each of which does one task at a time.
 
     Attributes:
         pool: The processes.
         workers: Number of processes.
-        work: Work folder of the run.
     """
 
     pool: ProcessPoolExecutor
     workers: int
-    work: Path | None = None
-    shares_memory = False
-    shares_files = True
 
     @classmethod
     @contextmanager
@@ -56,40 +51,36 @@ class Processes:
         with ProcessPoolExecutor(workers, spawn, _follow_parent) as pool:
             yield cls(pool, workers)
 
-    def at(self, work: Path) -> "Processes":
-        """Returns an executor of the tasks of a run, as described in `Executor`."""
-        return replace(self, work=work)
-
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`.
 
         Raises:
             RunError: If a process ended before its task.
         """
-        remote_task = RemoteTask.create(task, self.work)
-        path = remote_task.folder / TASK
-        path.write_bytes(pickle.dumps(remote_task))
         begun: list[Future[Returned]] = []
+        with self.sent(task) as remote_task:
+            path = remote_task.folder / TASK
+            path.write_bytes(pickle.dumps(remote_task))
 
-        def begin(item: Item) -> Future[Returned]:
-            begun.append(self.pool.submit(_call, path, item))
-            return begun[-1]
+            def begin(item: Item) -> Future[Returned]:
+                begun.append(self.pool.submit(_call, path, item))
+                return begun[-1]
 
-        try:
-            most = AHEAD * self.workers
-            futures = map(begin, items)
-            for returned in take_in_order(futures, most, Future.result, Future.cancel):
-                yield take_result(returned)
-        except BrokenProcessPool as error:
-            raise RunError(
-                f"a process ended while it did {describe_task(task)}; if the system ended it for "
-                f"lack of memory, lower {name_flag('memory')} or {name_flag('workers')}, then "
-                f"continue with {name_flag('resume')}"
-            ) from error
-        finally:
-            # What is still done writes into the work folder, which an interrupted run may delete.
-            wait(begun)
-            delete_shared_folder(remote_task.folder)
+            try:
+                most = AHEAD * self.workers
+                futures = map(begin, items)
+                for returned in take_in_order(futures, most, Future.result, Future.cancel):
+                    yield self.take(returned)
+            except BrokenProcessPool as error:
+                raise RunError(
+                    f"a process ended while it did {describe_task(task)}; if the system ended it "
+                    f"for lack of memory, lower {name_flag('memory')} or {name_flag('workers')}, "
+                    f"then continue with {name_flag('resume')}"
+                ) from error
+            finally:
+                # What is still done writes into the work folder, which an interrupted run may
+                # delete.
+                wait(begun)
 
 
 def _follow_parent() -> None:

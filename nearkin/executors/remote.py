@@ -3,17 +3,18 @@
 import pickle
 import platform
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 from uuid import uuid4
 
 from nearkin.errors import NearkinError, UsageError
-from nearkin.executors.object_store import ObjectStore, StoredFile, StoredWork
+from nearkin.executors.object_store import ObjectStore, StoredFile, StoredWork, open_store
 from nearkin.runtime.executor import RETURNED
-from nearkin.runtime.files import disk_errors
+from nearkin.runtime.files import delete_shared_folder, disk_errors
 from nearkin.runtime.loading import load_arrow
 from nearkin.runtime.version import VERSION
 
@@ -39,10 +40,9 @@ class RemoteTask:
 
     @classmethod
     def create(
-        cls, task: Callable[[Any], Any], work: Path | None, store: ObjectStore | None = None
+        cls, task: Callable[[Any], Any], work: Path, store: ObjectStore | None = None
     ) -> "RemoteTask":
         """Returns a task with a new folder in a work folder."""
-        assert work is not None
         folder = work.absolute() / RETURNED / uuid4().hex
         if store is not None:
             return cls(store.dumps(task), folder, stored=store.put_work_folder())
@@ -81,7 +81,7 @@ class RemoteTask:
         return path
 
     def _do_with_store(self, stored: StoredWork, item: Any) -> StoredFile:
-        """Does the task with a copy of the work folder. The item is what `pack_item` returned."""
+        """Does the task with a copy of the work folder. The item is a packed one."""
         with disk_errors(Path(tempfile.gettempdir())):
             return stored.put_result(self._task(stored.loads(item)))
 
@@ -91,18 +91,51 @@ def describe_task(task: Callable[[Any], Any]) -> str:
     return getattr(task, "__name__", type(task).__name__)
 
 
-def pack_item(item: object, store: ObjectStore | None) -> object:
-    """Returns an item as it is sent to another process."""
-    return item if store is None else store.dumps(item)
+@dataclass(frozen=True, kw_only=True)
+class RemoteExecutor:
+    """The driver's side of tasks that other processes do.
 
+    Attributes:
+        exchange: URL of a folder of an object store, for workers that see no folder of the driver.
+        work: Work folder of the run.
+        store: The store of the run.
+    """
 
-def take_result(returned: Returned, store: ObjectStore | None = None) -> Any:
-    """Returns the result of a task and deletes its file, or raises the error of the task."""
-    if isinstance(returned, NearkinError):
-        raise returned
-    if isinstance(returned, StoredFile):
-        assert store is not None
-        return store.take(returned)
-    result = pickle.loads(returned.read_bytes())
-    returned.unlink()
-    return result
+    exchange: str | None = None
+    work: Path | None = None
+    store: ObjectStore | None = None
+    shares_memory = False
+
+    @property
+    def shares_files(self) -> bool:
+        """True if all tasks see the same work folder."""
+        return self.exchange is None
+
+    def at(self, work: Path) -> Self:
+        """Returns an executor of the tasks of a run, as described in `Executor`."""
+        return replace(self, work=work, store=open_store(self.exchange, work))
+
+    @contextmanager
+    def sent(self, task: Callable[[Any], Any]) -> Iterator[RemoteTask]:
+        """Yields a task as other processes receive it. What they return is deleted at the end."""
+        assert self.work is not None
+        remote_task = RemoteTask.create(task, self.work, self.store)
+        try:
+            yield remote_task
+        finally:
+            delete_shared_folder(remote_task.folder)
+
+    def pack(self, item: object) -> object:
+        """Returns an item as other processes receive it."""
+        return item if self.store is None else self.store.dumps(item)
+
+    def take(self, returned: Returned) -> Any:
+        """Returns the result of a task and deletes its file, or raises the error of the task."""
+        if isinstance(returned, NearkinError):
+            raise returned
+        if isinstance(returned, StoredFile):
+            assert self.store is not None
+            return self.store.take(returned)
+        result = pickle.loads(returned.read_bytes())
+        returned.unlink()
+        return result

@@ -6,7 +6,7 @@ submit. What a task returns is a file of the work folder, so no row passes throu
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -15,9 +15,7 @@ from typing import TypeVar
 from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
-from nearkin.executors.object_store import ObjectStore, open_store
-from nearkin.executors.remote import RemoteTask, Returned, pack_item, take_result
-from nearkin.runtime.files import delete_shared_folder
+from nearkin.executors.remote import RemoteExecutor, RemoteTask, Returned
 from nearkin.runtime.threads import ordered_map
 
 Item = TypeVar("Item")
@@ -27,35 +25,19 @@ JOBS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class SparkExecutor:
+class SparkExecutor(RemoteExecutor):
     """The workers of a Spark session.
 
     Attributes:
         spark: The session.
-        exchange: URL of a folder of an object store, for workers that see no folder of the driver.
-        work: Work folder of the run.
-        store: The store of the run.
     """
 
     spark: SparkSession
-    exchange: str | None = None
-    work: Path | None = None
-    store: ObjectStore | None = None
-    shares_memory = False
-
-    @property
-    def shares_files(self) -> bool:
-        """True if all tasks see the same work folder."""
-        return self.exchange is None
 
     @property
     def workers(self) -> int:
         """The number of tasks that are done at a time."""
         return self.spark.sparkContext.defaultParallelism
-
-    def at(self, work: Path) -> "SparkExecutor":
-        """Returns an executor of the tasks of a run, as described in `Executor`."""
-        return replace(self, work=work, store=open_store(self.exchange, work))
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yields task(item) for each item, as described in `Executor`.
@@ -70,24 +52,24 @@ class SparkExecutor:
         if first is None:
             return
         context = self.spark.sparkContext
-        remote_task = RemoteTask.create(task, self.work, self.store)
-        broadcast = context.broadcast(remote_task)
-        group = f"nearkin {remote_task.folder.name}"
+        with self.sent(task) as remote_task:
+            broadcast = context.broadcast(remote_task)
+            group = f"nearkin {remote_task.folder.name}"
+            name = f"nearkin: {type(task).__name__}"
 
-        def run(portion: Sequence[Item]) -> list[Result]:
-            context.setJobGroup(group, f"nearkin: {type(task).__name__}", interruptOnCancel=True)
-            packed = [pack_item(item, self.store) for item in portion]
-            calls = context.parallelize(packed, len(packed)).map(_Call(broadcast))
-            return [take_result(returned, self.store) for returned in calls.collect()]
+            def run(portion: Sequence[Item]) -> list[Result]:
+                context.setJobGroup(group, name, interruptOnCancel=True)
+                packed = list(map(self.pack, portion))
+                calls = context.parallelize(packed, len(packed)).map(_Call(broadcast))
+                return list(map(self.take, calls.collect()))
 
-        try:
-            jobs = -(-2 * self.workers // size)
-            results = ordered_map(run, chain([first], portions), jobs, ahead=0)
-            yield from chain.from_iterable(results)
-        finally:
-            context.cancelJobGroup(group)
-            broadcast.destroy()
-            delete_shared_folder(remote_task.folder)
+            try:
+                jobs = -(-2 * self.workers // size)
+                results = ordered_map(run, chain([first], portions), jobs, ahead=0)
+                yield from chain.from_iterable(results)
+            finally:
+                context.cancelJobGroup(group)
+                broadcast.destroy()
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import nearkin as nk
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.executors import object_store
-from nearkin.executors.object_store import ObjectStore, open_store
-from nearkin.executors.remote import RemoteTask, pack_item, take_result
+from nearkin.executors.object_store import open_store
+from nearkin.executors.remote import RemoteExecutor, RemoteTask
 from nearkin.runs.dedup import run_dedup
 from nearkin.runtime.progress import Silent
 from tests.cli.conftest import run
@@ -65,28 +65,20 @@ def call(task: RemoteTask, item: object) -> Any:
 
 
 @dataclass(frozen=True)
-class Apart:
+class Apart(RemoteExecutor):
     """An executor of processes that do not see the work folder. Each task is done twice."""
 
     pool: ProcessPoolExecutor
     workers: int = 2
-    work: Path | None = None
-    store: ObjectStore | None = None
-    shares_memory = False
-    shares_files = False
-
-    def at(self, work: Path) -> "Apart":
-        """Returns an executor of the tasks of a run, as described in `Executor`."""
-        return replace(self, work=work, store=open_store(URL, work))
 
     def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         """Yields task(item) for each item, as described in `Executor`."""
-        remote = RemoteTask.create(task, self.work, self.store)
-        for item in items:
-            packed = pack_item(item, self.store)
-            first, second = (self.pool.submit(call, remote, packed) for _ in range(2))
-            second.result()
-            yield take_result(first.result(), self.store)
+        with self.sent(task) as remote:
+            for item in items:
+                packed = self.pack(item)
+                first, second = (self.pool.submit(call, remote, packed) for _ in range(2))
+                second.result()
+                yield self.take(first.result())
 
 
 @pytest.fixture
@@ -96,7 +88,7 @@ def apart(storage: Storage, tmp_path: Path) -> Iterator[Apart]:
     spawn = multiprocessing.get_context("spawn")
     hidden = (tmp_path / "out", tmp_path / "copies")
     with ProcessPoolExecutor(2, spawn, hide_folder, hidden) as pool:
-        yield Apart(pool)
+        yield Apart(pool, exchange=URL)
 
 
 @pytest.mark.parametrize(
@@ -139,13 +131,13 @@ class Join:
         return name
 
 
-def begin(work: Path) -> tuple[ObjectStore, RemoteTask]:
-    """Returns a store and a task over a work folder with two files."""
+def begin(work: Path) -> tuple[RemoteExecutor, RemoteTask]:
+    """Returns an executor and a task over a work folder with two files."""
     (work / "texts").mkdir(parents=True)
     for name in ("a", "b"):
         (work / "texts" / f"{name}.txt").write_text(name)
-    store = ObjectStore(URL, work)
-    return store, RemoteTask.create(Join(work / "texts"), work, store)
+    executor = RemoteExecutor(exchange=URL).at(work)
+    return executor, RemoteTask.create(Join(work / "texts"), work, executor.store)
 
 
 def copy_of(task: RemoteTask) -> RemoteTask:
@@ -168,29 +160,29 @@ def test_machine_reads_each_file_once_and_the_driver_writes_it_once(
 ) -> None:
     reads = storage.options["reads"] = []
     work = tmp_path / "work"
-    store, task = begin(work)
+    executor, task = begin(work)
     with ThreadPoolExecutor(4) as pool:
-        packed = [pack_item(work / f"{number}.out", store) for number in range(4)]
+        packed = [executor.pack(work / f"{number}.out") for number in range(4)]
         returned = list(pool.map(call, map(copy_of, [task] * 4), packed))
     read = Counter(reads)
     assert len(read) == 2
     # a file is asked for by its size, and then read
     assert len(set(read.values())) == 1
     assert max(read.values()) <= 2
-    assert [take_result(one, store) for one in returned] == [
+    assert [executor.take(one) for one in returned] == [
         work / f"{number}.out" for number in range(4)
     ]
     assert (work / "3.out").read_text() == "ab"
     written = set(storage.objects)
     (work / "texts" / "c.txt").write_text("c")
     (work / "texts" / "a.txt").write_text("changed")
-    second = RemoteTask.create(Join(work / "texts"), work, store)
+    second = RemoteTask.create(Join(work / "texts"), work, executor.store)
     assert len(set(storage.objects) - written) == 2
-    take_result(call(copy_of(second), pack_item(work / "new", store)), store)
+    executor.take(call(copy_of(second), executor.pack(work / "new")))
     assert (work / "new").read_text() == "changedbc"
     (root,) = copies.iterdir()
     assert len([path for path in root.iterdir() if path.is_dir()]) == 2, "one copy and its objects"
-    del store
+    del executor
     assert objects_of_runs(storage) == []
 
 
@@ -198,25 +190,25 @@ def test_upload_that_fails_ends_the_run_with_a_sentence(
     storage: Storage, copies: Path, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    store, task = begin(work)
+    executor, task = begin(work)
     storage.options["status_of_writes"] = 403
-    packed = pack_item(work / "new", store)
+    packed = executor.pack(work / "new")
     with pytest.raises(RunError, match=r"cannot write s3://bucket/tmp/nearkin-.*; check the name"):
-        take_result(call(copy_of(task), packed), store)
+        executor.take(call(copy_of(task), packed))
     (work / "more").write_text("more")
     with pytest.raises(RunError, match=r"cannot write s3://bucket/tmp/nearkin-.*; check the name"):
-        RemoteTask.create(double, work, store)
+        RemoteTask.create(double, work, executor.store)
 
 
 def test_file_of_another_size_is_an_error(storage: Storage, copies: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    store, task = begin(work)
+    executor, task = begin(work)
     for name in objects_of_runs(storage):
         storage.objects[name] = b"longer"
     with pytest.raises(
         RunError, match=r"s3://bucket/tmp/nearkin-.* has 6 bytes in place of 1; run"
     ):
-        take_result(call(copy_of(task), pack_item(work / "new", store)), store)
+        executor.take(call(copy_of(task), executor.pack(work / "new")))
 
 
 def test_copies_that_runs_left_a_day_ago_are_deleted(
@@ -226,8 +218,8 @@ def test_copies_that_runs_left_a_day_ago_are_deleted(
         old = copies / f"{object_store.COPIES}{age}"
         old.mkdir()
         os.utime(old, (time.time() - age, time.time() - age))
-    store, task = begin(tmp_path / "work")
-    take_result(call(copy_of(task), pack_item(tmp_path / "work" / "new", store)), store)
+    executor, task = begin(tmp_path / "work")
+    executor.take(call(copy_of(task), executor.pack(tmp_path / "work" / "new")))
     assert (copies / f"{object_store.COPIES}0").exists()
     assert len(list(copies.iterdir())) == 2
 

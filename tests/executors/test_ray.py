@@ -31,7 +31,7 @@ def test_output_does_not_depend_on_ray(tmp_path: Path, monkeypatch: pytest.Monke
     with serve_storage(monkeypatch), ExitStack() as stack:
         ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
         stack.callback(ray.shutdown)
-        through_store = RayExecutor.connect(None, "s3://bucket/tmp")
+        through_store = RayExecutor.connect(None, exchange="s3://bucket/tmp")
         run_dedup(replace(job, out=tmp_path / "store", executor=through_store), Silent())
         executor = RayExecutor.connect(None)
         assert executor.workers == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearkin.errors import UsageError
-from nearkin.executors.remote import RemoteTask, take_result
+from nearkin.executors.remote import RemoteExecutor, RemoteTask
 
 FIRST_TASK = """
 import sys
@@ -31,12 +31,12 @@ def test_worker_imports_pandas_for_arrow_before_threads_make_arrays(tmp_path: Pa
 def test_worker_of_another_version_is_named_with_both_versions(tmp_path: Path) -> None:
     task = RemoteTask.create(len, tmp_path)
     with pytest.raises(UsageError, match=r"worker .* has nearkin .*, and the run has 0\.0\.1;"):
-        take_result(replace(task, version="0.0.1")("ab"))
-    assert take_result(task("ab")) == 2
+        RemoteExecutor().take(replace(task, version="0.0.1")("ab"))
+    assert RemoteExecutor().take(task("ab")) == 2
 
 
 def test_worker_that_does_not_see_the_work_folder_is_named_with_it(tmp_path: Path) -> None:
     task = RemoteTask.create(len, tmp_path)
     elsewhere = replace(task, folder=Path("/unmounted") / task.folder.name)
     with pytest.raises(UsageError, match=r"worker .* does not see the work folder /unmounted/.*;"):
-        take_result(elsewhere("ab"))
+        RemoteExecutor().take(elsewhere("ab"))
