@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from nearkin import duckdb, lance, pandas, polars, sklearn, spark
     from nearkin.engine.blocklist.blocklist import BlockedMatch, Blocklist
     from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
-    from nearkin.engine.short_documents import ShortTextSettings
     from nearkin.errors import (
         ClockError,
         IncompatibleError,
@@ -181,7 +180,6 @@ __all__ = [
     "Retries",
     "RunError",
     "ServiceError",
-    "ShortTextSettings",
     "Signature",
     "SignatureIndex",
     "SignatureLimits",
@@ -275,7 +273,6 @@ _HOMES = {
     "TuningRecord": "nearkin.quality.plan.tune",
     "OperatingPointRecord": "nearkin.quality.plan.tune",
     "PlannedSettings": "nearkin.quality.plan.capacity",
-    "ShortTextSettings": "nearkin.engine.short_documents",
     "OperatingPoint": "nearkin.quality.plan.tune",
     "plan": "nearkin.quality.plan.capacity",
     "Plan": "nearkin.quality.plan.capacity",

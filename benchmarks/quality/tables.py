@@ -169,8 +169,10 @@ def summarize_quality(record: QualityRecord) -> str:
     measured = [row for row in scores if None not in row]
     default, preset, asked, fitted = _mean_cells(measured)
     return (
-        f"The defaults suit long texts with few changes. For other data, choose a "
-        f"[preset](docs/how-to/choose-a-preset.md), or let\n`nearkin fit` "
+        "The defaults suit long texts with few changes. For short texts, a run "
+        "[chooses settings](docs/explanation/doubtful-removals.md#a-choice-without-labels) by "
+        "itself.\nTo decide them, choose a [preset](docs/how-to/choose-a-preset.md), or let\n"
+        "`nearkin fit` "
         f"[choose settings](docs/how-to/fit-settings.md) from labels or from your answers. Over "
         f"{len(measured)} labelled sets,\n"
         f"from records to web pages, the mean F1 of the clusters is {default} with the defaults, "

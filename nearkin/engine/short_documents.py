@@ -15,10 +15,8 @@ USUAL_THRESHOLD = 0.8
 """The largest threshold by which documents are judged as short. A user who sets a higher one does
 not want copies with small edits, so a document does not count as short because it cannot have any.
 """
-WORD_CHARACTERS = 6
-"""The length of a word of English with the space after it, in characters."""
-CHARACTERS = 3
-"""The number of characters of a shingle that is proposed for short texts."""
+CHOICE_FOR_SHORT_TEXTS = "nearkin fit FILES chooses settings for short texts"
+"""The advice for short texts."""
 
 
 class ShortDocumentCounts(NamedTuple):
@@ -35,13 +33,6 @@ class ShortDocumentCounts(NamedTuple):
         is_notable_single = self.single >= NOTABLE_SINGLE_SHARE * documents
         is_notable_fragile = self.fragile >= NOTABLE_FRAGILE_SHARE * documents
         return documents > 0 and (is_notable_single or is_notable_fragile)
-
-
-class ShortTextSettings(NamedTuple):
-    """The settings with which short texts can be compared."""
-
-    shingle: str
-    threshold: float
 
 
 def fewest_robust_shingles(spec: Spec, threshold: float) -> int:
@@ -81,20 +72,3 @@ def count_short_documents(
     single = int(np.count_nonzero(shingles == 1))
     robust = fewest_robust_shingles(spec, threshold)
     return ShortDocumentCounts(single, int(np.count_nonzero(has_shingles & (shingles < robust))))
-
-
-def propose_short_text_settings(characters: float) -> ShortTextSettings:
-    """Returns the shingle and the threshold that find copies of short texts with one changed word.
-
-    A changed word is in as many shingles of 3 characters as it has characters, and 2 more.
-
-    Examples:
-        >>> propose_short_text_settings(60), propose_short_text_settings(30).threshold
-        (ShortTextSettings(shingle='chars:3', threshold=0.75), 0.6)
-    """
-    shingles = max(characters - CHARACTERS + 1, 1.0)
-    changed = min(WORD_CHARACTERS - 1 + CHARACTERS - 1, shingles)
-    similarity = (shingles - changed) / (shingles + changed)
-    # Rounded down to a multiple of 0.05, so that the proposal is easy to read.
-    threshold = max(math.floor(similarity * 20 + 1e-9) / 20, 0.3)
-    return ShortTextSettings(f"chars:{CHARACTERS}", threshold)

@@ -18,10 +18,13 @@ from nearkin.engine.options import (
     BETWEEN_INPUTS,
     MOST_FIELD_SHINGLES,
     SMALL_CORPUS,
-    RunOptions,
 )
 from nearkin.engine.removal_limit import doubt_removals
-from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
+from nearkin.engine.short_documents import (
+    CHOICE_FOR_SHORT_TEXTS,
+    USUAL_THRESHOLD,
+    ShortDocumentCounts,
+)
 from nearkin.engine.stats import (
     MissingPairsStats,
     ReferenceStats,
@@ -247,19 +250,12 @@ def warn_of_short_documents(run: "Run") -> list[str]:
             f"; {counts.single:,} of them ({counts.single / compared:.0%}) are not longer than one "
             "shingle and match only the same text"
         )
-    return [f"{text}. To compare short texts, use {_propose_for_short_texts(options)}"]
-
-
-def _propose_for_short_texts(options: RunOptions) -> str:
-    has_short_shingle = options.spec.unit == "chars" and options.spec.n <= CHARACTERS
-    shingle = name_setting("shingle", f"chars:{CHARACTERS}")
     if options.fields:
-        limits = f"lower limits in {name_setting('fields')}"
-        return limits if has_short_shingle else f"{shingle} and {limits}"
-    threshold = name_setting("threshold")
-    if has_short_shingle:
-        return f"a lower {threshold}; nearkin tune FILES proposes one"
-    return f"{shingle}; nearkin tune FILES proposes a {threshold} for it"
+        advice = f"lower limits in {name_setting('fields')}"
+        if options.spec.unit == "words":
+            advice = f"{name_setting('shingle', 'chars:3')} and {advice}"
+        return [f"{text}. To compare short texts, use {advice}"]
+    return [f"{text}. {CHOICE_FOR_SHORT_TEXTS}"]
 
 
 def warn_of_duplicates_left(run: "Run") -> list[str]:

@@ -17,7 +17,6 @@ from nearkin.cli.app import run
 from nearkin.engine.short_documents import (
     count_short_documents,
     fewest_robust_shingles,
-    propose_short_text_settings,
 )
 from nearkin.reports import run_warnings
 from nearkin.sklearn import NearDuplicateGroups
@@ -72,7 +71,7 @@ def test_vectors_and_empty_documents_are_not_short() -> None:
 def test_a_run_with_shorter_shingles_is_not_told_to_take_longer_ones() -> None:
     names = [f"name {number}" for number in range(10)]
     (warning,) = nk.dedup(names, shingle="chars:2", threshold=0.95).warnings
-    assert warning.endswith("use a lower `threshold`; nearkin tune FILES proposes one")
+    assert warning.endswith("nearkin fit FILES chooses settings for short texts")
 
 
 def test_short_texts_cause_a_warning_that_names_the_setting(
@@ -85,7 +84,7 @@ def test_short_texts_cause_a_warning_that_names_the_setting(
     warning = next(text for text in result.warnings if "shingles words:3" in text)
     assert warning.startswith("10 of 10 documents (100%)")
     assert "5 of them (50%) are not longer than one shingle" in warning
-    assert "use shingle='chars:3'; nearkin tune FILES proposes a `threshold`" in warning
+    assert "nearkin fit FILES chooses settings for short texts" in warning
     assert warning in result.report_data.all_warnings
     assert warning in caplog.messages
     assert warning in nk.pairs(TITLES).warnings
@@ -138,7 +137,7 @@ def test_warning_of_short_texts_in_fields_names_their_limits() -> None:
 
 
 def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The warning is on the terminal and in the run record, and tune proposes settings."""
+    """The warning is on the terminal and in the run record, and tune gives the same advice."""
     (tmp_path / "titles.csv").write_text("text\n" + "\n".join(f'"{t}"' for t in TITLES) + "\n")
     source = str(tmp_path / "titles.csv")
     assert run(["dedup", source, "--out", str(tmp_path / "out")]) == 0
@@ -150,17 +149,13 @@ def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert run(["pairs", source, "--out", str(tmp_path / "p.parquet")]) == 0
     assert warned in capfd.readouterr().err
     assert run(["tune", source]) == 0
-    proposal = propose_short_text_settings(float(np.median([len(text) for text in TITLES])))
     printed = " ".join(capfd.readouterr().out.split())
-    assert f"or with --shingle chars:3 --threshold {proposal.threshold:g} to find" in printed
+    advice = "threshold 0.8. nearkin fit FILES chooses settings for short texts."
+    assert f"Most sampled texts are too short for shingles words:3 and the {advice}" in printed
     assert run(["tune", source, "--json"]) == 0
-    written = json.loads(capfd.readouterr().out)
-    assert written["short_texts"] == {"shingle": "chars:3", "threshold": proposal.threshold}
-    proposed = ["--shingle", proposal.shingle, "--threshold", f"{proposal.threshold:g}"]
-    assert run(["pairs", source, *proposed, "--out", str(tmp_path / "q.parquet"), "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["pairs"] >= 3
+    assert json.loads(capfd.readouterr().out)["short_texts"] is True
     assert run(["tune", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["short_texts"] is None
+    assert json.loads(capfd.readouterr().out)["short_texts"] is False
 
 
 def pairs_of_short_texts(shared: int, own: list[str]) -> list[str]:

@@ -549,7 +549,6 @@ RESULTS = {
     "Progress",
     "ReportData",
     "ResultTable",
-    "ShortTextSettings",
     "SignatureLimits",
     "SignatureMatch",
     "SignatureMatches",

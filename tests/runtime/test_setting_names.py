@@ -111,8 +111,8 @@ def test_no_error_of_any_module_assigns_a_value_to_a_variable_name() -> None:
 
 
 def test_warning_of_the_library_names_keywords() -> None:
-    (warning,) = nk.dedup(SHORT_TEXTS).warnings
-    assert "use shingle='chars:3'; nearkin tune FILES proposes a `threshold`" in warning
+    (warning,) = nk.dedup({"title": SHORT_TEXTS}, fields=["title:jaccard>=0.8"]).warnings
+    assert "use shingle='chars:3' and lower limits in `fields`" in warning
 
 
 def test_error_of_the_library_names_keywords() -> None:
@@ -126,9 +126,9 @@ def test_warning_and_error_of_the_command_line_name_options(
     inputs = tmp_path / "notes.jsonl"
     inputs.write_text("".join(json.dumps({"text": text}) + "\n" for text in SHORT_TEXTS))
     command = ["dedup", str(inputs), "--out", str(tmp_path / "out"), "--quiet"]
-    assert run(command) == 0
+    assert run([*command, "--field", "text:jaccard>=0.8"]) == 0
     printed = " ".join(capsys.readouterr().err.split())
-    assert "use --shingle chars:3; nearkin tune FILES proposes a --threshold for it" in printed
+    assert "use --shingle chars:3 and lower limits in --field" in printed
     low = ["--overwrite", "--threshold", "0.2", "--recall", "0.999999", "--k", "4"]
     assert run([*command, *low]) == 2
     assert "raise --k or lower --recall" in capsys.readouterr().err

@@ -11,15 +11,10 @@ from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 
-from nearkin.engine.short_documents import (
-    ShortTextSettings,
-    count_short_documents,
-    propose_short_text_settings,
-)
+from nearkin.engine.short_documents import CHOICE_FOR_SHORT_TEXTS, count_short_documents
 from nearkin.errors import UsageError
 from nearkin.quality.plan.data_kind import (
     DataRecord,
-    find_kind,
     to_record,
     warn_of_size,
     warn_of_unspaced_scripts,
@@ -74,13 +69,13 @@ class TuningRecord(TypedDict):
     """A tuning as a JSON object.
 
     Attributes:
-        short_texts: Settings that suit short texts, or None.
+        short_texts: True if most sampled texts are too short for the settings.
         distribution: Origin of the distribution of similarities, in words.
         points: The operating points, the cheapest first.
         data: Description of the sampled texts. It is absent without texts.
     """
 
-    short_texts: dict[str, object] | None
+    short_texts: bool
     measure: str
     k: int
     threshold: float
@@ -189,37 +184,22 @@ class Tuning:
         return self.points[0]
 
     @property
-    def short_text_settings(self) -> ShortTextSettings | None:
-        """The settings that find copies of short texts, if the sampled texts are short."""
+    def has_short_texts(self) -> bool:
+        """True if most sampled texts are too short for the settings."""
         shingles = self.distribution.shingles
-        characters = self.distribution.characters
-        if shingles is None or not characters:
-            return None
+        if shingles is None:
+            return False
         counts = count_short_documents(shingles, self.spec, self.threshold)
-        if not counts.is_notable(int(np.count_nonzero(shingles))):
-            return None
-        return propose_short_text_settings(characters)
+        return counts.is_notable(int(np.count_nonzero(shingles)))
 
     @property
     def warnings(self) -> list[str]:
         """The reasons for which the settings cannot work well with the sampled texts."""
         warnings = []
-        proposal = self.short_text_settings
-        if proposal is not None:
-            shingle = name_setting("shingle", proposal.shingle)
-            threshold = name_setting("threshold", round(proposal.threshold, 2))
-            profile = self.distribution.profile
-            kind = None if profile is None else find_kind(profile)
-            remedy = f"To find copies with a changed word, use {shingle} {threshold}."
-            if kind is not None:
-                remedy = (
-                    f"Start with {kind.starting_point}, or with {shingle} {threshold} to find only "
-                    f"copies with a changed word. The preset was measured on "
-                    f"{kind.preset.measured_rows}."
-                )
+        if self.has_short_texts:
             warnings.append(
                 f"Most sampled texts are too short for shingles {self.spec.shingle} and the "
-                f"threshold {self.threshold:g}. {remedy}"
+                f"threshold {self.threshold:g}. {CHOICE_FOR_SHORT_TEXTS}."
             )
         crowding = self.distribution.crowding(self.threshold)
         if crowding is not None and crowding > MAX_CROWDING:
@@ -257,9 +237,8 @@ class Tuning:
 
     def to_dict(self) -> TuningRecord:
         """Returns the tuning as a JSON object."""
-        proposal = self.short_text_settings
         record: TuningRecord = {
-            "short_texts": None if proposal is None else proposal._asdict(),
+            "short_texts": self.has_short_texts,
             "measure": self.spec.measure,
             "k": self.spec.k,
             "threshold": self.threshold,

@@ -224,7 +224,7 @@ EXAMPLES: dict[str, OperationExample] = {
     "POST /v1/tune": OperationExample(
         "findOperatingPoints",
         {
-            "short_texts": None,
+            "short_texts": False,
             "measure": "jaccard",
             "k": 128,
             "threshold": 0.8,

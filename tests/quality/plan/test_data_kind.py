@@ -256,7 +256,7 @@ def test_tune_command_describes_a_corpus_in_80_columns(
     assert "nearest kind records: records with several fields" in flat
     assert "starting point --preset records" in flat
     assert "Most sampled texts are too short for shingles words:3" in flat
-    assert "Start with --preset records, or with --shingle chars:3" in flat
+    assert "nearkin fit FILES chooses settings for short texts" in flat
     assert run(["tune", str(source), "--json"]) == 0
     described = json.loads(capfd.readouterr().out)["data"]
     expected = nk.tune(distribution=nk.observe(lines)).to_dict()["data"]
