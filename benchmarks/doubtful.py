@@ -9,9 +9,9 @@ python -m benchmarks.doubtful --clones FOLDER --full --write
 """
 
 import argparse
-import itertools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from benchmarks.quality.populations.population import POPULATIONS, make_populati
 from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.sets import SETS, Places, make_set
 from benchmarks.tables import Table
+from nearkin.engine.removal_limit import WRONG_SHARES, WrongShare
 from nearkin.engine.settings_file import Settings
 
 RECORD = HERE / "doubtful.json"
@@ -52,9 +53,8 @@ SETTINGS: tuple[Mapping[str, Any], ...] = (
 )
 SHOWN_SETTINGS = (SETTINGS[1], SETTINGS[2], SETTINGS[8])
 """The settings that the table of the sets shows."""
-SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-"""The limits of the classes of the share of doubtful removals."""
-QUANTILES = (0.1, 0.5, 0.9)
+INTERVAL = (0.05, 0.95)
+"""The quantiles of the share of wrong removals between which it is expected."""
 LEAST_REMOVED = 20
 """The number of removed near-duplicates from which a run counts."""
 
@@ -125,34 +125,63 @@ def measure_all(clones: Path | None, *, full: bool) -> list[Measured]:
 def doubtful_shares(full: bool, clones: Path | None) -> Table:
     """Returns the shares of wrong removals by the share of doubtful ones."""
     runs = measure_all(clones, full=full)
-    of_set = dict.fromkeys({run.labelled for run in runs}, 0)
-    for run in runs:
-        of_set[run.labelled] += 1
-    rows = []
-    for low, high in itertools.pairwise(SHARES):
-        chosen = [run for run in runs if low <= run.doubtful < high or run.doubtful == high == 1]
-        if not chosen:
-            continue
-        wrong = np.array([run.wrong for run in chosen])
-        # Each set has the same weight, however many of its runs remove enough.
-        mean = np.average(wrong, weights=[1 / of_set[run.labelled] for run in chosen])
-        quantiles = np.quantile(wrong, QUANTILES)
-        rows.append(
-            (
-                f"{low:.0%} to {high:.0%}",
-                f"{len(chosen)}",
-                f"{mean:.0%}",
-                *(f"{quantile:.0%}" for quantile in quantiles),
-            )
-        )
+    expected = expect_wrong_shares(runs)
+    counts = Counter(find_class(run.doubtful) for run in runs)
+    sets = sorted({run.labelled for run in runs})
+    errors = []
+    covered = []
+    weights = []
+    for name in sets:
+        others = expect_wrong_shares([run for run in runs if run.labelled != name])
+        own = [run for run in runs if run.labelled == name]
+        for run in own:
+            wrong = others[find_class(run.doubtful)]
+            errors.append(abs(run.wrong - wrong.mean))
+            covered.append(wrong.low <= run.wrong <= wrong.high)
+            weights.append(1 / len(own))
+    begins = [0.0, *(limit for limit, _ in WRONG_SHARES)]
     return Table(
         "doubtful-shares",
-        f"Runs over {len(of_set)} labelled sets that remove at least {LEAST_REMOVED} "
+        f"Runs over {len(sets)} labelled sets that remove at least {LEAST_REMOVED} "
         "near-duplicates, by the share of doubtful removals, and the share of removals that are "
-        "wrong:",
-        ("doubtful", "runs", "wrong: mean", "a tenth of the runs below", "median", "a tenth above"),
-        rows,
+        "wrong. Each set has the same weight. With the shares from the other sets, "
+        f"{np.average(covered, weights=weights):.0%} of the runs over a set are within the "
+        f"interval, and the mean differs by {np.average(errors, weights=weights):.2f} on average:",
+        ("doubtful", "runs", "wrong: mean", "90 % of the runs"),
+        [
+            (
+                f"{begins[number]:.0%} to {begins[number + 1]:.0%}",
+                f"{counts[number]}",
+                f"{wrong.mean:.0%}",
+                f"{wrong.low:.0%} to {wrong.high:.0%}",
+            )
+            for number, wrong in enumerate(expected)
+        ],
     )
+
+
+def find_class(doubtful: float) -> int:
+    """Returns the class of a share of doubtful removals."""
+    return next(number for number, (limit, _) in enumerate(WRONG_SHARES) if doubtful <= limit)
+
+
+def expect_wrong_shares(runs: Sequence[Measured]) -> list[WrongShare]:
+    """Returns the share of wrong removals of each class, with the same weight for each set."""
+    of_set = Counter(run.labelled for run in runs)
+    expected = []
+    for number in range(len(WRONG_SHARES)):
+        chosen = sorted(
+            (run for run in runs if find_class(run.doubtful) == number), key=lambda run: run.wrong
+        )
+        if not chosen:
+            expected.append(WrongShare(0, 0, 1))
+            continue
+        wrong = np.array([run.wrong for run in chosen])
+        weights = np.array([1 / of_set[run.labelled] for run in chosen])
+        shares = np.cumsum(weights) / weights.sum()
+        low, high = (wrong[np.searchsorted(shares, share)] for share in INTERVAL)
+        expected.append(WrongShare(low, float(np.average(wrong, weights=weights)), high))
+    return expected
 
 
 def doubtful_sets(full: bool, clones: Path | None) -> Table:

@@ -49,6 +49,7 @@ class RunParameters(SpecOptionKeywords, ReadKeywords, total=False):
     max_lost: float | None
     related: float | None
     max_removed: float | str | None
+    expect: str | None
     second_measure: str | None
     source: str | None
     split: str | None

@@ -24,7 +24,7 @@ from nearkin.engine.fields import (
     parse_condition,
     parse_fields,
 )
-from nearkin.engine.removal_limit import RemovalLimits
+from nearkin.engine.removal_limit import RemovalLimits, parse_expected
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_fields
 from nearkin.runtime.process_limits import available_cores
@@ -116,11 +116,11 @@ class SecondMeasure(NamedTuple):
 
 @dataclass(frozen=True)
 class RunOptions(SearchSettings, ClusterSettings):
-    """The options that decide the result of a run, and four that do not.
+    """The options that decide the result of a run, and five that do not.
 
-    `nearkin.settings.table` describes those that it inherits. The four are `memory`, `workers`,
-    `max_removed`, which only decides if a run is complete, and `preset`, whose values the other
-    options have. A `distance` or an `accept` decides the threshold, and so do `fields`.
+    `nearkin.settings.table` describes those that it inherits. The five are `memory`, `workers`,
+    `max_removed` and `expect`, which only decide if a run is complete, and `preset`, whose values
+    the other options have. A `distance` or an `accept` decides the threshold, and so do `fields`.
 
     Attributes:
         spec: Spec of the signatures.
@@ -152,6 +152,7 @@ class RunOptions(SearchSettings, ClusterSettings):
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
         self.removal_limits  # noqa: B018
+        self.expected_precision  # noqa: B018
         self.parsed_preset  # noqa: B018
         self._check_keep_policy()
         self._check_value_columns()
@@ -551,6 +552,18 @@ class RunOptions(SearchSettings, ClusterSettings):
     def removal_limits(self) -> RemovalLimits:
         """The largest shares of the documents that may be removed."""
         return RemovalLimits.parse(self.max_removed)
+
+    @cached_property
+    def expected_precision(self) -> float | None:
+        """The precision that the removals must be expected to have, or None."""
+        if self.expect is None:
+            return None
+        if not self.has_short_texts:
+            raise UsageError(
+                f"{name_setting('expect', self.expect)} is estimated from the words of texts, "
+                "which this run does not compare; leave it out"
+            )
+        return parse_expected(self.expect)
 
     @cached_property
     def keep_policy(self) -> KeepPolicy:

@@ -37,6 +37,30 @@ MOST_BLAMED = 3
 WITHOUT_VALUE = "(none)"
 
 
+class WrongShare(NamedTuple):
+    """The share of removals that are expected to be wrong, and 90 % of the runs around it."""
+
+    low: float
+    mean: float
+    high: float
+
+
+WRONG_SHARES = (
+    (0.01, WrongShare(0.00, 0.03, 0.19)),
+    (0.05, WrongShare(0.00, 0.06, 0.25)),
+    (0.1, WrongShare(0.00, 0.04, 0.28)),
+    (0.2, WrongShare(0.00, 0.11, 0.41)),
+    (0.35, WrongShare(0.00, 0.19, 0.47)),
+    (0.5, WrongShare(0.00, 0.27, 0.47)),
+    (0.75, WrongShare(0.00, 0.27, 0.67)),
+    (1.0, WrongShare(0.00, 0.35, 0.99)),
+)
+"""The shares of wrong removals up to shares of doubtful ones. benchmarks/doubtful.py measures them.
+"""
+LARGEST_PRECISION = 1 - WRONG_SHARES[0][1].mean
+"""The largest precision that a run is expected to have."""
+
+
 class BlamedDocument(NamedTuple):
     """A document because of which a run removes many documents of one source."""
 
@@ -129,6 +153,29 @@ class RemovalLimits(NamedTuple):
             else:
                 share = value
         return cls(DEFAULT_SHARE if share is None else share, share is not None, column)
+
+
+def parse_expected(text: str) -> float:
+    """Returns the least precision of an expectation.
+
+    Examples:
+        >>> parse_expected("precision>=0.9"), parse_expected("precision >= 0.85")
+        (0.9, 0.85)
+    """
+    name, _, number = text.partition(">=")
+    least = _parse_share(number)
+    if name.strip() != "precision" or least is None:
+        raise UsageError(
+            f"{name_setting('expect', text)} is not valid; write it as precision>=SHARE, for "
+            "example precision>=0.9, with a share from 0 to 1"
+        )
+    if least > LARGEST_PRECISION:
+        raise UsageError(
+            f"{name_setting('expect', text)} is never expected without labels: the mean precision "
+            f"of the best runs over labelled sets is {LARGEST_PRECISION:g}; require less, or audit "
+            "the run"
+        )
+    return least
 
 
 class QuotedPair(NamedTuple):

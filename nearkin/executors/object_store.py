@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import pickle
+import platform
 import shutil
 import tempfile
 import time
@@ -120,8 +121,8 @@ class StoreFolder:
                 # one of the disk
                 raise
             raise RunError(
-                f"cannot {action} {self.url}: {first_line(error)}; check the name of the bucket "
-                "and what the credentials of this machine permit"
+                f"{platform.node()} cannot {action} {self.url}: {first_line(error)}; check the "
+                "name of the bucket and what the credentials of this machine permit"
             ) from error
 
 

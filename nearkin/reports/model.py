@@ -589,6 +589,14 @@ class ReportData:
         """The wall-clock time of all stages in seconds, without the compilation of kernels."""
         return sum(stage.seconds for stage in self.seconds)
 
+    def require_precision(self, least: float | None) -> None:
+        """Raises a RunError if the run is expected to have a lower precision than a required one.
+
+        Nothing is expected of a run that removes fewer near-duplicates than are examined.
+        """
+        if least is not None and self.doubtful is not None:
+            self.doubtful.require_precision(least)
+
     def to_dict(self) -> dict[str, object]:
         """Returns the data as a dictionary of plain values, with tuples in place of lists."""
         values = asdict(self)

@@ -220,6 +220,8 @@ def dedup(
         )
         cuts = None if request is None else KeptCuts.find(run, clustering, request)
         result = DedupResult(finished, clustering, cuts, doubt)
+        if run.options.expect is not None:
+            result.report_data.require_precision(run.options.expected_precision)
     log_warnings(result.warnings)
     return result
 

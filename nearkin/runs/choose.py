@@ -73,13 +73,11 @@ LOOKED_AT = 1000
 """The number of documents at the beginning of a corpus that show whether texts are short."""
 SHORT = 0.5
 """The share of short texts from which a run chooses its settings."""
-INDEPENDENT_SETTINGS = frozenset(
-    (
-        *names_of(FieldColumnSettings, ReadSettings, ResourceSettings),
-        *("key", "across", "keep", "keep_up_to", "empty", "max_removed", "source", "split"),
-        *("recall", "hot_bucket_size", "pair_budget", "fanout"),
-    )
-)
+INDEPENDENT_SETTINGS = {
+    *names_of(FieldColumnSettings, ReadSettings, ResourceSettings),
+    *("across", "empty", "expect", "fanout", "hot_bucket_size", "keep", "keep_up_to", "key"),
+    *("max_removed", "pair_budget", "recall", "source", "split"),
+}
 """The settings of a run that do not define which documents are similar."""
 DEFAULT_SETTINGS: Mapping[str, object] = {
     "shingle": "words:3",

@@ -130,6 +130,7 @@ def run_dedup(
             passages=_describe_passages(job, cuts),
             lines=_describe_lines(job, cuts),
         )
+        report_data.require_precision(run.options.expected_precision)
         manifest = work.manifest
         record = build_run_record(
             job,

@@ -674,6 +674,15 @@ class ClusterSettings:
         "before it writes anything, and a result of the library has a warning. `COLUMN:SHARE` "
         "limits the removed documents of each value of a column, and `0.9,source:0.5` sets both.",
     )
+    expect: str | None = setting(
+        None,
+        "Precision that the removals of near-duplicates must be expected to have, for example "
+        "precision>=0.9. A run with a lower estimate, which needs no labels, writes nothing.",
+        OUTPUT,
+        metavar="PRECISION",
+        keyword_help="Precision that the removals of near-duplicates must be expected to have, "
+        "for example `precision>=0.9`. A lower estimate, which needs no labels, is an error.",
+    )
     second_measure: str | None = setting(
         None,
         "Second measure over the kept documents, in the form cosine:COL:0.95.",

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.clustering import Clustering
+from nearkin.engine.removal_limit import WRONG_SHARES, WrongShare
 from nearkin.engine.result_schema import NEAR
 from nearkin.engine.wilson import wilson_interval
+from nearkin.errors import RunError
 from nearkin.quality.evaluate.boilerplate import TextSample
 from nearkin.quality.evaluate.pair_evidence import Background, PairEvidence, prepare_texts
 from nearkin.runtime.number_format import format_percent
@@ -140,6 +142,30 @@ class DoubtfulRemovals:
         """The share of the examined removals that are doubtful."""
         return self.doubtful / self.examined
 
+    @property
+    def wrong(self) -> WrongShare:
+        """The share of the removed near-duplicates that are expected to be distinct documents."""
+        return next(wrong for limit, wrong in WRONG_SHARES if self.share <= limit)
+
+    def describe_wrong(self) -> str:
+        """Returns how many removals are expected to be wrong, without an end."""
+        wrong = self.wrong
+        return (
+            f"about {wrong.mean:.0%} of the removed near-duplicates are expected to be distinct "
+            f"documents ({wrong.low:.0%} to {wrong.high:.0%})"
+        )
+
+    def require_precision(self, least: float) -> None:
+        """Raises a RunError if the expected precision is below the one that a user requires."""
+        if 1 - self.wrong.mean >= least:
+            return
+        expected = name_setting("expect", f"precision>={least:g}")
+        raise RunError(
+            f"{self.describe_wrong()}, more than {expected} allows, because {self.doubtful:,} of "
+            f"{self.examined:,} examined ones are doubtful; nothing was written. "
+            f"{self.advise().capitalize()}. If they are duplicates, lower {name_setting('expect')}"
+        )
+
     def describe(self) -> str:
         """Returns how many removals are doubtful, and why, in a sentence."""
         counted = f"{self.doubtful:,} of {self.examined:,} examined near-duplicates"
@@ -150,7 +176,8 @@ class DoubtfulRemovals:
             for reason, description in DESCRIPTIONS.items()
             if self.reasons[reason]
         ]
-        return f"{counted} ({format_percent(self.share)}): {', '.join(found)}."
+        wrong = self.describe_wrong().capitalize()
+        return f"{counted} ({format_percent(self.share)}): {', '.join(found)}. {wrong}."
 
     def warn(self) -> str | None:
         """Returns a warning if most removals are doubtful, or None."""
@@ -177,7 +204,7 @@ class DoubtfulRemovals:
         """Returns the numbers as run.json contains them, without ids and words."""
         values = asdict(self)
         del values["listed"]
-        return values
+        return {**values, "expected_wrong": self.wrong._asdict()}
 
 
 class RemovalSample:

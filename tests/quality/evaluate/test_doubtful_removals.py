@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
+from benchmarks.doubtful import RECORD
 from benchmarks.quality.populations.population import make_population
 from nearkin.cli.app import run
+from nearkin.engine.removal_limit import WRONG_SHARES
 from nearkin.quality.evaluate.doubtful_removals import (
     LEAST_EXAMINED,
     MOST_EXAMINED,
@@ -149,6 +151,66 @@ def test_run_shows_doubtful_removals_everywhere(
     section = page.partition('<section id="doubtful"')[2].partition("</section>")[0]
     assert "other words that other documents have" in section
     assert ">m" in section
+
+
+def test_shares_of_wrong_removals_are_those_that_were_measured() -> None:
+    tables = {table["name"]: table for table in json.loads(RECORD.read_bytes())["tables"]}
+    rows = tables["doubtful-shares"]["rows"]
+    assert [row[2:] for row in rows] == [
+        [f"{wrong.mean:.0%}", f"{wrong.low:.0%} to {wrong.high:.0%}"] for _, wrong in WRONG_SHARES
+    ]
+    assert [row[0].partition(" to ")[2] for row in rows] == [f"{up:.0%}" for up, _ in WRONG_SHARES]
+
+
+def write_members(folder: Path, *, households: bool) -> list[str]:
+    """Returns a command that deduplicates people, and some misspelled copies of them."""
+    rng = random.Random(3)
+    lines = make_members(rng, 200)[:: 1 if households else 2]
+    lines += [misspell(rng, line) for line in lines[:40]]
+    path = folder / "members.parquet"
+    pq.write_table(pa.table({"text": lines}), path)
+    command = ["dedup", str(path), "--shingle", "chars:3", "--measure", "idf-jaccard"]
+    return [*command, "--threshold", "0.5", "--out", str(folder / "out")]
+
+
+def test_run_that_is_expected_to_be_less_precise_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = write_members(tmp_path, households=True)
+    assert run([*command, "--expect", "precision>=0.9", "--max-removed", "1"]) == 1
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "are expected to be distinct documents" in shown
+    assert "more than --expect 'precision>=0.9' allows" in shown
+    assert "nothing was written. " in shown
+    assert not (tmp_path / "out").exists()
+    lower = ["--expect", "precision>=0.5", "--max-removed", "1", "--resume"]
+    assert run([*command, *lower]) == 0
+    record = json.loads((tmp_path / "out" / "run.json").read_bytes())["doubtful_removals"]
+    assert record["expected_wrong"]["mean"] > 0.1
+    singles = write_members(tmp_path, households=False)
+    assert run([*singles, "--expect", "precision>=0.9", "--overwrite"]) == 0
+
+
+def test_result_of_the_library_that_is_expected_to_be_less_precise_is_an_error() -> None:
+    members = make_members(random.Random(3), 200)
+    settings = {"shingle": "chars:3", "measure": "idf-jaccard", "threshold": 0.5}
+    with pytest.raises(nk.RunError, match=r"more than expect='precision>=0.9' allows"):
+        nk.dedup(members, expect="precision>=0.9", max_removed=1.0, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"expect": "recall>=0.9"}, "write it as precision>=SHARE"),
+        ({"expect": "precision>=2"}, "write it as precision>=SHARE"),
+        ({"expect": "precision>=0.99"}, "is never expected without labels"),
+        ({"expect": "precision>=0.9", "vector": "vector"}, "estimated from the words of texts"),
+    ],
+)
+def test_expectation_that_is_not_valid_is_refused(settings: dict[str, str], message: str) -> None:
+    vectors = pa.array([[1.0, 0.0]], pa.list_(pa.float32(), 2))
+    with pytest.raises(nk.UsageError, match=message):
+        nk.dedup(pa.table({"text": ["a"], "vector": vectors}), **settings)  # type: ignore[arg-type]
 
 
 def test_advised_threshold_leaves_few_wrong_removals() -> None:
