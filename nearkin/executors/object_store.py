@@ -10,7 +10,6 @@ import io
 import logging
 import os
 import pickle
-import platform
 import shutil
 import tempfile
 import time
@@ -121,8 +120,8 @@ class StoreFolder:
                 # one of the disk
                 raise
             raise RunError(
-                f"{platform.node()} cannot {action} {self.url}: {first_line(error)}; check the "
-                "name of the bucket and what the credentials of this machine permit"
+                f"cannot {action} {self.url}: {first_line(error)}; check the name of the bucket "
+                "and what the credentials of this machine permit"
             ) from error
 
 

@@ -5,13 +5,13 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 from uuid import uuid4
 
-from nearkin.errors import NearkinError, UsageError
+from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.executors.object_store import ObjectStore, StoredFile, StoredWork, open_store
 from nearkin.runtime.executor import RETURNED
 from nearkin.runtime.files import delete_shared_folder, disk_errors
@@ -31,12 +31,14 @@ class RemoteTask:
         folder: Folder of what the task returns.
         version: Version of nearkin of the process that runs the stages.
         stored: The work folder in an object store, if the other process does not see it.
+        driver: Name of the machine of the process that runs the stages.
     """
 
     pickled: bytes
     folder: Path
     version: str = VERSION
     stored: StoredWork | None = None
+    driver: str = field(default_factory=platform.node)
 
     @classmethod
     def create(
@@ -77,6 +79,9 @@ class RemoteTask:
                 with path.open("wb") as file:
                     pickle.dump(result, file, pickle.HIGHEST_PROTOCOL)
         except NearkinError as error:
+            if type(error) is RunError and platform.node() != self.driver:
+                # a file that the driver sees can be missing here
+                return RunError(f"worker {platform.node()}: {error}")
             return error
         return path
 

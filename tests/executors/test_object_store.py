@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import nearkin as nk
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
 from nearkin.executors import object_store
-from nearkin.executors.object_store import open_store
+from nearkin.executors.object_store import ObjectStore, StoredFile, open_store
 from nearkin.executors.remote import RemoteExecutor, RemoteTask
 from nearkin.runs.dedup import run_dedup
 from nearkin.runtime.progress import Silent
@@ -113,6 +114,31 @@ def test_output_does_not_depend_on_an_object_store(
     assert read_output(elsewhere.out) == read_output(job.out)
     assert read_facts(elsewhere.out) == read_facts(job.out)
     assert objects_of_runs(storage) == []
+
+
+def test_interrupted_run_through_an_object_store_is_resumed(
+    apart: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.parts.PART_BYTES", 1 << 16)
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    (tmp_path / "in").mkdir()
+    pq.write_table(documents()[200:800], tmp_path / "in" / "all.parquet", row_group_size=100)
+    job = make_job(tmp_path, RunOptions(spec=nk.Spec(), workers=2))
+    run_dedup(job, Silent())
+    elsewhere = replace(job, out=tmp_path / "out", executor=apart)
+    take = ObjectStore.take
+    taken = count()
+
+    def take_some(store: ObjectStore, stored: StoredFile) -> Any:
+        if next(taken) == 12:
+            raise KeyboardInterrupt
+        return take(store, stored)
+
+    monkeypatch.setattr(ObjectStore, "take", take_some)
+    with pytest.raises(KeyboardInterrupt):
+        run_dedup(elsewhere, Silent())
+    run_dedup(replace(elsewhere, resume=True), Silent())
+    assert read_output(elsewhere.out) == read_output(job.out)
 
 
 def double(number: int) -> int:

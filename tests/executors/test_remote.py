@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nearkin.errors import UsageError
+from nearkin.errors import RunError, UsageError
 from nearkin.executors.remote import RemoteExecutor, RemoteTask
 
 FIRST_TASK = """
@@ -40,3 +40,18 @@ def test_worker_that_does_not_see_the_work_folder_is_named_with_it(tmp_path: Pat
     elsewhere = replace(task, folder=Path("/unmounted") / task.folder.name)
     with pytest.raises(UsageError, match=r"worker .* does not see the work folder /unmounted/.*;"):
         RemoteExecutor().take(elsewhere("ab"))
+
+
+def fail(path: Path) -> None:
+    raise RunError(f"cannot read {path}: No such file or directory")
+
+
+def test_machine_on_which_a_task_fails_is_named_unless_it_is_that_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = RemoteTask.create(fail, tmp_path)
+    with pytest.raises(RunError, match=r"^cannot read a: No such file or directory$"):
+        RemoteExecutor().take(task(Path("a")))
+    monkeypatch.setattr("platform.node", lambda: "other-machine")
+    with pytest.raises(RunError, match=r"^worker other-machine: cannot read a: No such file"):
+        RemoteExecutor().take(task(Path("a")))

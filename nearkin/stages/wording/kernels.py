@@ -79,6 +79,9 @@ SLASH = U32(0x2F)
 ZERO = U32(0x30)
 OPENING = U32(0x28)
 CLOSING = U32(0x29)
+EXCLAMATION_MARK = U32(0x21)
+QUOTATION_MARK = U32(0x22)
+EQUALS_SIGN = U32(0x3D)
 MINUS = U32(0x2212)
 FIRST_FULLWIDTH = U32(0xFF01)
 FULLWIDTH_COUNT = U32(0x5E)
@@ -198,6 +201,39 @@ def begins_bracketed(data: np.ndarray, at: np.uint64, end: np.uint64, kinds: np.
     if at < end and kinds[read_point(data, at)] & KIND == SYMBOL:
         at = skip_kind(data, at + point_size(data[at]), end, SKIPPED, kinds)
     return bool(at < end and read_point(data, at) == CLOSING)
+
+
+@inlined
+def is_operator(
+    data: np.ndarray,
+    at: np.uint64,
+    end: np.uint64,
+    c: np.uint32,
+    before: np.uint8,
+    kinds: np.ndarray,
+) -> bool:
+    """Returns whether a sign of sentences says something where it stands.
+
+    It does as a negation of source code (`!=`, `!ready` and `!(a)`), and as a unit after a number
+    (`5'` and `5"`).
+
+    Args:
+        data: UTF-8 bytes, uint8.
+        at: Position after the sign.
+        end: Position after the last byte of the text.
+        c: Code point of the sign.
+        before: Kind of what is before it.
+        kinds: Kind of each code point, uint8.
+    """
+    at = skip_kind(data, at, end, SKIPPED, kinds)
+    following = read_point(data, at) if at < end else U32(0)
+    is_before_letter = at < end and kinds[following] & KIND in (LETTER, LONE_LETTER)
+    if c == EXCLAMATION_MARK:
+        is_after_word = before in (LETTER, LONE_LETTER, SHORT_WORD, DIGIT_KIND)
+        is_first = not is_after_word and (is_before_letter or following == OPENING)
+        return bool(following == EQUALS_SIGN or is_first)
+    is_quote = c in (QUOTATION_MARK, APOSTROPHE)
+    return bool(is_quote and before == DIGIT_KIND and not is_before_letter)
 
 
 @inlined
@@ -408,7 +444,7 @@ def next_token(
         if number_at < end:
             token, after = hash_number(data, number_at, end, sign, kinds)
             return token | where, after, DIGIT_KIND
-        if kind in (SYMBOL, SIGN):
+        if kind in (SYMBOL, SIGN) or is_operator(data, following, end, c, before, kinds):
             return finish_token(mix(SYMBOL_TOKEN, c), SYMBOL_TOKEN) | where, following, SYMBOL
         if kind == DASH:
             if not is_attached and begins_amount(data, following, end, kinds):

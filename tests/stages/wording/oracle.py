@@ -104,6 +104,19 @@ def starts_bracketed(text: str) -> bool:
     return rest.startswith(")")
 
 
+def is_operator(character: str, previous: str, following: str) -> bool:
+    """Returns whether a sign of sentences negates, as in `!=`, or is a unit, as in `5'`."""
+    is_before_letter = bool(following) and (is_letter(following) or is_lone(following))
+    if character == "!":
+        is_after_word = bool(previous) and (
+            is_letter(previous) or is_lone(previous) or is_numeral(previous)
+        )
+        is_first = not is_after_word and (is_before_letter or following == "(")
+        return following == "=" or is_first
+    is_after_number = bool(previous) and is_numeral(previous)
+    return character in "'\"" and is_after_number and not is_before_letter
+
+
 def read_wording(text: str) -> list[Said]:
     """Returns the tokens of a text."""
     text = fold(text)
@@ -145,7 +158,7 @@ def read_wording(text: str) -> list[Said]:
             content, size = read_number(rest)
             sign = "-" if character in DASHES else character
             add("number", sign + content, 1 + size)
-        elif is_symbol(character):
+        elif is_symbol(character) or is_operator(character, previous, rest[:1]):
             add("symbol", character, 1)
         elif character in DASHES:
             if (
