@@ -22,6 +22,10 @@ ENCRYPTION = 8
 """The field of a column chunk whose metadata is encrypted."""
 SIZE_STATISTICS = 16
 """The field of the metadata of a column chunk with the numbers of its levels and bytes."""
+CODEC = 4
+"""The field of this metadata with the number of the codec."""
+LAST_CODEC = 7
+"""The largest number of a codec. None is negative."""
 BYTES = 1
 REPETITION_LEVELS = 2
 DEFINITION_LEVELS = 3
@@ -78,6 +82,8 @@ def _find_fault(chunk: Struct, column: pq.ColumnSchema) -> str | None:
     if ENCRYPTION in chunk:
         return f"the column {column.path!r} is encrypted"
     metadata: Struct = chunk[CHUNK_METADATA].value
+    if not 0 <= metadata[CODEC].value <= LAST_CODEC:
+        return f"the footer has an unknown codec of {column.path!r}"
     if SIZE_STATISTICS not in metadata:
         return None
     sizes: Struct = metadata[SIZE_STATISTICS].value

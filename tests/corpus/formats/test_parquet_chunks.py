@@ -14,6 +14,7 @@ from nearkin.corpus.formats.parquet_chunks import (
     BYTES,
     CHUNK_METADATA,
     CHUNKS,
+    CODEC,
     DEFINITION_LEVELS,
     ENCRYPTION,
     ROW_GROUPS,
@@ -52,6 +53,8 @@ def write_damaged(path: Path, group: int, damage: str) -> None:
         change_sizes(chunks[TEXT], DEFINITION_LEVELS, None)
     elif damage == "bytes":
         change_sizes(chunks[NUMBER], BYTES, Field(6, 12))
+    elif damage == "codec":
+        chunks[TEXT][CHUNK_METADATA].value[CODEC] = Field(5, -7)
     else:
         with_column_key = {2: Field(STRUCT, {1: Field(9, Field(8, [b"text"]))})}
         chunks[TEXT][ENCRYPTION] = Field(STRUCT, with_column_key)
@@ -60,7 +63,15 @@ def write_damaged(path: Path, group: int, damage: str) -> None:
     path.write_bytes(path.read_bytes()[:end] + tail)
 
 
-@pytest.mark.parametrize("damage", ["levels", "bytes", "encryption"])
+REASONS = {
+    "levels": "wrong statistics of the sizes",
+    "bytes": "wrong statistics of the sizes",
+    "codec": "an unknown codec of 'text'",
+    "encryption": "is encrypted",
+}
+
+
+@pytest.mark.parametrize("damage", REASONS)
 @pytest.mark.parametrize("group", [0, 1])
 def test_chunks_that_pyarrow_cannot_read_reject_their_row_group(
     group: int, damage: str, tmp_path: Path
@@ -76,8 +87,7 @@ def test_chunks_that_pyarrow_cannot_read_reject_their_row_group(
     assert done.returncode == 0, done.stderr
     counts = json.loads((out / "run.json").read_text())["counts"]
     assert (counts["kept"], counts["rejected"]) == (4, 2)
-    reason = "is encrypted" if damage == "encryption" else "wrong statistics of the sizes"
-    assert reason in (out / "rejected.jsonl").read_text()
+    assert REASONS[damage] in (out / "rejected.jsonl").read_text()
     assert pq.read_table(out / "kept" / "a.parquet").num_rows == 4
 
 
