@@ -210,7 +210,15 @@ class DecisionSteps:
         for group in groups:
             self._leave_unlike(scope, decisions, group)
         entries = self._stored(scope, [first, second])
-        if len(entries) < 2 or entries[0].leader != entries[1].leader:
+        if len(entries) < 2 or entries[0].cluster != entries[1].cluster:
+            return
+        if entries[0].leader != entries[1].leader:
+            # an id that was deleted came again, while an heir has it as the id of its cluster
+            leaders = self._stored(scope, [entry.leader for entry in entries])
+            other, renamed = sorted(
+                leaders, key=lambda entry: (entry.id != entry.cluster, entry.ref)
+            )
+            self._removals.separate_cluster_ids(scope, renamed.id, other.id)
             return
         leader = entries[0].leader
         leaving = groups[0] if leader in groups[1] else groups[1]

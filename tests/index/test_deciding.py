@@ -123,6 +123,19 @@ def test_decisions_separate_and_join_whole_groups() -> None:
         assert check_index(index).sound
 
 
+def test_different_documents_get_different_cluster_ids() -> None:
+    """An heir has the id of a document that was deleted, and that comes again."""
+    with open_index() as index:
+        index.upsert_many(SCOPE, [TEXT, TEXT], ["first", "heir"])
+        index.remove(SCOPE, "first")
+        index.upsert(SCOPE, "quite another text", "first")
+        assert {entry.cluster for entry in index.scan(SCOPE)} == {"first"}
+        index.decide(SCOPE, [Decision("heir", "first", DIFFERENT)])
+        assert len({entry.cluster for entry in index.scan(SCOPE)}) == 2
+        require_followed(index, index.decisions(SCOPE))
+        assert check_index(index).sound
+
+
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("unlike", ["unlike", "an unlike"])
 def test_documents_that_a_later_decision_parts_leave_what_they_do_not_resemble(
