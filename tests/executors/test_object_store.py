@@ -50,7 +50,7 @@ def objects_of_runs(storage: Storage) -> list[str]:
 
 def hide_folder(folder: Path, copies: Path) -> None:
     """Hides a folder from this process, as if it was that of another machine."""
-    os.environ["TMPDIR"] = str(copies)
+    tempfile.tempdir = str(copies)
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("open", "os.scandir", "os.listdir", "os.mkdir") and (

@@ -29,7 +29,13 @@ def test_output_does_not_depend_on_ray(tmp_path: Path, monkeypatch: pytest.Monke
     job = Job((str(tmp_path / "in"),), tmp_path / "threads", Columns(id="id"), options)
     run_dedup(job, Silent())
     with serve_storage(monkeypatch), ExitStack() as stack:
-        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+        (tmp_path / "copies").mkdir()
+        ray.init(
+            num_cpus=3,
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"TMPDIR": str(tmp_path / "copies")}},
+        )
         stack.callback(ray.shutdown)
         through_store = RayExecutor.connect(None, exchange="s3://bucket/tmp")
         run_dedup(replace(job, out=tmp_path / "store", executor=through_store), Silent())

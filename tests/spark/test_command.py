@@ -44,10 +44,13 @@ def test_output_through_an_object_store_is_that_of_threads(
         # processes of Spark that run already have other variables
         for name in ("AWS_ENDPOINT_URL", *CREDENTIALS):
             monkeypatch.setitem(spark.sparkContext.environment, name, os.environ[name])
+        (tmp_path / "copies").mkdir()
+        monkeypatch.setitem(spark.sparkContext.environment, "TMPDIR", str(tmp_path / "copies"))
         options = ("--executor", "spark", "--exchange", "s3://bucket/tmp")
         assert run(*line, *options, "--out", tmp_path / "spark") == 0
         gc.collect()
         assert set(storage.objects) <= {"bucket/tmp/"}
+        assert len(list((tmp_path / "copies").glob("nearkin-work-*"))) == 1
     assert read_output(tmp_path / "spark") == read_output(tmp_path / "threads")
 
 
