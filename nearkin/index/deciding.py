@@ -6,6 +6,7 @@ refused. Last, documents that are decided to be different leave their common clu
 are decided to be the same are joined. An interrupted call is repeated with the same result.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -209,23 +210,30 @@ class DecisionSteps:
         groups = [[id, *decisions.same_as(id)] for id in (first, second)]
         for group in groups:
             self._leave_unlike(scope, decisions, group)
-        entries = self._stored(scope, [first, second])
-        if len(entries) < 2 or entries[0].cluster != entries[1].cluster:
-            return
-        if entries[0].leader != entries[1].leader:
-            # an id that was deleted came again, while an heir has it as the id of its cluster
-            leaders = self._stored(scope, [entry.leader for entry in entries])
-            other, renamed = sorted(
-                leaders, key=lambda entry: (entry.id != entry.cluster, entry.ref)
-            )
-            self._removals.separate_cluster_ids(scope, renamed.id, other.id)
-            return
-        leader = entries[0].leader
-        leaving = groups[0] if leader in groups[1] else groups[1]
-        for entry in self._stored(scope, leaving):
-            if entry.leader == leader:
-                self._expel(scope, entry.id)
-        self._gather(scope, decisions, leaving[0])
+        of_first, of_second = (
+            {entry.leader for entry in self._stored(scope, group)} for group in groups
+        )
+        for leader in sorted(of_first & of_second):
+            leaving = groups[0] if leader in groups[1] else groups[1]
+            for entry in self._stored(scope, leaving):
+                if entry.leader == leader:
+                    self._expel(scope, entry.id)
+            self._gather(scope, decisions, leaving[0])
+        self._separate_cluster_ids(scope, groups)
+
+    def _separate_cluster_ids(self, scope: str, groups: Sequence[Sequence[str]]) -> None:
+        """Ends that the clusters of two groups have the same id.
+
+        An id that was deleted comes again, while an heir has it as the id of its cluster.
+        """
+        of_first, of_second = (
+            self._stored(scope, {entry.leader for entry in self._stored(scope, group)})
+            for group in groups
+        )
+        for pair in itertools.product(of_first, of_second):
+            other, renamed = sorted(pair, key=lambda entry: (entry.id != entry.cluster, entry.ref))
+            if other.cluster == renamed.cluster and other.id != renamed.id:
+                self._removals.separate_cluster_ids(scope, renamed.id, other.id)
 
     def _leave_unlike(self, scope: str, decisions: ScopeDecisions, group: Sequence[str]) -> None:
         """Searches another representative for a group of which no document resembles its own."""

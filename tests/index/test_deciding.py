@@ -123,6 +123,17 @@ def test_decisions_separate_and_join_whole_groups() -> None:
         assert check_index(index).sound
 
 
+def test_documents_that_are_the_same_as_one_that_is_not_stored_are_separated() -> None:
+    with open_index() as index:
+        index.upsert_many(SCOPE, [TEXT, TEXT], ["kept", "copy"])
+        index.decide(SCOPE, [Decision("absent", "copy", SAME)])
+        index.decide(SCOPE, [Decision("absent", "kept", DIFFERENT)])
+        assert leaders_of(index) == {"kept": "kept", "copy": "copy"}
+        index.upsert(SCOPE, "quite another text", "absent")
+        assert leaders_of(index) == {"kept": "kept", "copy": "copy", "absent": "copy"}
+        assert check_index(index).sound
+
+
 def test_different_documents_get_different_cluster_ids() -> None:
     """An heir has the id of a document that was deleted, and that comes again."""
     with open_index() as index:
