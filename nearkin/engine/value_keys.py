@@ -33,14 +33,14 @@ class ValueColumn:
     def build_keys(self, values: pa.Array) -> np.ndarray:
         """Returns a key of 128 bits for each value, uint64 (n, 2).
 
-        Equal values have equal keys, and so have the forms of one DOI. A null and an empty value
+        Equal values have equal keys, and so have the forms of one DOI. A null and a blank value
         have the key (0, 0), which never matches.
 
         Args:
             values: Values of the column, (n,). Values of other types are compared as text.
 
         Examples:
-            >>> keys = ValueColumn("isbn").build_keys(pa.array(["x", "y", "x", "", None]))
+            >>> keys = ValueColumn("isbn").build_keys(pa.array(["x", "y", "x", " ", None]))
             >>> (keys[0] == keys[2]).all(), (keys[0] == keys[1]).any(), keys[3:].tolist()
             (np.True_, np.False_, [[0, 0], [0, 0]])
         """
@@ -54,7 +54,8 @@ class ValueColumn:
             hashes = np.empty(len(texts), np.uint64)
             hashing.hash_each(data, offsets, key_of("xxh3", seed), hashes)
             keys[:, word] = hashes
-        keys[pc.equal(texts, "").to_numpy(zero_copy_only=False)] = 0
+        is_blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+        keys[is_blank.to_numpy(zero_copy_only=False)] = 0
         return keys
 
 

@@ -66,6 +66,10 @@ def canonical(url: str | None) -> str | None:
     return plain
 
 
+def is_value(text: str | None) -> bool:
+    return bool(text and text.strip())
+
+
 def groups_oracle(rows: list[dict[str, Any]], keys: list[str], **options: Any) -> dict[str, str]:
     """The document that represents each one: equal texts and equal values join documents."""
     group = {row["id"]: {row["id"]} for row in rows}
@@ -75,7 +79,7 @@ def groups_oracle(rows: list[dict[str, Any]], keys: list[str], **options: Any) -
         if options.get("empty") == "drop" and not (a["text"] and b["text"]):
             continue
         is_copy = a["text"] and a["text"].split() == b["text"].split()
-        if is_copy or any(a[key] and a[key] == b[key] for key in keys):
+        if is_copy or any(is_value(a[key]) and a[key] == b[key] for key in keys):
             joined = group[a["id"]] | group[b["id"]]
             group |= dict.fromkeys(joined, joined)
     by_id = {row["id"]: row for row in rows}
@@ -173,7 +177,7 @@ def reference_oracle(
         if block is not None and row[block] != other[block]:
             continue
         has_texts = row["text"] and other["text"]
-        has_value = any(row[key] and row[key] == other[key] for key in keys)
+        has_value = any(is_value(row[key]) and row[key] == other[key] for key in keys)
         if has_texts and row["text"] == other["text"]:
             found.append((0, 0.0, other["id"], "exact"))
         elif has_value and (has_texts or options.get("empty") != "drop"):
@@ -472,3 +476,11 @@ def test_commands_saved_runs_report_and_explain_agree(
     summary("pairs", str(corpus), "--out", str(pairs_file), *command, "--expand-exact")
     expanded = nk.pairs(table, expand_exact=True, **options).pairs.arrow
     assert pq.read_table(pairs_file).to_pylist() == expanded.to_pylist()
+
+
+@pytest.mark.parametrize("role", ["same", "url"])
+@pytest.mark.parametrize("blank", [None, "", " ", "\t", "\u00a0\u3000"])
+def test_documents_with_blank_values_are_not_duplicates(role: str, blank: str | None) -> None:
+    rows = [{"text": "a b c d e", "key": blank}, {"text": "q r s t u", "key": blank}]
+    settings: dict[str, Any] = {role: "key"}
+    assert nk.dedup(rows, **settings).kept.tolist() == [True, True]
