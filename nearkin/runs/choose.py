@@ -101,7 +101,8 @@ def choose(
     """Chooses the settings that remove most duplicates of texts without doubt, without labels.
 
     Five definitions of similarity are tried over at most 20,000 documents, and fewer of long ones.
-    For each, the threshold is the lowest one at which at most a tenth of the removals are doubtful.
+    For each, the threshold is the lowest one at which at most a tenth of the removals are doubtful,
+    raised as long as most of the removals that it gives up are doubtful.
 
     The scores of the choice over labelled sets are in docs/explanation/doubtful-removals.md.
 
@@ -243,24 +244,30 @@ def _make_table(documents: FitDocuments) -> pa.Table:
 def _try(candidate: Candidate, table: pa.Table, workers: int) -> TriedSettings:
     """Finds the lowest threshold of a candidate at which few removals are doubtful.
 
-    A higher threshold makes other clusters, so the one that a run advises is tried in turn.
+    A higher threshold makes other clusters, so the one that a run advises is tried in turn. It is
+    raised further as long as most of the removals that it gives up are doubtful.
     """
     threshold = candidate.lowest
     most = 0
+    accepted: TriedSettings | None = None
     for _ in range(MOST_RUNS):
         doubtful = _remove(candidate, threshold, table, workers)
         if doubtful is None:
             break
         most = max(most, doubtful.near)
-        if doubtful.share <= FEW_DOUBTFUL:
+        are_few = doubtful.share <= FEW_DOUBTFUL
+        if are_few:
             undoubted = doubtful.near * (1 - doubtful.share)
-            return TriedSettings(
+            accepted = TriedSettings(
                 candidate.shingle, candidate.measure, threshold, doubtful.near, undoubted
             )
-        if doubtful.advised_threshold is None:
+        elif doubtful.advised_threshold is None:
             break
-        threshold = max(doubtful.advised_threshold, round(threshold + THRESHOLD_STEP, 2))
-    return TriedSettings(candidate.shingle, candidate.measure, None, most)
+        higher = max(doubtful.best_threshold, doubtful.advised_threshold or 0.0)
+        if are_few and higher <= threshold:
+            break
+        threshold = max(higher, round(threshold + THRESHOLD_STEP, 2))
+    return accepted or TriedSettings(candidate.shingle, candidate.measure, None, most)
 
 
 def _remove(

@@ -125,6 +125,8 @@ class DoubtfulRemovals:
         high: Upper end of this interval.
         advised_threshold: Lowest threshold at which at most a tenth of the examined removals that
             remain are doubtful. None if no more are doubtful, or at no threshold so few are.
+        best_threshold: Threshold at which most removals without doubt remain beyond the doubtful
+            ones. 0 if no higher threshold is better than that of the run.
         listed: Doubtful removals, the most similar pairs first.
     """
 
@@ -135,6 +137,7 @@ class DoubtfulRemovals:
     low: float
     high: float
     advised_threshold: float | None
+    best_threshold: float
     listed: tuple[DoubtfulRemoval, ...]
 
     @property
@@ -204,6 +207,7 @@ class DoubtfulRemovals:
         """Returns the numbers as run.json contains them, without ids and words."""
         values = asdict(self)
         del values["listed"]
+        del values["best_threshold"]
         return {**values, "expected_wrong": self.wrong._asdict()}
 
 
@@ -293,6 +297,7 @@ def find_doubtful_removals(
         low=low,
         high=high,
         advised_threshold=advise_threshold(similarity, is_doubtful),
+        best_threshold=find_best_threshold(similarity, is_doubtful),
         listed=tuple(
             DoubtfulRemoval(
                 removed=ids[sample.removed[row]].as_py(),
@@ -331,3 +336,23 @@ def advise_threshold(similarity: np.ndarray, is_doubtful: np.ndarray) -> float |
         if remaining.mean() <= FEW_DOUBTFUL:
             return threshold
     return None
+
+
+def find_best_threshold(similarity: np.ndarray, is_doubtful: np.ndarray) -> float:
+    """Returns the threshold that leaves most removals without doubt beyond the doubtful ones, or 0.
+
+    Args:
+        similarity: Similarity of each removed document to the kept one, float64 (p,).
+        is_doubtful: Whether each removal is doubtful, bool (p,).
+
+    Examples:
+        >>> similarity = np.repeat([0.5, 0.7, 0.9], 20)
+        >>> find_best_threshold(similarity, similarity < 0.6)
+        0.52
+        >>> find_best_threshold(similarity, similarity > 0.8)
+        0.0
+    """
+    gains = np.where(is_doubtful, -1, 1)
+    thresholds = np.arange(round(1 / THRESHOLD_STEP)) * THRESHOLD_STEP
+    left = [int(gains[similarity >= threshold].sum()) for threshold in thresholds]
+    return round(float(thresholds[int(np.argmax(left))]), 2)
