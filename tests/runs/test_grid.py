@@ -95,7 +95,8 @@ def test_grids_vary_every_setting_of_a_run() -> None:
     varied = {name for grid in GRIDS for name in parse_grid(grid)[0]}
     elsewhere = {"relation", "tables", "second_measure", "source", "split", "same", "url", "lines"}
     elsewhere |= {"spec_version"}
-    elsewhere |= {"accept", "bits", "fields", "keep_up_to", "max_lost", "max_removed", "related"}
+    elsewhere |= {"accept", "bits", "expect", "fields", "keep_up_to"}
+    elsewhere |= {"max_lost", "max_removed", "related"}
     assert varied | elsewhere == set(NAMES)
     assert set(NAMES) == {*VALID_KEYS, "unit", "n"} - {"text"}
 

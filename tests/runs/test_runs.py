@@ -725,6 +725,7 @@ def test_hash_key_is_not_sent_to_the_tasks_of_other_processes(tmp_path: Path) ->
     class Elsewhere:
         workers = 1
         shares_memory = False
+        shares_files = True
 
         def at(self, work: Path) -> Any:
             raise AssertionError

@@ -17,7 +17,7 @@ from nearkin.cli.app import run
 from nearkin.engine.split_groups import SplitGroups
 from nearkin.errors import UsageError
 from tests.engine.test_across import jaccard, random_table
-from tests.engine.test_value_groups import canonical, table_with_values
+from tests.engine.test_value_groups import canonical, is_value, table_with_values
 
 WORDS: dict[str, Any] = {"shingle": "words:1", "threshold": 0.5, "id": "id"}
 COMPLETE = {"bands": 256, "rows": 1, "k": 256, "scheme": "classic", "recall": 0.9999999}
@@ -30,7 +30,7 @@ def components_oracle(rows: list[dict[str, Any]], keys: Iterable[str] = ()) -> d
     joined = {row["id"]: {row["id"]} for row in rows}
     for a, b in combinations(rows, 2):
         is_near = a["text"] and b["text"] and jaccard(a["text"], b["text"]) >= 0.5
-        if is_near or any(a[key] and a[key] == b[key] for key in keys):
+        if is_near or any(is_value(a[key]) and a[key] == b[key] for key in keys):
             both = joined[a["id"]] | joined[b["id"]]
             joined |= dict.fromkeys(both, both)
     return joined

@@ -30,7 +30,8 @@ def make_lines(seed: int, families: dict[str, int]) -> list[str]:
 
 
 def templates_of(lines: list[str], **options: object) -> TemplateFamilies | None:
-    result = nk.dedup(lines, **options)  # type: ignore[arg-type]
+    settings = {"threshold": 0.8, **options}
+    result = nk.dedup(lines, **settings)  # type: ignore[arg-type]
     data = result.report_data
     assert ReportData.from_json(data.to_json()) == data
     return data.templates
