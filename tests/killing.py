@@ -134,7 +134,9 @@ def in_child(body: Callable[[], int]) -> int:
                 sys.stderr.flush()
                 os._exit(code)
         os.close(begins)
-        has_begun, _, _ = select.select([began], [], [], 30)
+        poll = select.poll()
+        poll.register(began, select.POLLIN)
+        has_begun = poll.poll(30_000)
         os.close(began)
         if has_begun:
             return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

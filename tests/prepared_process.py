@@ -52,9 +52,18 @@ class PreparedProcess:
 
     def poll(self) -> int | None:
         """Returns the exit code, or None while the process is running."""
-        if self.returncode is None and select.select([self._connection], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0):
             self.wait()
         return self.returncode
+
+    def _has_ended(self, seconds: float | None) -> bool:
+        """Waits some seconds for the end of the process, or for ever, and returns whether it came.
+
+        `select.select` fails in a process that has opened a thousand files.
+        """
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(None if seconds is None else seconds * 1000))
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits until the process has ended, and returns its exit code.
@@ -63,7 +72,7 @@ class PreparedProcess:
             TimeoutExpired: If the process is still running after some seconds.
         """
         if self.returncode is None:
-            if not select.select([self._connection], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
             self.returncode = int(self._connection.recv(LONGEST_MESSAGE))
             self._connection.close()
