@@ -154,6 +154,11 @@ class PostgresStore(SqlStore):
         self._recorded_url = without_password(url)
         self._psycopg = psycopg
         self._pool_errors = (psycopg_pool.PoolTimeout, psycopg_pool.PoolClosed)
+        self._race_errors = (
+            psycopg.errors.DeadlockDetected,
+            psycopg.errors.SerializationFailure,
+            psycopg.errors.UniqueViolation,
+        )
         self._connection_errors = watch_pool_log()
         address = urlunsplit(parts._replace(query=urlencode(options)))
         try:
@@ -195,10 +200,22 @@ class PostgresStore(SqlStore):
         connection.execute("SET enable_bitmapscan = off")
         self._connection_errors.forget(self._pool.name)
 
-    def _connection(self) -> Any:
-        """Returns a context manager that provides a connection."""
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """Provides a connection, which is closed if an error leaves it in an unknown state.
+
+        An error of psycopg can come in place of an interruption, and the connection would count a
+        transaction that has ended. It is kept if another step was faster, which is usual.
+        """
         has_failed = self._connection_errors.last_reason(self._pool.name) is not None
-        return self._pool.connection(FAILED_TIMEOUT if has_failed else None)
+        with self._pool.connection(FAILED_TIMEOUT if has_failed else None) as connection:
+            try:
+                yield connection
+            except (NearkinError, *self._race_errors):
+                raise
+            except BaseException:
+                connection.close()
+                raise
 
     @property
     def url(self) -> str:
@@ -208,14 +225,9 @@ class PostgresStore(SqlStore):
     @contextmanager
     def _database_errors(self) -> Iterator[None]:
         """Turns errors of psycopg into RacedError and StoreError."""
-        errors = self._psycopg.errors
         try:
             yield
-        except (
-            errors.DeadlockDetected,
-            errors.SerializationFailure,
-            errors.UniqueViolation,
-        ) as error:
+        except self._race_errors as error:
             # only the primary message, because the detail of a violation contains the id
             raise RacedError(
                 f"{self._url}: {error.diag.message_primary or type(error).__name__}"

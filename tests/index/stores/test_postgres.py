@@ -64,3 +64,21 @@ def test_an_interruption_at_the_end_of_a_copy_blocks_nothing(
         assert index.upsert("a", TEXT, "one").kind == "new"
         assert index.upsert("a", NEAR, "two").representative == "one"
         assert check_index(index).sound
+
+
+def test_a_connection_on_which_an_error_came_in_place_of_an_interruption_is_closed(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """It counts a transaction that has ended, so that it would refuse all others."""
+    with nk.Index.open(empty_store("postgres", request, tmp_path)) as index:
+        store: Any = index._session.store
+
+        def interrupt(cursor: Any) -> None:
+            cursor.connection._num_transactions += 1
+            raise psycopg.OperationalError("another command is already in progress")
+
+        for _ in range(3):
+            with pytest.raises(nk.StoreError):
+                store._read(interrupt)
+        assert index.upsert("a", TEXT, "x").kind == "new"
+        assert index.upsert("a", NEAR, "y").kind == "match"
