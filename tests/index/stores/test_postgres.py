@@ -69,7 +69,7 @@ def test_an_interruption_at_the_end_of_a_copy_blocks_nothing(
 def test_a_connection_on_which_an_error_came_in_place_of_an_interruption_is_closed(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """It counts a transaction that has ended, so that it would refuse all others."""
+    """A connection that counts a transaction that has ended would refuse all others."""
     with nk.Index.open(empty_store("postgres", request, tmp_path)) as index:
         store: Any = index._session.store
 
