@@ -14,7 +14,7 @@ import pyarrow as pa
 from nearkin.corpus import Columns, Corpus
 from nearkin.engine.chosen_settings import ChosenSettings, TriedSettings
 from nearkin.engine.keywords import RunParameters
-from nearkin.engine.parameters import columns_of
+from nearkin.engine.parameters import columns_of, memory_of
 from nearkin.engine.second_measure import to_final_clusters
 from nearkin.engine.short_documents import USUAL_THRESHOLD, count_short_documents
 from nearkin.errors import UsageError
@@ -33,6 +33,7 @@ from nearkin.runtime.notebook_progress import open_progress
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.keywords import ReadKeywords
 from nearkin.settings.spec import Spec
 from nearkin.settings.table import FieldColumnSettings, ReadSettings, ResourceSettings, names_of
@@ -157,22 +158,30 @@ def choose_for_run(
     if not _has_short_texts(corpus, columns):
         return None
     workers = workers_or_cores(parameters.get("workers"))
-    return choose_settings(corpus, columns, parameters.get("across"), workers, progress)
+    documents = _read_sample(corpus, columns, parameters.get("across"), progress)
+    short = _count_short(documents.contents)
+    if short < SHORT * len(documents):
+        return None
+    return _choose(documents, workers, progress, memory_of(parameters))
 
 
 def _has_short_texts(corpus: Corpus, columns: Columns) -> bool:
     """Returns whether most of the first texts are short, and a corpus is not small."""
     corpus.check(columns)
-    builder = SetBuilder(NO_RESOURCES.shingler(Spec()))
     documents = short = 0
     for batch in corpus.batches(columns):
         texts = batch.documents[columns.content].slice(0, LOOKED_AT - documents)
-        sizes = builder.build(texts).sizes
         documents += len(texts)
-        short += count_short_documents(sizes, Spec(), USUAL_THRESHOLD).fragile
+        short += _count_short(texts)
         if documents == LOOKED_AT:
             break
     return documents >= LEAST_DOCUMENTS and short >= SHORT * documents
+
+
+def _count_short(texts: pa.Array) -> int:
+    """Counts the texts that are too short for the default settings."""
+    sizes = SetBuilder(NO_RESOURCES.shingler(Spec())).build(texts).sizes
+    return count_short_documents(sizes, Spec(), USUAL_THRESHOLD).fragile
 
 
 def choose_settings(
@@ -184,7 +193,14 @@ def choose_settings(
             "settings are chosen without labels for texts only, because words show what differs; "
             f"pass {name_setting('labels')}"
         )
-    documents = read_documents(
+    documents = _read_sample(corpus, columns, across, progress)
+    return _choose(documents, workers, progress, AUTOMATIC)
+
+
+def _read_sample(
+    corpus: Corpus, columns: Columns, across: str | None, progress: Progress
+) -> FitDocuments:
+    return read_documents(
         corpus,
         columns,
         (),
@@ -194,11 +210,17 @@ def choose_settings(
         compared=COMPARED_DOCUMENTS,
         across=across,
     )
+
+
+def _choose(
+    documents: FitDocuments, workers: int, progress: Progress, memory: int | str
+) -> ChosenSettings:
+    """Chooses settings for the documents of a sample."""
     table = _make_table(documents)
     progress.stage("choose", len(CANDIDATES))
     tried = []
     for candidate in CANDIDATES:
-        tried.append(_try(candidate, table, workers))
+        tried.append(_try(candidate, table, workers, memory))
         progress.advance(1)
     best: TriedSettings | None = None
     for one in tried:
@@ -217,8 +239,8 @@ def choose_settings(
             "measure": best.measure,
             "threshold": cast("float", best.threshold),
         }
-    if across is not None:
-        settings["across"] = across
+    if documents.across is not None:
+        settings["across"] = documents.across
     if best is not None and len(documents) < documents.corpus_documents:
         warnings.append(
             f"{len(documents):,} of {documents.corpus_documents:,} documents were compared; more "
@@ -241,7 +263,7 @@ def _make_table(documents: FitDocuments) -> pa.Table:
     return pa.table(table)
 
 
-def _try(candidate: Candidate, table: pa.Table, workers: int) -> TriedSettings:
+def _try(candidate: Candidate, table: pa.Table, workers: int, memory: int | str) -> TriedSettings:
     """Finds the lowest threshold of a candidate at which few removals are doubtful.
 
     A higher threshold makes other clusters, so the one that a run advises is tried in turn. It is
@@ -251,7 +273,7 @@ def _try(candidate: Candidate, table: pa.Table, workers: int) -> TriedSettings:
     most = 0
     accepted: TriedSettings | None = None
     for _ in range(MOST_RUNS):
-        doubtful = _remove(candidate, threshold, table, workers)
+        doubtful = _remove(candidate, threshold, table, workers, memory)
         if doubtful is None:
             break
         most = max(most, doubtful.near)
@@ -271,7 +293,7 @@ def _try(candidate: Candidate, table: pa.Table, workers: int) -> TriedSettings:
 
 
 def _remove(
-    candidate: Candidate, threshold: float, table: pa.Table, workers: int
+    candidate: Candidate, threshold: float, table: pa.Table, workers: int, memory: int | str
 ) -> DoubtfulRemovals | None:
     """Deduplicates the sample with a threshold. Returns None if there are no near-duplicates."""
     parameters: RunParameters = {
@@ -280,6 +302,7 @@ def _remove(
         "threshold": threshold,
         "max_removed": 1.0,
         "workers": workers,
+        "memory": memory,
     }
     if "source" in table.column_names:
         parameters["across"] = "source"

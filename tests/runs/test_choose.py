@@ -162,6 +162,16 @@ def test_settings_of_long_and_of_few_texts_stay(case: str) -> None:
     assert result.report_data.parameters.threshold == 0.8
 
 
+def test_settings_stay_if_the_first_texts_alone_are_short() -> None:
+    """The sample decides, which also bounds the memory of the choice."""
+    short = make_population("companies", 1200, 1).documents["text"].to_pylist()
+    draw = random.Random(4)
+    words = ["".join(draw.choices("abcdefgh", k=6)) for _ in range(500)]
+    long = [" ".join(draw.choices(words, k=60)) for _ in range(2000)]
+    assert nk.dedup([*short, *long]).chosen is None
+    assert nk.dedup(short).chosen is not None
+
+
 def test_run_says_why_its_settings_stay() -> None:
     draw = random.Random(2)
     states = ["".join(draw.choices("abcdefghklmnoprst", k=8)) for _ in range(30)]
