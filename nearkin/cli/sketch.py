@@ -95,15 +95,16 @@ def sketch(
         )
         summary = run_sketch(job, progress)
     print_warnings(summary.warnings)
+    reasons = ", ".join(summary.reasons)
+    require_documents(
+        summary.documents, summary.rejected, f"nothing was written; reasons: {reasons}"
+    )
     if output.json:
         print_json(summary.to_json())
-    else:
-        if not output.quiet:
-            print_inputs(summary.account)
-        shown = standard.name_output(out)
-        print_line(
-            f"{format_count(summary.documents, 'signature')} in {shown} "
-            f"({format_count(summary.rejected, 'row')} rejected)"
-        )
-    reasons = ", ".join(summary.reasons)
-    require_documents(summary.documents, summary.rejected, f"reasons: {reasons}")
+        return
+    if not output.quiet:
+        print_inputs(summary.account)
+    print_line(
+        f"{format_count(summary.documents, 'signature')} in {standard.name_output(out)} "
+        f"({format_count(summary.rejected, 'row')} rejected)"
+    )

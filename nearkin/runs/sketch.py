@@ -75,7 +75,7 @@ class SketchSummary:
 
 
 def run_sketch(job: SpecJob, progress: Progress) -> SketchSummary:
-    """Writes the signatures of files. Rejected rows are counted by their reasons."""
+    """Writes the signatures of files, unless all their rows are rejected. Counts the reasons."""
     if is_run_folder(job.inputs[0]):
         raise UsageError(
             f"{job.inputs[0]} is the output of a run; sketch the inputs that it was made from"
@@ -125,12 +125,13 @@ def run_sketch(job: SpecJob, progress: Progress) -> SketchSummary:
                 documents += len(batch.rows)
                 rejected.update(count_rejections(batch.rejected))
                 progress.advance(len(batch.rows))
-        resources.write(claim.path, spec)
-        for name, path in resource_files.items():
-            set_readers(claim.path / name, job.readers)
-            claim.publish_file(claim.path / name, path)
-        set_readers(staged, job.readers)
-        claim.publish_file(staged)
+        if documents or not rejected:
+            resources.write(claim.path, spec)
+            for name, path in resource_files.items():
+                set_readers(claim.path / name, job.readers)
+                claim.publish_file(claim.path / name, path)
+            set_readers(staged, job.readers)
+            claim.publish_file(staged)
     return SketchSummary(
         out=job.out,
         documents=documents,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nearkin.stages.sketch.signature_file import read_signatures
 from tests.cli.conftest import nearkin, run
 
 
@@ -36,3 +37,20 @@ def test_signature_files_are_written_merged_and_described(
     assert run("merge", files["a"], tmp_path, "--out", tmp_path / "e.arrow") == 2
     assert "is a folder, and other inputs are files; merge" in capsys.readouterr().err
     assert "fingerprint" in nearkin("info", files["a"]).stdout
+
+
+def test_file_without_a_document_has_no_signatures(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "docs.signatures.arrow"
+    (tmp_path / "bad.jsonl").write_text('{"text": 1\nno JSON\n')
+    assert run("sketch", tmp_path / "bad.jsonl", "--out", out) == 3
+    assert "nothing was written" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_empty_file_has_an_empty_signature_file(tmp_path: Path) -> None:
+    out = tmp_path / "docs.signatures.arrow"
+    (tmp_path / "empty.jsonl").touch()
+    assert run("sketch", tmp_path / "empty.jsonl", "--out", out) == 0
+    assert not read_signatures(out).ids
