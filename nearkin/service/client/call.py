@@ -168,6 +168,21 @@ def read_json(response: httpx2.Response) -> Any:
         ) from error
 
 
+def reader_of(kind: type[T]) -> Callable[[httpx2.Response], T]:
+    """Returns a reader of the JSON of a type. It ignores members that the type does not have."""
+    return lambda response: msgspec.convert(read_json(response), kind)
+
+
+def reader_of_number(member: str) -> Callable[[httpx2.Response], int]:
+    """Returns a reader of one member, which is a whole number."""
+    return lambda response: int(read_json(response)[member])
+
+
+def read_outcome(response: httpx2.Response) -> Outcome:
+    """Returns the outcome that a response consists of."""
+    return build_outcome(read_json(response))
+
+
 def or_none(read: Callable[[httpx2.Response], T]) -> Callable[[httpx2.Response], T | None]:
     """Returns a reader that returns None for the problem `not-found`. Another 404 is an error."""
 

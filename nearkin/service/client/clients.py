@@ -11,6 +11,7 @@ import ssl
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Coroutine,
     Iterable,
@@ -24,6 +25,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, cast
 
 import httpx2
+import orjson
 import tenacity
 from tenacity.retry import RetryBaseT
 from tenacity.stop import StopBaseT
@@ -35,14 +37,37 @@ from nearkin.index.entry import Cluster, Match, Outcome
 from nearkin.index.index_facts import IndexFacts
 from nearkin.index.passage_matches import PassageMatches
 from nearkin.runtime.argument_types import check_arguments, check_fields
-from nearkin.service.client import requests
 from nearkin.service.client.batches import Line, async_upsert_requests, upsert_requests
-from nearkin.service.client.call import Call, Exchange, ResponseBuffer
+from nearkin.service.client.call import (
+    Call,
+    Exchange,
+    ResponseBuffer,
+    or_none,
+    path_in_scope,
+    read_json,
+    read_outcome,
+    reader_of,
+    reader_of_number,
+    to_json_line,
+)
 from nearkin.service.client.models import (
     ClusterPage,
     NewDocument,
     StoredDocument,
     TuningResult,
+)
+from nearkin.service.client.requests import (
+    clusters_request,
+    part_to_json,
+    read_cluster,
+    read_decisions,
+    read_document,
+    read_explanation,
+    read_readiness,
+    read_removal,
+    search_request,
+    store_decisions,
+    tune_request,
 )
 from nearkin.settings.decisions import Decision, Decisions
 
@@ -291,6 +316,7 @@ class Client:
         """Closes the connections."""
         self._http.close()
 
+    @check_arguments
     def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
         """Upserts a document, as `Index.upsert` does.
 
@@ -302,7 +328,9 @@ class Client:
         Returns:
             The outcome. After a retry its `kind` is that of the last attempt.
         """
-        return self._send_with_retries(requests.upsert_request(scope, document, id))
+        path = path_in_scope(scope, "documents")
+        line = to_json_line(NewDocument(document, id))
+        return self._send_with_retries(Call("POST", path, read_outcome, line))
 
     def upsert_many(
         self, scope: str, documents: Iterable[NewDocument | Document] | Any
@@ -322,6 +350,7 @@ class Client:
         for call in upsert_requests(scope, documents):
             yield from self._send_with_retries(call)
 
+    @check_arguments
     def query(
         self, scope: str, document: Document, top: int = 10, *, members: bool = False
     ) -> list[Match]:
@@ -334,10 +363,10 @@ class Client:
             members: True to compare the members of these representatives, too, as `Index.query`
                 does.
         """
-        return self._send_with_retries(
-            requests.query_request(scope, document, top, members=members)
-        )
+        line = to_json_line(document, {"top": top, "members": members})
+        return self._send_with_retries(search_request(scope, "query", line, "matches"))
 
+    @check_arguments
     def related(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns the representatives that are related to a document, as `Index.related_many` does.
 
@@ -346,8 +375,10 @@ class Client:
             document: A text or a vector of numbers.
             top: Maximum number of documents. A server returns at most 10.
         """
-        return self._send_with_retries(requests.related_request(scope, document, top))
+        line = to_json_line(document, {"top": top, "related": True})
+        return self._send_with_retries(search_request(scope, "query", line, "related"))
 
+    @check_arguments
     def passages(self, scope: str, text: str, top: int = 10) -> PassageMatches:
         """Returns the documents that share a passage with a text, as `Index.passages` does.
 
@@ -356,8 +387,11 @@ class Client:
             text: The text.
             top: Maximum number of documents.
         """
-        return self._send_with_retries(requests.passages_request(scope, text, top))
+        path = path_in_scope(scope, "passages")
+        line = to_json_line(text, {"top": top})
+        return self._send_with_retries(Call("POST", path, reader_of(PassageMatches), line))
 
+    @check_arguments
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.
 
@@ -368,8 +402,10 @@ class Client:
             document: A text, or a vector of numbers.
             top: Maximum number of documents.
         """
-        return self._send_with_retries(requests.near_misses_request(scope, document, top))
+        line = to_json_line(document, {"top": top})
+        return self._send_with_retries(search_request(scope, "near-misses", line, "near_misses"))
 
+    @check_arguments
     def get(self, scope: str, id: str) -> StoredDocument | None:
         """Returns a stored document, or None if it does not exist.
 
@@ -377,8 +413,10 @@ class Client:
             scope: Scope of the document.
             id: The id of the document.
         """
-        return self._send_with_retries(requests.get_request(scope, id))
+        path = path_in_scope(scope, "documents", id)
+        return self._send_with_retries(Call("GET", path, or_none(read_document)))
 
+    @check_arguments
     def remove(self, scope: str, id: str) -> bool:
         """Deletes a document.
 
@@ -390,8 +428,10 @@ class Client:
             False if the document did not exist. After a retry it is False too if the first attempt
             deleted it.
         """
-        return self._send_with_retries(requests.remove_request(scope, id))
+        path = path_in_scope(scope, "documents", id)
+        return self._send_with_retries(Call("DELETE", path, read_removal))
 
+    @check_arguments
     def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
         """Adds a part to a document that is sent in parts. A part may be sent twice.
 
@@ -403,8 +443,11 @@ class Client:
         Returns:
             The number of shingles so far. Those of several parts may count more than once.
         """
-        return self._send_with_retries(requests.add_part_request(scope, id, part))
+        path = path_in_scope(scope, "documents", id)
+        line = part_to_json(part)
+        return self._send_with_retries(Call("PATCH", path, reader_of_number("shingles"), line))
 
+    @check_arguments
     def finish(self, scope: str, id: str) -> Outcome | None:
         """Finishes a document that was sent in parts. The outcome is that of an upsert.
 
@@ -416,8 +459,10 @@ class Client:
             The outcome, or None if the document has no parts. After a retry it is None too if the
             first attempt finished it.
         """
-        return self._send_with_retries(requests.finish_request(scope, id))
+        path = path_in_scope(scope, "documents", id) + ":close"
+        return self._send_with_retries(Call("POST", path, or_none(read_outcome)))
 
+    @check_arguments
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """Returns the cluster of a document with all members, or None if it does not exist.
 
@@ -425,7 +470,7 @@ class Client:
             scope: Scope of the document.
             id: The id of any document of the cluster.
         """
-        return self._exchange(requests.read_cluster(scope, id))
+        return self._exchange(read_cluster(scope, id))
 
     def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
@@ -439,10 +484,11 @@ class Client:
         """
         cursor: str | None = "0"
         while cursor is not None:
-            page = self._send_with_retries(requests.clusters_request(scope, order, limit, cursor))
+            page = self._send_with_retries(clusters_request(scope, order, limit, cursor))
             yield page
             cursor = page.next
 
+    @check_arguments
     def decide(self, scope: str, decisions: Iterable[Decision]) -> int:
         """Stores decisions about documents, and follows them at once, as `Index.decide` does.
 
@@ -463,16 +509,18 @@ class Client:
         Raises:
             UsageError: If an id or a name is not a valid text, or decisions contradict each other.
         """
-        return self._exchange(requests.store_decisions(scope, decisions))
+        return self._exchange(store_decisions(scope, decisions))
 
+    @check_arguments
     def decisions(self, scope: str) -> Decisions:
         """Returns the decisions about documents of a scope that the index stores.
 
         Args:
             scope: Scope of the documents.
         """
-        return self._exchange(requests.read_decisions(scope))
+        return self._exchange(read_decisions(scope))
 
+    @check_arguments
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match or not.
 
@@ -481,8 +529,10 @@ class Client:
             a: The id of a document.
             b: The id of another document.
         """
-        return self._send_with_retries(requests.explain_request(scope, a, b))
+        body = orjson.dumps({"scope": scope, "a": a, "b": b})
+        return self._send_with_retries(Call("POST", "/v1/explain", read_explanation, body))
 
+    @check_arguments
     def tune(
         self,
         threshold: float = 0.8,
@@ -501,22 +551,21 @@ class Client:
             documents: Number of documents for which candidates are expected.
             points: Maximum number of operating points.
         """
-        return self._send_with_retries(
-            requests.tune_request(threshold, recall, k=k, documents=documents, points=points)
-        )
+        facts = {"threshold": threshold, "recall": recall, "documents": documents, "points": points}
+        return self._send_with_retries(tune_request(facts if k is None else {**facts, "k": k}))
 
     def spec(self) -> IndexFacts:
         """Returns the Spec and the banding of the index."""
-        return self._send_with_retries(requests.spec_request())
+        return self._send_with_retries(Call("GET", "/v1/spec", reader_of(IndexFacts)))
 
     def stats(self) -> "IndexStats":
         """Returns the counts of the index. It requires the right `admin`."""
-        return self._send_with_retries(requests.stats_request())
+        return self._send_with_retries(Call("GET", "/v1/stats", read_json))
 
     def ready(self) -> bool:
         """Returns whether the server is ready. False if nothing answers. It is not retried."""
         with _ignore_silent_server():
-            return self._send(requests.ready_request())
+            return self._send(Call("GET", "/readyz", read_readiness))
         return False
 
     def _exchange(self, exchange: Exchange[T]) -> T:
@@ -547,16 +596,17 @@ class Client:
 
 
 def _coroutine(
-    method: Callable[Concatenate[Client, P], T], request: Callable[P, Call[T] | Exchange[T]]
+    method: Callable[Concatenate[Client, P], T],
 ) -> "Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]":
-    """Returns a method of `Client` as a coroutine."""
+    """Returns a method of `Client` as a coroutine.
+
+    The method returns what sends its requests, and that is a coroutine in an AsyncClient.
+    """
 
     @wraps(method)
     async def send(self: "AsyncClient", /, *arguments: P.args, **fields: P.kwargs) -> T:
-        requested = request(*arguments, **fields)
-        if isinstance(requested, Call):
-            return await self._send_with_retries(requested)
-        return await self._exchange(requested)
+        sending = cast("Awaitable[T]", method(cast(Client, self), *arguments, **fields))
+        return await sending
 
     return send
 
@@ -607,7 +657,7 @@ class AsyncClient:
         """Closes the connections."""
         await self._http.aclose()
 
-    upsert = _coroutine(Client.upsert, requests.upsert_request)
+    upsert = _coroutine(Client.upsert)
 
     async def upsert_many(
         self,
@@ -619,23 +669,23 @@ class AsyncClient:
             for line in await self._send_with_retries(call):
                 yield line
 
-    query = _coroutine(Client.query, requests.query_request)
+    query = _coroutine(Client.query)
 
-    related = _coroutine(Client.related, requests.related_request)
+    related = _coroutine(Client.related)
 
-    passages = _coroutine(Client.passages, requests.passages_request)
+    passages = _coroutine(Client.passages)
 
-    near_misses = _coroutine(Client.near_misses, requests.near_misses_request)
+    near_misses = _coroutine(Client.near_misses)
 
-    get = _coroutine(Client.get, requests.get_request)
+    get = _coroutine(Client.get)
 
-    remove = _coroutine(Client.remove, requests.remove_request)
+    remove = _coroutine(Client.remove)
 
-    add_part = _coroutine(Client.add_part, requests.add_part_request)
+    add_part = _coroutine(Client.add_part)
 
-    finish = _coroutine(Client.finish, requests.finish_request)
+    finish = _coroutine(Client.finish)
 
-    cluster = _coroutine(Client.cluster, requests.read_cluster)
+    cluster = _coroutine(Client.cluster)
 
     async def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
@@ -649,28 +699,26 @@ class AsyncClient:
         """
         cursor: str | None = "0"
         while cursor is not None:
-            page = await self._send_with_retries(
-                requests.clusters_request(scope, order, limit, cursor)
-            )
+            page = await self._send_with_retries(clusters_request(scope, order, limit, cursor))
             yield page
             cursor = page.next
 
-    decide = _coroutine(Client.decide, requests.store_decisions)
+    decide = _coroutine(Client.decide)
 
-    decisions = _coroutine(Client.decisions, requests.read_decisions)
+    decisions = _coroutine(Client.decisions)
 
-    explain = _coroutine(Client.explain, requests.explain_request)
+    explain = _coroutine(Client.explain)
 
-    tune = _coroutine(Client.tune, requests.tune_request)
+    tune = _coroutine(Client.tune)
 
-    spec = _coroutine(Client.spec, requests.spec_request)
+    spec = _coroutine(Client.spec)
 
-    stats = _coroutine(Client.stats, requests.stats_request)
+    stats = _coroutine(Client.stats)
 
     async def ready(self) -> bool:
         """Does the same as `Client.ready`."""
         with _ignore_silent_server():
-            return await self._send(requests.ready_request())
+            return await self._send(Call("GET", "/readyz", read_readiness))
         return False
 
     async def _exchange(self, exchange: Exchange[T]) -> T:

@@ -12,7 +12,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.service.client import batches as client_batches
-from nearkin.service.client import requests
+from nearkin.service.client.call import to_json_line
 from tests.service.client.conftest import (
     DONE,
     SHORT_RETRIES,
@@ -116,7 +116,7 @@ def test_vectors_of_each_kind_are_sent_as_numbers() -> None:
         np.array([1, 2], np.float32),
         np.arange(1.0, 5.0)[::1][:2],
     ):
-        assert json.loads(requests.upsert_request("a", vector, "v").body or b"") == {
+        assert json.loads(to_json_line(nk.NewDocument(vector, "v"))) == {
             "vector": [1.0, 2.0],
             "id": "v",
         }

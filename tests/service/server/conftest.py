@@ -5,9 +5,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+import nearkin as nk
 from nearkin.service.server.app import create_app
 from nearkin.service.server.settings import ServerSettings
 from tests.services import wait_until, write_key
@@ -39,3 +41,18 @@ def serve_in(folder: Path) -> Iterator[Serve]:
             return client
 
         yield start
+
+
+def client_of(server: TestClient) -> nk.Client:
+    """Returns a client of the library whose requests go to a server in this process."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        path = request.url.raw_path.decode()
+        found = server.request(
+            request.method, path, content=request.content, headers=dict(request.headers)
+        )
+        return httpx2.Response(
+            found.status_code, headers=dict(found.headers), content=found.content
+        )
+
+    return nk.Client("http://localhost", transport=httpx2.MockTransport(answer))

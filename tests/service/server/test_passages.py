@@ -1,14 +1,10 @@
 """Passages over HTTP: the answers of the library, in both clients' form, with its limits."""
 
-from typing import Any
-
 import pytest
 from starlette.testclient import TestClient
 
 import nearkin as nk
-from nearkin.service.client import requests
-from nearkin.service.client.call import Call
-from tests.service.server.conftest import Serve
+from tests.service.server.conftest import Serve, client_of
 
 TEXT = "one two three four five six seven eight nine ten"
 URL = "/v1/scopes/a/passages"
@@ -19,13 +15,6 @@ def client(serve: Serve) -> TestClient:
     client = serve(index={"passages": "4"}, max_top=5)
     client.post("/v1/scopes/a/documents", json={"id": "one", "text": TEXT}).raise_for_status()
     return client
-
-
-def send(client: TestClient, call: Call[Any]) -> Any:
-    """Returns the result of a request of the client package."""
-    headers = {"Content-Type": call.media_type}
-    answer = client.request(call.method, call.path, content=call.body, headers=headers)
-    return call.parse(answer)  # type: ignore[arg-type]
 
 
 def test_a_text_is_answered_with_the_documents_that_share_a_passage(client: TestClient) -> None:
@@ -45,10 +34,11 @@ def test_a_text_is_answered_with_the_documents_that_share_a_passage(client: Test
 
 
 def test_clients_return_the_results_of_the_library(client: TestClient) -> None:
-    found = send(client, requests.passages_request("a", f"well, {TEXT}", 3))
+    caller = client_of(client)
+    found = caller.passages("a", f"well, {TEXT}", 3)
     assert isinstance(found, nk.PassageMatches)
     assert found.documents[0].passages == (nk.MatchedPassage(6, 54, 0, 48, 10),)
-    assert send(client, requests.spec_request()).passages == 4
+    assert caller.spec().passages == 4
 
 
 def test_requests_beyond_the_limits_are_refused(client: TestClient, serve: Serve) -> None:

@@ -2,7 +2,6 @@
 
 import io
 import json
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -11,9 +10,9 @@ from starlette.testclient import TestClient
 
 import nearkin as nk
 from nearkin.index.index_facts import IndexFacts
-from nearkin.service.client import batches, requests
-from nearkin.service.client.call import Call, build_outcome
-from tests.service.server.conftest import Serve
+from nearkin.service.client import batches
+from nearkin.service.client.call import build_outcome
+from tests.service.server.conftest import Serve, client_of
 
 TEXT = "one two three four five six seven eight nine ten"
 LONGER = f"{TEXT} more and more words"
@@ -26,13 +25,6 @@ def client(serve: Serve) -> TestClient:
     client = serve(index=INDEX)
     client.post(URL, json={"id": "one", "text": TEXT}).raise_for_status()
     return client
-
-
-def send(client: TestClient, call: Call[Any]) -> Any:
-    """Returns the result of a request of the client package."""
-    headers = {"Content-Type": call.media_type}
-    answer = client.request(call.method, call.path, content=call.body, headers=headers)
-    return call.parse(answer)  # type: ignore[arg-type]
 
 
 def test_upserts_and_queries_name_related_documents(client: TestClient) -> None:
@@ -79,13 +71,14 @@ def test_streams_name_related_documents(client: TestClient) -> None:
 
 
 def test_client_requests_read_related_documents(client: TestClient) -> None:
-    outcome = send(client, requests.upsert_request("a", LONGER, "two"))
+    caller = client_of(client)
+    outcome = caller.upsert("a", LONGER, "two")
     assert outcome.kind == "related"
     assert outcome.related == (nk.RelatedDocument("one", "one", 10 / 13),)
-    (match,) = send(client, requests.related_request("a", f"{LONGER} too", 10))
+    (match,) = caller.related("a", f"{LONGER} too", 10)
     assert isinstance(match, nk.Match)
     assert match.id == "one"
-    facts = send(client, requests.spec_request())
+    facts = caller.spec()
     assert isinstance(facts, IndexFacts)
     assert facts.related == 0.5
 
