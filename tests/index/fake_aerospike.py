@@ -391,7 +391,9 @@ class Client:
         if not command.startswith("sets/"):
             return {"node": (None, f"{command}\t{self._described(command)}\n")}
         _, namespace, kind = command.split("/")
-        records = [record for place, record in self.cluster.records.items() if place[0] == kind]
+        with self.cluster.lock:
+            stored = list(self.cluster.records.items())
+        records = [record for place, record in stored if place[0] == kind]
         used = sum(_size(record.bins) for record in records)
         return {
             "node": (
