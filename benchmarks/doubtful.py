@@ -6,12 +6,16 @@ repositories (see `benchmarks.quality.open_sets`). Rows of one source are not co
 rows of different sources can be duplicates.
 
 python -m benchmarks.doubtful --clones FOLDER --full --write
+
+`--set NAME`, which can be repeated, measures the choices of these sets only. The rows of the others
+are those of the record.
 """
 
 import argparse
+import json
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +28,7 @@ from benchmarks import tables
 from benchmarks.pages import HERE, ROOT
 from benchmarks.quality.labelled_set import LabelledSet
 from benchmarks.quality.nearkin_runs import describe_settings, run_dedup
-from benchmarks.quality.open_sets import OPEN_SETS, Clones, read_open_set
+from benchmarks.quality.open_sets import LOGS, OPEN_SETS, Clones, read_log, read_open_set
 from benchmarks.quality.populations.population import POPULATIONS, make_population
 from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.sets import SETS, Places, make_set
@@ -206,41 +210,89 @@ def doubtful_sets(full: bool, clones: Path | None) -> Table:
     )
 
 
-def choices(full: bool, clones: Path | None) -> Table:
-    """Returns the scores of runs without settings, which choose them for short texts."""
-    rows = []
-    scores = []
-    for labelled in list_sets(clones, full=full):
-        clustering = run_dedup(labelled, {"max_removed": 1.0})
-        chosen = clustering.chosen
-        found = score_clusters(labelled.clusters, clustering.labels)
-        kept = score_kept(labelled.clusters, clustering.kept)
-        described = "long texts"
-        if chosen is not None:
-            described = "–" if chosen.is_default else describe_settings(chosen.settings)
-        measured = (found.precision, found.recall, found.f1, kept.lost)
-        scores.append(measured)
-        rows.append((labelled.name, described, *(f"{score:.2f}" for score in measured)))
-        print(*rows[-1], flush=True)
-    means = np.mean(scores, axis=0)
-    rows.append(("mean", "", *(f"{mean:.2f}" for mean in means)))
-    return Table(
+def choices(full: bool, clones: Path | None, only: Sequence[str]) -> Table:
+    """Returns the scores of runs without settings, which choose them for short texts and logs."""
+    return tabulate_choices(
         "choices",
         "What runs without settings choose, the scores of the pairs inside of the clusters, and "
         "the share of the true clusters of which no document is kept:",
-        ("set", "chosen", "precision", "recall", "F1", "lost"),
-        rows,
+        list_sets(clones, full=full),
+        only,
     )
+
+
+def log_choices(full: bool, clones: Path | None, only: Sequence[str]) -> Table:
+    """Returns the scores of runs without settings over logs of loghub."""
+    names = [] if clones is None else LOGS[: None if full else QUICK_SETS]
+    return tabulate_choices(
+        "log-choices",
+        "The same of whole lines of logs of loghub, whose clusters are templates:",
+        (read_log(name, Clones(clones)) for name in names if clones is not None),
+        only,
+    )
+
+
+def tabulate_choices(
+    name: str, note: str, sets: Iterable[LabelledSet], only: Sequence[str]
+) -> Table:
+    """Returns the scores of runs without settings over sets, or only of some and recorded ones."""
+    recorded = read_rows(name) if only else {}
+    rows = []
+    for labelled in sets:
+        measured = recorded.get(labelled.name)
+        if measured is None or labelled.name in only:
+            measured = measure_choice(labelled)
+            print(*measured, flush=True)
+        rows.append(measured)
+    if rows:
+        means = np.mean([[float(score) for score in row[2:]] for row in rows], axis=0)
+        rows.append(("mean", "", *(f"{mean:.2f}" for mean in means)))
+    return Table(name, note, ("set", "chosen", "precision", "recall", "F1", "lost"), rows)
+
+
+def read_rows(name: str) -> dict[str, tuple[str, ...]]:
+    """Returns the recorded rows of a table by their sets."""
+    tables_by_name = {table["name"]: table for table in json.loads(RECORD.read_bytes())["tables"]}
+    rows = tables_by_name[name]["rows"] if name in tables_by_name else []
+    return {row[0]: tuple(row) for row in rows}
+
+
+def measure_choice(labelled: LabelledSet) -> tuple[str, ...]:
+    """Returns the row of a set: the choice of a run without settings, and its scores."""
+    clustering = run_dedup(labelled, {"max_removed": 1.0})
+    found = score_clusters(labelled.clusters, clustering.labels)
+    kept = score_kept(labelled.clusters, clustering.kept)
+    scores = (found.precision, found.recall, found.f1, kept.lost)
+    return (
+        labelled.name,
+        describe_choice(clustering.chosen),
+        *(f"{score:.2f}" for score in scores),
+    )
+
+
+def describe_choice(chosen: nk.ChosenSettings | None) -> str:
+    """Returns what a run chose."""
+    if chosen is None:
+        return "long texts"
+    if chosen.reason:
+        return chosen.reason.partition(":")[0]
+    return "–" if chosen.is_default else describe_settings(chosen.settings)
 
 
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--clones", type=Path)
+    parser.add_argument("--set", action="append", default=[], dest="sets")
     options, others = parser.parse_known_args()
     makers = []
-    for make in (doubtful_shares, doubtful_sets, choices):
-        maker = partial(make, clones=options.clones)
+    for make, given in (
+        (doubtful_shares, {}),
+        (doubtful_sets, {}),
+        (choices, {"only": options.sets}),
+        (log_choices, {"only": options.sets}),
+    ):
+        maker = partial(make, clones=options.clones, **given)
         maker.__name__ = make.__name__  # type: ignore[attr-defined]
         makers.append(maker)
     tables.main(__doc__, makers, RECORD, PAGE, arguments=others)

@@ -25,6 +25,12 @@ AUTOFJ = "chu-data-lab+AutomaticFuzzyJoin"
 SPLINK = "moj-analytical-services+splink_datasets"
 DEDUPE = "dedupeio+dedupe-examples"
 DITTO = "megagonlabs+ditto"
+LOGHUB = "logpai+loghub"
+LOGS = (
+    *("Android", "Apache", "BGL", "HDFS", "HPC", "Hadoop", "HealthApp", "Linux", "Mac"),
+    *("OpenSSH", "OpenStack", "Proxifier", "Spark", "Thunderbird", "Windows", "Zookeeper"),
+)
+"""The systems whose logs loghub has, 2,000 lines of each with their templates."""
 
 Row = Mapping[str, str]
 
@@ -255,3 +261,19 @@ def read_open_set(name: str, clones: Clones) -> LabelledSet:
             total += sizes[cluster]
     drawn = [row for row in rows if row.cluster in chosen]
     return build_set(name, "open", drawn, SEED, across=any(row.source for row in drawn))
+
+
+def read_log(name: str, clones: Clones) -> LabelledSet:
+    """Returns the lines of a log of loghub, in the clusters of their templates.
+
+    Args:
+        name: Name of the system, one of `LOGS`.
+        clones: Folder of clones.
+    """
+    lines = clones.read(LOGHUB, f"{name}/{name}_2k.log").splitlines()
+    templates = clones.rows(LOGHUB, f"{name}/{name}_2k.log_structured.csv")
+    rows = [
+        LabelledRow(template["EventId"], {"text": line})
+        for template, line in zip(templates, lines, strict=True)
+    ]
+    return build_set(name, "logs", rows, SEED)

@@ -43,6 +43,7 @@ class ChosenSettings:
         sampled: Number of documents that were deduplicated.
         warnings: Reasons to distrust the choice.
         is_default: True if nothing better was found than the settings of a run without options.
+        reason: Why they were chosen, if not for what was tried.
     """
 
     settings: Mapping[str, object]
@@ -51,14 +52,20 @@ class ChosenSettings:
     sampled: int
     warnings: tuple[str, ...]
     is_default: bool = False
+    reason: str = ""
 
     def __repr__(self) -> str:
         described = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return f"<ChosenSettings: {described}>"
 
     def describe(self) -> str:
-        """Returns the settings in words."""
-        return ", ".join(f"{name} {value}" for name, value in self.settings.items())
+        """Returns the settings in words, and the reason."""
+        values = {
+            name: "+".join(value) if isinstance(value, list) else value
+            for name, value in self.settings.items()
+        }
+        described = ", ".join(f"{name} {value}" for name, value in values.items())
+        return f"{described} ({self.reason})" if self.reason else described
 
     def to_dict(self) -> dict[str, object]:
         """Returns the choice as a JSON object."""
@@ -77,6 +84,7 @@ class ChosenSettings:
         remarks = [
             f"{REMARK} {VERSION}, without labels, from {self.sampled:,} of {self.documents:,} "
             "documents.",
+            *([f"These are {self.reason}."] if self.reason else []),
             *(self._describe(tried) for tried in self.tried),
         ]
         write_settings(path, Settings(self.settings), remarks)

@@ -1,8 +1,9 @@
 """The function `nearkin.choose`: settings from the data alone.
 
-Each candidate deduplicates a sample of the documents with a low threshold, and then with higher
-ones until few removals are doubtful (see `nearkin.quality.evaluate.doubtful_removals`). The
-candidate that removes most documents without doubt is chosen.
+Lines of logs get the settings of their preset. For other texts, each candidate deduplicates a
+sample of the documents with a low threshold, and then with higher ones until few removals are
+doubtful (see `nearkin.quality.evaluate.doubtful_removals`). The candidate that removes most
+documents without doubt is chosen.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,15 +27,18 @@ from nearkin.quality.evaluate.doubtful_removals import (
     find_doubtful_removals,
 )
 from nearkin.quality.fit.documents import FitDocuments, read_documents
+from nearkin.quality.fit.log_lines import measure_log_shares
 from nearkin.reports.run_warnings import log_warnings
 from nearkin.runs.temporary_runs import open_corpus, prepare_run
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_progress import open_progress
+from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.keywords import ReadKeywords
+from nearkin.settings.presets import Preset
 from nearkin.settings.spec import Spec
 from nearkin.settings.table import FieldColumnSettings, ReadSettings, ResourceSettings, names_of
 from nearkin.stages.sketch.resources import NO_RESOURCES
@@ -71,7 +75,7 @@ LEAST_GAIN = 1.02
 LEAST_DOCUMENTS = 100
 """The number of documents from which a run chooses its settings. Fewer are seen at a glance."""
 LOOKED_AT = 1000
-"""The number of documents at the beginning of a corpus that show whether texts are short."""
+"""The number of documents at the beginning of a corpus that show whether it needs a choice."""
 SHORT = 0.5
 """The share of short texts from which a run chooses its settings."""
 INDEPENDENT_SETTINGS = {
@@ -86,6 +90,8 @@ DEFAULT_SETTINGS: Mapping[str, object] = {
     "threshold": 0.8,
 }
 """The settings if no candidate removes documents without doubt: those of a run without options."""
+LOG_SETTINGS = ("shingle", "normalise", "measure", "threshold", "cluster")
+"""The settings of the preset `logs` that are chosen for lines of logs."""
 
 
 @check_arguments
@@ -101,9 +107,10 @@ def choose(
 ) -> ChosenSettings:
     """Chooses the settings that remove most duplicates of texts without doubt, without labels.
 
-    Five definitions of similarity are tried over at most 20,000 documents, and fewer of long ones.
-    For each, the threshold is the lowest one at which at most a tenth of the removals are doubtful,
-    raised as long as most of the removals that it gives up are doubtful.
+    Lines of logs get the settings of the preset `logs`, which ignore times, numbers and other
+    values. For other texts, five definitions of similarity are tried over at most 20,000 documents,
+    and fewer of long ones. For each, the threshold is the lowest one at which at most a tenth of
+    the removals are doubtful, raised as long as most of the removals that it gives up are doubtful.
 
     The scores of the choice over labelled sets are in docs/explanation/doubtful-removals.md.
 
@@ -147,7 +154,7 @@ def choose(
 def choose_for_run(
     corpus: Corpus, columns: Columns, parameters: RunParameters, progress: Progress
 ) -> ChosenSettings | None:
-    """Chooses the settings of a run over short texts. Returns None if it needs no choice.
+    """Chooses the settings of a run over short texts or logs. Returns None if it needs no choice.
 
     The settings of a run without options find a copy with a changed word only if a text has about
     thirty words. So the settings of longer texts stay, and so do those that are given.
@@ -155,33 +162,37 @@ def choose_for_run(
     given = {name for name, value in parameters.items() if value is not None}
     if columns.text is None or not given <= INDEPENDENT_SETTINGS:
         return None
-    if not _has_short_texts(corpus, columns):
+    corpus.check(columns)
+    beginning = _read_beginning(corpus, columns)
+    if len(beginning) < LEAST_DOCUMENTS:
         return None
-    workers = workers_or_cores(parameters.get("workers"))
+    if not _are_short(beginning) and not measure_log_shares(beginning).are_logs:
+        return None
     documents = _read_sample(corpus, columns, parameters.get("across"), progress)
-    short = _count_short(documents.contents)
-    if short < SHORT * len(documents):
-        return None
+    chosen = _choose_for_logs(documents)
+    if chosen is not None or not _are_short(documents.contents):
+        return chosen
+    workers = workers_or_cores(parameters.get("workers"))
     return _choose(documents, workers, progress, memory_of(parameters))
 
 
-def _has_short_texts(corpus: Corpus, columns: Columns) -> bool:
-    """Returns whether most of the first texts are short, and a corpus is not small."""
-    corpus.check(columns)
-    documents = short = 0
+def _read_beginning(corpus: Corpus, columns: Columns) -> pa.Array:
+    """Reads the first texts."""
+    texts: list[pa.Array] = []
+    missing = LOOKED_AT
     for batch in corpus.batches(columns):
-        texts = batch.documents[columns.content].slice(0, LOOKED_AT - documents)
-        documents += len(texts)
-        short += _count_short(texts)
-        if documents == LOOKED_AT:
+        texts.append(batch.documents[columns.content].slice(0, missing))
+        missing -= len(texts[-1])
+        if not missing:
             break
-    return documents >= LEAST_DOCUMENTS and short >= SHORT * documents
+    return pa.concat_arrays([pa.array([], pa.large_string()), *texts])
 
 
-def _count_short(texts: pa.Array) -> int:
-    """Counts the texts that are too short for the default settings."""
+def _are_short(texts: pa.Array) -> bool:
+    """Returns whether most texts are too short for the default settings."""
     sizes = SetBuilder(NO_RESOURCES.shingler(Spec())).build(texts).sizes
-    return count_short_documents(sizes, Spec(), USUAL_THRESHOLD).fragile
+    short = count_short_documents(sizes, Spec(), USUAL_THRESHOLD).fragile
+    return short >= SHORT * len(texts)
 
 
 def choose_settings(
@@ -194,7 +205,7 @@ def choose_settings(
             f"pass {name_setting('labels')}"
         )
     documents = _read_sample(corpus, columns, across, progress)
-    return _choose(documents, workers, progress, AUTOMATIC)
+    return _choose_for_logs(documents) or _choose(documents, workers, progress, AUTOMATIC)
 
 
 def _read_sample(
@@ -253,6 +264,25 @@ def _choose(
         len(documents),
         tuple(warnings),
         is_default=best is None,
+    )
+
+
+def _choose_for_logs(documents: FitDocuments) -> ChosenSettings | None:
+    """Returns the settings of lines of logs, or None if a sample has other texts or sources."""
+    if documents.sources is not None:
+        return None
+    shares = measure_log_shares(documents.contents)
+    if not shares.are_logs:
+        return None
+    preset = Preset.read("logs").values
+    return ChosenSettings(
+        {name: preset[name] for name in LOG_SETTINGS},
+        (),
+        documents.corpus_documents,
+        len(documents),
+        (),
+        reason=f"lines of logs: {format_percent(shares.repeated)} of the lines equal others but "
+        "for times, addresses, paths and numbers, which are ignored",
     )
 
 

@@ -208,3 +208,59 @@ def test_command_keeps_the_chosen_settings_and_resumes_with_them(
     assert run(["dedup", str(path), "--id", "id", "--settings", settings, "--out", str(again)]) == 0
     assert pq.read_table(again / "clusters.parquet") == pq.read_table(out / "clusters.parquet")
     assert not (again / "settings.toml").exists()
+
+
+def make_lines(count: int, template: str) -> list[str]:
+    draw = random.Random(5)
+    names = ["disk", "fan", "pump", "door", "lamp"]
+    times = [f"10:{draw.randrange(60):02d}:{draw.randrange(60):02d}" for _ in range(count)]
+    return [
+        template.format(time=time, name=draw.choice(names), value=draw.randrange(10**6))
+        for time in times
+    ]
+
+
+def test_lines_of_logs_get_the_settings_of_their_preset() -> None:
+    lines = make_lines(300, "{time} the {name} reports {value} errors")
+    result = nk.dedup(lines)
+    assert result.kept.sum() == 5
+    assert "100% of the lines equal others but for times" in result.report_data.chosen
+    chosen = nk.choose(lines)
+    assert result.kept.tolist() == nk.dedup(lines, preset="logs").kept.tolist()
+    assert nk.choose(lines[::-1]).settings == chosen.settings
+    assert not chosen.is_default
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "invoice {value} for the {name} is due",
+        "ticket {value} of 2026-01-31: the {name} is broken",
+        "{time}",
+        "https://example.org/{name}/{value}",
+    ],
+)
+def test_forms_and_lists_of_values_are_no_logs(template: str) -> None:
+    lines = make_lines(300, template)
+    assert nk.choose(lines).reason == ""
+
+
+def test_lines_of_two_sources_are_no_logs() -> None:
+    lines = make_lines(300, "{time} the {name} reports {value} errors")
+    rows = pa.table({"text": lines, "source": [str(row % 2) for row in range(300)]})
+    assert nk.choose(rows, across="source").reason == ""
+
+
+def test_command_says_why_settings_of_logs_are_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("\n".join(make_lines(300, "{time} the {name} reports {value} errors")))
+    out = tmp_path / "deduped"
+    assert run(["dedup", str(path), "--lines", "--out", str(out)]) == 0
+    assert "lines of logs: 100%" in " ".join(capsys.readouterr().err.split())
+    assert "These are lines of logs" in (out / "settings.toml").read_text("utf-8")
+    assert run(["fit", str(path), "--lines"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "300 of 300 documents were compared" in printed
+    assert "without doubt" not in printed

@@ -69,9 +69,10 @@ def print_chosen(chosen: ChosenSettings, console: Console) -> None:
         rows.append(
             (f"{tried.shingle} {tried.measure}", threshold, f"{tried.removed:,}", undoubted)
         )
-    names = ("settings", "threshold", "near-duplicates", "without doubt")
-    console.print(text_table(None, names, rows))
-    console.print()
+    if rows:
+        names = ("settings", "threshold", "near-duplicates", "without doubt")
+        console.print(text_table(None, names, rows))
+        console.print()
     console.print(Text(f"chosen: {chosen.describe()}", style="bold"))
 
 
