@@ -24,6 +24,7 @@ from nearkin.corpus.table_versions import table_library_errors
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.arrow_types import is_list
+from nearkin.runtime.number_range import COUNT, SHARE_ABOVE_0, NumberRange
 from nearkin.stages.cluster.kernels import flatten, unite
 from nearkin.stages.hashing.families import hash_rows
 from nearkin.stages.hashing.kernels import xxh64_each
@@ -94,9 +95,8 @@ def minhash(
         >>> signatures.to_pylist()
         [[45071, 22998, 20762, 52524], [10608, 55003, 26104, 44540], None]
     """
-    _require_in_range("num_hashes", num_hashes, MAX_NUM_HASHES)
-    if shingle_size < 1:
-        raise UsageError(f"shingle_size={shingle_size} is less than 1; use 1 or more tokens")
+    NumberRange(1, MAX_NUM_HASHES).require("num_hashes", num_hashes)
+    COUNT.require("shingle_size", shingle_size)
     parts = [
         _sketch(chunk.slice(start, DOCUMENTS_PER_BATCH), num_hashes, shingle_size)
         for chunk in to_documents(replace_nulls(to_chunked(documents)))
@@ -345,8 +345,7 @@ def _find_pairs(
         slots: Signatures, uint16 (n, k).
         has_tokens: Whether a row is a signature, bool (n,).
     """
-    if not 0 < threshold <= 1:
-        raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
+    SHARE_ABOVE_0.require("threshold", threshold)
     layout = slot_layout(_rows_of_band(slots, num_bands))
     # The sort is stable, so the first of identical rows comes first, and stands for them.
     hashes = hash_rows(slots.view(np.uint8))
@@ -479,7 +478,7 @@ def _to_array(values: np.ndarray, valid: np.ndarray) -> pa.FixedSizeListArray:
 
 def _rows_of_band(slots: np.ndarray, num_bands: int) -> int:
     """Returns the number of values of a band."""
-    _require_in_range("num_bands", num_bands, MAX_NUM_BANDS)
+    NumberRange(1, MAX_NUM_BANDS).require("num_bands", num_bands)
     rows, rest = divmod(slots.shape[1], num_bands)
     if rest or not rows:
         raise UsageError(
@@ -487,8 +486,3 @@ def _rows_of_band(slots: np.ndarray, num_bands: int) -> int:
             "use the number of the index"
         )
     return rows
-
-
-def _require_in_range(name: str, value: int, largest: int) -> None:
-    if not 1 <= value <= largest:
-        raise UsageError(f"{name} must be from 1 to {largest}, not {value}")

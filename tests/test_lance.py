@@ -228,8 +228,14 @@ def test_no_signatures_have_no_pairs() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nk.lance.minhash(["a"], num_hashes=0), "num_hashes must be from 1 to 4096, not 0"),
-        (lambda: nk.lance.minhash([["a"]], shingle_size=0), "shingle_size=0 is less than 1"),
+        (
+            lambda: nk.lance.minhash(["a"], num_hashes=0),
+            "num_hashes=0 is out of range; it must be from 1 to 4,096",
+        ),
+        (
+            lambda: nk.lance.minhash([["a"]], shingle_size=0),
+            "shingle_size=0 is out of range; it must be at least 1",
+        ),
         (lambda: nk.lance.minhash([1]), "is int64, not text"),
         (lambda: nk.lance.minhash([None, ["a"], [None]]), "row 2"),
         (lambda: nk.lance.band_keys([[1]]), r"list<item: int64> are not signatures of Lance"),
@@ -240,7 +246,7 @@ def test_no_signatures_have_no_pairs() -> None:
         (lambda: nk.lance.pairs(np.zeros((2, 0), np.uint16)), "no columns"),
         (lambda: nk.lance.read_signatures(None), "NoneType is not a Lance table"),
         (lambda: nk.lance.pairs(np.zeros((2, 8), np.uint16)), "num_bands=16 does not divide the 8"),
-        (lambda: nk.lance.cluster_ids(np.zeros((1, 16), np.uint16), 0.0), "threshold 0.0"),
+        (lambda: nk.lance.cluster_ids(np.zeros((1, 16), np.uint16), 0.0), "threshold=0.0"),
         (
             lambda: nk.lance.similarity(np.zeros((1, 4), np.uint16), np.zeros((2, 4), np.uint16)),
             "1 signatures of 4 values cannot be compared with 2 of 4",

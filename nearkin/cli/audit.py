@@ -10,16 +10,9 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.runtime.number_range import COUNT, COUNT_OR_NONE, UNSIGNED_64
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import (
-    COUNT,
-    COUNT_OR_NONE,
-    RUN,
-    UNSIGNED_64,
-    VERIFICATION,
-    Setting,
-    setting,
-)
+from nearkin.settings.setting import RUN, VERIFICATION, Setting, setting
 
 Run = Annotated[Path, typer.Argument(help="Output folder of a finished run.", metavar="DIR")]
 GoldenFile = Annotated[

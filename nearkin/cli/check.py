@@ -15,7 +15,8 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.split import LeakOptions
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_part, format_similarity
-from nearkin.settings.setting import COUNT_OR_NONE, OUTPUT, setting
+from nearkin.runtime.number_range import COUNT_OR_NONE
+from nearkin.settings.setting import OUTPUT, setting
 from nearkin.settings.table import SignatureSettings
 
 if TYPE_CHECKING:

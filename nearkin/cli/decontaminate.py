@@ -14,11 +14,12 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.number_range import SHARE
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
-from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SHARE, SIMILARITY, setting
+from nearkin.settings.setting import COLUMN, INPUT, OUTPUT, RUN, SIMILARITY, setting
 from nearkin.settings.table import ColumnSettings, RunReadSettings, names_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from pathlib import Path
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.temporary_folder import TemporaryFolder
-from nearkin.settings.setting import COUNT, INPUT, OUTPUT, setting
+from nearkin.settings.setting import INPUT, OUTPUT, setting
 
 QUOTED_CLUSTERS = 400
 """The number of clusters among which the most interesting ones are chosen."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from nearkin.cli.imports import file_imports
 from nearkin.cli.standard_streams import write_to_stdout
 from nearkin.runtime.loading import paused_collector
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.shell_quoting import quote_argument
-from nearkin.settings.setting import RUN, Need, NumberRange, setting
+from nearkin.settings.setting import RUN, Need, setting
 
 if TYPE_CHECKING:
     from nearkin.runtime.executor import Executor

@@ -13,9 +13,10 @@ from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
+from nearkin.runtime.number_range import COUNT, UNSIGNED_64
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import flag_of
-from nearkin.settings.setting import COUNT, OUTPUT, RUN, UNSIGNED_64, VERIFICATION, setting
+from nearkin.settings.setting import OUTPUT, RUN, VERIFICATION, setting
 
 if TYPE_CHECKING:
     from nearkin.engine.chosen_settings import ChosenSettings

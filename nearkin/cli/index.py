@@ -18,20 +18,17 @@ from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.number_range import COUNT, OPEN_SHARE, SHARE_ABOVE_0, NumberRange
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.runtime.visible_text import make_visible
 from nearkin.settings.setting import (
     ADVANCED,
-    COUNT,
     INPUT,
-    OPEN_SHARE,
     OUTPUT,
     RUN,
-    SHARE_ABOVE_0,
     SIMILARITY,
     Need,
-    NumberRange,
     Setting,
     setting,
 )

@@ -10,18 +10,8 @@ from nearkin.cli.given_options import GivenOptions
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.number_format import format_count, format_percent
-from nearkin.settings.setting import (
-    CANDIDATES,
-    COUNT,
-    COUNT_OR_NONE,
-    INPUT,
-    MOST_DOCUMENTS,
-    RUN,
-    UNSIGNED_64,
-    VERIFICATION,
-    NumberRange,
-    setting,
-)
+from nearkin.runtime.number_range import COUNT, COUNT_OR_NONE, UNSIGNED_64, NumberRange
+from nearkin.settings.setting import CANDIDATES, INPUT, MOST_DOCUMENTS, RUN, VERIFICATION, setting
 
 if TYPE_CHECKING:
     from rich.table import Table

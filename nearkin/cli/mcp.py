@@ -5,7 +5,8 @@ from pathlib import Path
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.settings.setting import INPUT, RUN, NumberRange, setting
+from nearkin.runtime.number_range import NumberRange
+from nearkin.settings.setting import INPUT, RUN, setting
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The addresses at which the MCP SDK compares the headers Host and Origin of each request."""

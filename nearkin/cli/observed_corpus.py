@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from nearkin.cli import options as o
 from nearkin.cli.printing import print_warnings
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import COUNT, INPUT, Need, setting
+from nearkin.settings.setting import INPUT, Need, setting
 
 if TYPE_CHECKING:
     from nearkin.engine.keywords import RunParameters

@@ -8,9 +8,10 @@ from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_brief, print_json, require_documents
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.sizes import AUTOMATIC
-from nearkin.settings.setting import INPUT, OUTPUT, SIMILARITY, NumberRange, Setting
+from nearkin.settings.setting import INPUT, OUTPUT, SIMILARITY, Setting
 from nearkin.settings.table import OutputSettings, varied
 
 COMMON_OPTIONS = (

@@ -17,21 +17,23 @@ from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
 from nearkin.cli.standard_streams import print_line
-from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.runtime.sizes import AUTOMATIC
-from nearkin.settings.setting import (
+from nearkin.runtime.number_range import (
     ABOVE_ZERO,
     COUNT,
     COUNT_OR_NONE,
+    SHARE_ABOVE_0,
+    NumberRange,
+)
+from nearkin.runtime.process_limits import workers_or_cores
+from nearkin.runtime.sizes import AUTOMATIC
+from nearkin.settings.setting import (
     INPUT,
     MOST_DOCUMENTS,
     OUTPUT,
     RUN,
-    SHARE_ABOVE_0,
     SIMILARITY,
     VERIFICATION,
     Need,
-    NumberRange,
     setting,
 )
 from nearkin.settings.table import DEFAULT_STEPS

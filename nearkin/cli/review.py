@@ -12,8 +12,9 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import COUNT, OUTPUT, RUN, setting
+from nearkin.settings.setting import OUTPUT, RUN, setting
 
 if TYPE_CHECKING:
     from nearkin.runs.review_queue import ReviewQueue

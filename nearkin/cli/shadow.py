@@ -8,8 +8,9 @@ from nearkin.cli.audit import GoldenFile, Run
 from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.settings.setting import COUNT, OUTPUT, RUN, Setting, setting
+from nearkin.settings.setting import OUTPUT, RUN, Setting, setting
 
 
 @with_option_groups

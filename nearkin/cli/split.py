@@ -15,7 +15,8 @@ from nearkin.cli.printing import print_inputs, print_json, print_warnings, requi
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count, format_percent
-from nearkin.settings.setting import OUTPUT, UNSIGNED_64, Setting, setting
+from nearkin.runtime.number_range import UNSIGNED_64
+from nearkin.settings.setting import OUTPUT, Setting, setting
 from nearkin.settings.table import OutputSettings, SignatureSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from nearkin.cli import options as o
 from nearkin.cli.index import open_index
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_facts
-from nearkin.settings.setting import COUNT, INPUT, OUTPUT, RUN, setting
+from nearkin.runtime.number_range import COUNT
+from nearkin.settings.setting import INPUT, OUTPUT, RUN, setting
 from nearkin.settings.table import IndexKeySettings
 
 if TYPE_CHECKING:

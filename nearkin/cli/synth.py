@@ -12,21 +12,10 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 from nearkin.cli.standard_streams import print_line
+from nearkin.runtime.number_range import COUNT, COUNT_OR_NONE, SHARE, UNSIGNED_64, NumberRange
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
-from nearkin.settings.setting import (
-    ADVANCED,
-    COUNT,
-    COUNT_OR_NONE,
-    INPUT,
-    MOST_DOCUMENTS,
-    OUTPUT,
-    SHARE,
-    UNSIGNED_64,
-    Need,
-    NumberRange,
-    setting,
-)
+from nearkin.settings.setting import ADVANCED, INPUT, MOST_DOCUMENTS, OUTPUT, Need, setting
 
 if TYPE_CHECKING:
     from nearkin.quality.lab.synth import SynthSettings

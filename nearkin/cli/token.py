@@ -8,7 +8,8 @@ import typer
 from nearkin.cli.commands import make_group
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
-from nearkin.settings.setting import NumberRange, setting
+from nearkin.runtime.number_range import NumberRange
+from nearkin.settings.setting import setting
 
 if TYPE_CHECKING:
     from nearkin.service.server.http.tokens import Principal, TokenFile

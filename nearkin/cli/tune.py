@@ -14,18 +14,16 @@ from nearkin.cli.observed_corpus import OF_A_CORPUS, SampleOptions, observe_inpu
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.cli.settings_option import warn_of_preset_size
+from nearkin.runtime.number_range import COUNT, SHARE_ABOVE_0, NumberRange
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.setting import (
     CANDIDATES,
-    COUNT,
     INPUT,
     MOST_DOCUMENTS,
     OUTPUT,
-    SHARE_ABOVE_0,
     SIMILARITY,
     Need,
-    NumberRange,
     setting,
 )
 from nearkin.settings.table import DEFAULT_STEPS, varied

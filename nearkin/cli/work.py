@@ -9,7 +9,8 @@ from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.standard_streams import print_line
 from nearkin.runtime.number_format import format_count
-from nearkin.settings.setting import RUN, NumberRange, setting
+from nearkin.runtime.number_range import NumberRange
+from nearkin.settings.setting import RUN, setting
 
 
 @with_option_groups

@@ -29,6 +29,7 @@ from nearkin.engine.parameters import (
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_type
 from nearkin.runtime.files import write_durably
+from nearkin.runtime.number_range import OPEN_SHARE
 from nearkin.runtime.setting_names import is_named_in, name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.acceptance.parser import SIMILAR
@@ -249,9 +250,8 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
             f"relation={relation!r} is not valid; choose one of {SIMILARITY}, {CONTAINMENT}"
             f"{did_you_mean(relation, (SIMILARITY, CONTAINMENT))}"
         )
-    max_df = values.get("max_df")
-    if max_df is not None and not 0 < max_df < 1:
-        raise UsageError(f"max_df={max_df} is out of range; it must be above 0 and below 1")
+    if (max_df := values.get("max_df")) is not None:
+        OPEN_SHARE.require("max_df", max_df)
     text_columns_of(values.get("text"))
     is_of_vectors = values.get("measure") == "cosine"
     if is_of_vectors:

@@ -21,6 +21,7 @@ from nearkin.index.entry import (
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.telemetry import measured_call
 from nearkin.runtime.argument_types import check_arguments
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class IndexReader(IndexDescription):
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
         """
-        _require_positive("top", top)
+        COUNT.require("top", top)
         with measured_call(self._session.telemetry, "query", 1):
             return self._find_matches(scope, document, top, members=members)
 
@@ -167,7 +168,7 @@ class IndexReader(IndexDescription):
             >>> found.id, found.passages[0]
             ('a', MatchedPassage(start=6, end=20, stored_start=9, stored_end=23, tokens=4))
         """
-        _require_positive("top", top)
+        COUNT.require("top", top)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         if searcher.passages is None:
@@ -235,7 +236,7 @@ class IndexReader(IndexDescription):
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
         """
-        _require_positive("top", top)
+        COUNT.require("top", top)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         return searcher.near_misses(self._prepare_many(searcher, scope, [document]))[:top]
@@ -353,7 +354,7 @@ class IndexReader(IndexDescription):
         """
         if start < 0:
             raise UsageError(f"{name_setting('start', start)} is negative; 0 is the representative")
-        _require_positive("limit", limit)
+        COUNT.require("limit", limit)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         store = searcher.store
@@ -396,7 +397,7 @@ class IndexReader(IndexDescription):
             UsageError: If a name is not valid, or `limit` is less than 1.
             StoreError: If the store fails.
         """
-        _require_positive("limit", limit)
+        COUNT.require("limit", limit)
         self._session.refresh_if_due()
         searcher = self._session.searcher
         store = searcher.store
@@ -522,11 +523,6 @@ class IndexReader(IndexDescription):
         """
         session = self._session
         return session.preparer.payload_of(session.documents.split(entries)[0])
-
-
-def _require_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise UsageError(f"{name_setting(name, value)} is less than 1")
 
 
 def _leader_of(store: Store, entry: Entry | None) -> Entry | None:

@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, cast, get_args, get_orig
 
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.number_range import (
+    ABOVE_ZERO,
+    COUNT,
+    COUNT_OR_NONE,
+    SHARE_ABOVE_0,
+    NumberRange,
+)
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.keys import HashKey
@@ -46,18 +53,15 @@ LIFETIMES = ("record_ttl", "bucket_ttl", "window")
 """The settings after which documents are forgotten. By default, nothing is."""
 SIZES = ("cache_bytes", "max_document", "max_memory")
 """The settings that are sizes: a number of bytes, or a text such as `2GB`."""
-MINIMUMS = {
-    "max_candidates": 1,
-    "cache": 0,
-    "cache_bytes": 0,
-    "bucket_capacity": 1,
-    "max_document": 1,
-    "max_batch": 1,
-    "documents": 1,
-    "probes": 0,
-    "lookup_probes": 0,
+RANGES = {
+    "threshold": SHARE_ABOVE_0,
+    **dict.fromkeys(("cache", "cache_bytes", "probes", "lookup_probes"), COUNT_OR_NONE),
+    **dict.fromkeys(("max_candidates", "bucket_capacity", "max_document", "max_batch"), COUNT),
+    "documents": COUNT,
+    **dict.fromkeys(LIFETIMES, ABOVE_ZERO),
+    "max_memory": NumberRange(LEAST_MAX_MEMORY),
 }
-"""The smallest values of settings that are whole numbers."""
+"""The ranges of the settings that are numbers. One without a value is not limited."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,8 @@ class VectorEvidence:
                 f"the Spec of vectors has unit={self.spec.unit!r}; pass "
                 "Spec(measure='cosine', unit='vector', n=DIMENSIONS)"
             )
-        _require_threshold(self.threshold)
+        _require_in_ranges(self)
         _require_both_or_none(self.bands, self.rows)
-        if self.lookup_probes < MINIMUMS["lookup_probes"]:
-            raise UsageError(f"{name_setting('lookup_probes', self.lookup_probes)} is less than 0")
 
     def keyed_with(self, secret: HashKey) -> Self:
         """Returns these settings with hyperplanes that depend on a key."""
@@ -199,32 +201,14 @@ class IndexSettings:
                 f"{name_setting('combine', self.combine)} is not valid; choose one of "
                 f"{', '.join(COMBINATIONS)}{did_you_mean(self.combine, COMBINATIONS)}"
             )
-        _require_threshold(self.threshold)
+        _require_in_ranges(self)
         _require_both_or_none(self.bands, self.rows)
-        for name, minimum in MINIMUMS.items():
-            if getattr(self, name) < minimum:
-                raise UsageError(
-                    f"{name_setting(name, getattr(self, name))} is less than {minimum}"
-                )
         self._require_no_fingerprints()
         self._require_passages_possible()
         if self.vector is not None:
             self._require_texts()
         if self.spec is not None:
             require_probeable(self.spec, self.probes, self.lookup_probes)
-        for name in (*LIFETIMES, "max_memory"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(
-                    f"{name_setting(name, value)} is not a number above 0; leave it out for no "
-                    f"limit"
-                )
-        if self._memory_bound is not None and self._memory_bound < LEAST_MAX_MEMORY:
-            raise UsageError(
-                f"{name_setting('max_memory', self.max_memory)} is less than "
-                f"{LEAST_MAX_MEMORY:,} bytes; give more, "
-                "or leave it out for no limit"
-            )
 
     def _require_no_fingerprints(self) -> None:
         """Verifies that the index is not of fingerprints."""
@@ -242,10 +226,7 @@ class IndexSettings:
         from nearkin.stages.winnowing import LEAST_TOKENS, MOST_TOKENS
 
         setting = name_setting("passages", self.passages)
-        if not LEAST_TOKENS <= self.passages <= MOST_TOKENS:
-            raise UsageError(
-                f"{setting} is out of range; it must be {LEAST_TOKENS} to {MOST_TOKENS:,}"
-            )
+        NumberRange(LEAST_TOKENS, MOST_TOKENS).require("passages", self.passages)
         if self.spec is not None and self.spec.unit == "vector":
             raise UsageError(
                 f"{setting} is for an index of texts, and the Spec of this index is of vectors; "
@@ -393,10 +374,12 @@ class IndexSettings:
         return cast(Self, _parse_spec(settings, of_spec, prefix) if of_spec else settings)
 
 
-def _require_threshold(threshold: float | None) -> None:
-    """Verifies a threshold of similarities."""
-    if threshold is not None and not 0 < threshold <= 1:
-        raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
+def _require_in_ranges(settings: "IndexSettings | VectorEvidence") -> None:
+    """Verifies the settings that are numbers."""
+    for name, limits in RANGES.items():
+        value = getattr(settings, name, None)
+        if value is not None:
+            limits.require(name, value)
 
 
 def _describe_time(seconds: float) -> str:

@@ -8,9 +8,8 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock
 from typing import Generic, TypeVar
 
-from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_type
-from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.number_range import COUNT
 
 ARRAY_HEADERS = Lock()
 """A lock for the reading of arrays from files. Their headers are literals of Python, and Python
@@ -23,8 +22,7 @@ Tool = TypeVar("Tool")
 
 def require_workers(workers: int) -> None:
     """Requires a number of threads."""
-    if check_type("workers", workers, int) < 1:
-        raise UsageError(f"{name_setting('workers', workers)} must be at least 1")
+    COUNT.require("workers", check_type("workers", workers, int))
 
 
 def ordered_map(

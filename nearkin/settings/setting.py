@@ -5,7 +5,6 @@ follow the option of the command line with its help, its range and its completio
 the library, the key of a settings file, and the entry in the record of a run.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -13,8 +12,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from nearkin.errors import UsageError
-from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.number_range import NumberRange
 
 INPUT = "Input"
 SIMILARITY = "Similarity"
@@ -26,54 +24,8 @@ RUN = "Run"
 ADVANCED = "Advanced"
 
 
-@dataclass(frozen=True)
-class NumberRange:
-    """The values that a number may have.
-
-    Attributes:
-        least: The minimum.
-        most: The maximum, or infinity. Infinity itself is never a value.
-        excludes_least: Whether the minimum is not a value.
-        excludes_most: Whether the maximum is not a value.
-
-    Examples:
-        >>> share = NumberRange(0, 1, excludes_least=True)
-        >>> [share.contains(value) for value in (0.0, 0.8, 1.0, float("nan"))]
-        [False, True, True, False]
-        >>> str(share), str(NumberRange(1)), str(NumberRange(0, 63))
-        ('above 0 and at most 1', 'at least 1', 'from 0 to 63')
-    """
-
-    least: float
-    most: float = math.inf
-    excludes_least: bool = False
-    excludes_most: bool = False
-
-    def contains(self, value: float) -> bool:
-        """Returns whether a number is in the range."""
-        is_above = value > self.least if self.excludes_least else value >= self.least
-        is_below = value < self.most if self.excludes_most else value <= self.most
-        return is_above and is_below and value != math.inf
-
-    def __str__(self) -> str:
-        if not (self.excludes_least or self.excludes_most) and self.most < math.inf:
-            return f"from {self.least:,} to {self.most:,}"
-        least = f"above {self.least:,}" if self.excludes_least else f"at least {self.least:,}"
-        if self.most == math.inf:
-            return least
-        most = f"below {self.most:,}" if self.excludes_most else f"at most {self.most:,}"
-        return f"{least} and {most}"
-
-
-SHARE = NumberRange(0, 1)
-SHARE_ABOVE_0 = NumberRange(0, 1, excludes_least=True)
-OPEN_SHARE = NumberRange(0, 1, excludes_least=True, excludes_most=True)
-COUNT = NumberRange(1)
-COUNT_OR_NONE = NumberRange(0)
-ABOVE_ZERO = NumberRange(0, excludes_least=True)
 MOST_DOCUMENTS = 10**12
 """The largest number of documents that is planned for or generated."""
-UNSIGNED_64 = NumberRange(0, 2**64 - 1)
 COLUMN = "COL"
 """The placeholder of the name of a column."""
 DECLARED = "nearkin.setting"
@@ -226,6 +178,5 @@ def require_in_ranges(group: type, values: Mapping[str, object]) -> None:
     for name, declared in settings_of(group).items():
         limits = declared.setting.range
         value = values.get(name)
-        if limits is None or not isinstance(value, int | float) or limits.contains(value):
-            continue
-        raise UsageError(f"{name_setting(name, value)} is out of range; it must be {limits}")
+        if limits is not None and isinstance(value, int | float):
+            limits.require(name, value)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkin.errors import IncompatibleError, KeyRequiredError, MissingExtraError, UsageError
 from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.settings.keys import HashKey
@@ -413,7 +414,7 @@ class Spec:
         if step <= self.k <= largest and self.k % step == 0:
             return
         if step == 1:
-            raise UsageError(f"{name_setting('k', self.k)} is outside 1 to {largest}")
+            NumberRange(1, largest).require("k", self.k)
         below = min(max(self.k // step * step, step), largest)
         near = sorted({below, min(below + step, largest)})
         of_bits = ""

@@ -11,6 +11,15 @@ from typing import Annotated, Any
 
 from nearkin.errors import UsageError
 from nearkin.runtime.files import READABLE_BY
+from nearkin.runtime.number_range import (
+    COUNT,
+    COUNT_OR_NONE,
+    OPEN_SHARE,
+    SHARE,
+    SHARE_ABOVE_0,
+    UNSIGNED_64,
+    NumberRange,
+)
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import AUTOMATIC
 from nearkin.settings.choices import ClusterMethod, EmptyDocuments, MissingBlock, Verify
@@ -19,19 +28,12 @@ from nearkin.settings.setting import (
     CANDIDATES,
     CLUSTERING,
     COLUMN,
-    COUNT,
-    COUNT_OR_NONE,
-    OPEN_SHARE,
     OUTPUT,
     RUN,
-    SHARE,
-    SHARE_ABOVE_0,
     SIMILARITY,
-    UNSIGNED_64,
     VERIFICATION,
     Declared,
     Need,
-    NumberRange,
     Recorded,
     Setting,
     setting,

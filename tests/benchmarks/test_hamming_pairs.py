@@ -66,7 +66,7 @@ def test_planted_pairs_among_many_signatures_are_found(full: bool) -> None:
 def test_errors_name_invalid_value() -> None:
     with pytest.raises(UsageError, match="invalid signatures: float64"):
         all_pairs(np.zeros(3), 3)
-    with pytest.raises(UsageError, match="outside the range 0 to 31"):
+    with pytest.raises(UsageError, match="it must be from 0 to 31"):
         block_banding(64, 40, 100)
     with pytest.raises(UsageError, match="more blocks than the distance"):
         block_bits(64, 3, 3)

@@ -10,7 +10,7 @@ from nearkin.cli import app
 from nearkin.quality.lab.experiment import SIZES
 from nearkin.quality.lab.synth import MOST_COPIES
 from nearkin.quality.plan.workload import Workload
-from nearkin.settings.setting import NumberRange
+from nearkin.runtime.number_range import NumberRange
 from nearkin.settings.spec import FORMAT_VERSIONS, MAX_DIMENSIONS
 from tests.cli.conftest import run
 from tests.cli.test_contradictions import COMMANDS, FACTS, line_of

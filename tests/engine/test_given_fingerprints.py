@@ -221,7 +221,7 @@ def test_a_given_spec_decides_the_bits() -> None:
     ("parameters", "message"),
     [
         ({}, "Hamming distance, which is not given; give distance=4"),
-        ({"distance": 32}, "distance 32 is outside the range 0 to 31"),
+        ({"distance": 32}, "distance=32 is out of range; it must be from 0 to 31"),
         ({"distance": 4, "bits": 65}, "fingerprints of 65 bits are not supported"),
         ({"distance": 4, "bits": 512}, "fingerprints of 512 bits are not supported"),
         ({"distance": 4, "text": "id"}, "exclude each other"),

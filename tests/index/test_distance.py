@@ -132,8 +132,8 @@ def test_older_versions_refuse_an_index_of_distances(tmp_path: Path) -> None:
         (SPEC, {"threshold": 0.9}, "contradict"),
         (SPEC, {"bands": 4, "rows": 8}, "its own bands"),
         (SPEC, {"probes": 1}, "its own bands"),
-        (SPEC, {"distance": 32}, "outside the range 0 to 31"),
-        (SPEC, {"distance": -1}, "outside the range 0 to 31"),
+        (SPEC, {"distance": 32}, "it must be from 0 to 31"),
+        (SPEC, {"distance": -1}, "it must be from 0 to 31"),
         (SPEC, {"distance": 9, "documents": 10}, None),
     ],
 )

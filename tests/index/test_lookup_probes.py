@@ -186,5 +186,5 @@ def test_probes_that_are_not_possible_are_refused(
         pass
     with pytest.raises(UsageError, match="lookup_probes=3 is for whole MinHash slots"):
         nk.Index.open(url, lookup_probes=3)
-    with pytest.raises(UsageError, match="lookup_probes=-1 is less than 0"):
+    with pytest.raises(UsageError, match="lookup_probes=-1 is out of range"):
         nk.Index.open(url, lookup_probes=-1)

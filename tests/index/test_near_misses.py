@@ -27,5 +27,5 @@ def test_unrelated_and_empty_texts_have_no_near_misses(opened: Opener) -> None:
     fill(index, family(5))
     assert index.near_misses("a", "entirely different words that nobody has stored") == []
     assert index.near_misses("a", "") == []
-    with pytest.raises(nk.UsageError, match="top=0 is less than 1"):
+    with pytest.raises(nk.UsageError, match="top=0 is out of range"):
         index.near_misses("a", "text", top=0)

@@ -189,7 +189,7 @@ def test_an_index_without_the_setting_refuses_the_search() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"passages": 1}, "passages=1 is out of range; it must be 2 to 1,048,576"),
+        ({"passages": 1}, "passages=1 is out of range; it must be from 2 to 1,048,576"),
         ({"passages": 5, "store_text": False}, "passages=5 needs the texts"),
         (
             {"passages": 5, "spec": nk.Spec(measure="cosine", unit="vector", n=4)},

@@ -194,9 +194,9 @@ def test_a_part_of_a_cluster_has_room_for_a_document(limit: int) -> None:
         part = index.cluster_part("a", "first", limit=1)
         assert part is not None
         assert part.end is not None
-        with pytest.raises(nk.UsageError, match=f"limit={limit} is less than 1"):
+        with pytest.raises(nk.UsageError, match=f"limit={limit} is out of range"):
             index.cluster_part("a", "first", limit=limit)
-        with pytest.raises(nk.UsageError, match=f"limit={limit} is less than 1"):
+        with pytest.raises(nk.UsageError, match=f"limit={limit} is out of range"):
             index.cluster_part_after("a", "first", part.end, limit)
 
 

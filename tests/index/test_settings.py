@@ -80,7 +80,7 @@ def test_sizes_are_numbers_of_bytes_or_texts() -> None:
     ("size", "message"),
     [
         ("2 cows", "max_memory '2 cows' is not a size; write it like 4GB"),
-        ("1KB", "max_memory=1000 is less than 1,048,576 bytes"),
+        ("1KB", "max_memory=1000 is out of range; it must be at least 1,048,576"),
         (1e9, r"max_memory=1000000000\.0 is of type float; give a whole number, a text or None"),
     ],
 )

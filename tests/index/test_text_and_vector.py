@@ -615,9 +615,9 @@ def test_wrong_combinations_of_settings_are_refused(settings: dict[str, Any], me
     ("fields", "message"),
     [
         ({"spec": nk.Spec()}, "unit='words'"),
-        ({"threshold": 1.5}, "threshold 1.5 is outside"),
+        ({"threshold": 1.5}, "threshold=1.5 is out of range"),
         ({"bands": 5}, "bands and rows must be given together"),
-        ({"lookup_probes": -1}, "lookup_probes=-1 is less than 0"),
+        ({"lookup_probes": -1}, "lookup_probes=-1 is out of range"),
     ],
 )
 def test_wrong_settings_of_vectors_are_refused(fields: dict[str, Any], message: str) -> None:

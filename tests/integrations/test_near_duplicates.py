@@ -42,7 +42,7 @@ def test_many_texts_are_stored_in_batches() -> None:
 def test_calls_that_have_no_meaning_are_refused() -> None:
     with pytest.raises(UsageError, match="2 texts have 1 ids"):
         NearDuplicateFinder().find(["a", "b"], ["a"])
-    with pytest.raises(UsageError, match="threshold 7 is outside"):
+    with pytest.raises(UsageError, match="threshold=7 is out of range"):
         NearDuplicateFinder(threshold=7)
     with pytest.raises(UsageError, match="unknown setting 'recal'"):
         NearDuplicateFinder(recal=0.9)  # type: ignore[call-arg]

@@ -101,10 +101,10 @@ def test_labels_of_one_kind_are_refused(
     [
         ({"objective": "f2"}, "objective='f2' is not valid"),
         ({"labelled": "pairs"}, "labelled='pairs' is not valid"),
-        ({"sample": 1}, "sample=1 must be at least 2"),
+        ({"sample": 1}, "sample=1 is out of range; it must be at least 2"),
         ({"seed": -1}, "seed=-1 is not an unsigned 64-bit number"),
         ({"text": "body"}, "no column 'body'"),
-        ({"workers": 0}, "workers=0 must be at least 1"),
+        ({"workers": 0}, "workers=0 is out of range; it must be at least 1"),
     ],
 )
 def test_invalid_parameters_are_refused(options: dict[str, object], message: str) -> None:

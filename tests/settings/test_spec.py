@@ -73,7 +73,7 @@ def test_truncated_slots_fill_whole_bytes(bits: int, step: int) -> None:
 
 @pytest.mark.parametrize("k", [0, -8, 1025])
 def test_number_of_slots_outside_the_range_is_rejected(k: int) -> None:
-    with pytest.raises(UsageError, match=f"k={k} is outside 1 to 1024"):
+    with pytest.raises(UsageError, match=f"k={k} is out of range; it must be from 1 to 1,024"):
         nk.Spec(k=k)
 
 

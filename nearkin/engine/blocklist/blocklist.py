@@ -14,7 +14,7 @@ from nearkin.engine.blocklist.search import BlockedMatches, EntrySearch
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import PRIVATE_FILE, disk_errors, replacing_durably, require_file_path
-from nearkin.runtime.setting_names import name_setting
+from nearkin.runtime.number_range import SHARE_ABOVE_0
 from nearkin.settings.spec import Spec, advise_on_version, find_spec_difference
 from nearkin.stages.measures import Measure, measure_of
 from nearkin.stages.measures.base import Payload
@@ -234,8 +234,7 @@ class Blocklist:
             UsageError: If a text is not valid Unicode, or the threshold is out of range.
             KeyRequiredError: If the Spec is keyed and its key was not given.
         """
-        if not 0 < threshold <= 1:
-            raise UsageError(f"{name_setting('threshold', threshold)} is outside (0, 1]")
+        SHARE_ABOVE_0.require("threshold", threshold)
         documents = _to_array(texts, "text")
         measure = measure_of(self.spec, self._resources, distance)
         if distance is not None:

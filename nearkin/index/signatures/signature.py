@@ -9,6 +9,7 @@ import numpy as np
 from nearkin.corpus.arrow_conversion import to_documents, type_name
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.number_range import NumberRange
 from nearkin.settings.spec import FINGERPRINT, Spec
 from nearkin.stages.hashing.families import require_hashes
 from nearkin.stages.measures import measure_of
@@ -185,8 +186,7 @@ class Signature:
         Raises:
             UsageError: If the number of shingles is out of range.
         """
-        if not 0 <= shingles <= MAX_SHINGLES:
-            raise UsageError(f"shingles={shingles} is outside 0 to {MAX_SHINGLES:,}")
+        NumberRange(0, MAX_SHINGLES).require("shingles", shingles)
         return write_record(np.asarray(self.values), shingles, self.spec)
 
     @check_arguments

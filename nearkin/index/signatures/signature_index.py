@@ -16,6 +16,7 @@ from nearkin.index.signatures.signature import Signature, tokens_of_set
 from nearkin.index.signatures.sketching import SketchedDocuments, sketch_documents, sketcher_pool
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.files import require_file_path
+from nearkin.runtime.number_range import COUNT, COUNT_OR_NONE, SHARE_ABOVE_0, NumberRange
 from nearkin.runtime.process_limits import workers_or_cores
 from nearkin.runtime.threads import require_workers
 from nearkin.settings.spec import FINGERPRINT, Spec
@@ -176,10 +177,8 @@ class SignatureIndex:
                 "slot_bits=32"
             )
         require_bands_with_rows(bands, rows)
-        if not 0 < threshold <= 1:
-            raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
-        if not documents >= 1:
-            raise UsageError(f"documents={documents} is less than 1; give an approximate number")
+        SHARE_ABOVE_0.require("threshold", threshold)
+        COUNT.require("documents", documents)
         workers = workers_or_cores(workers)
         require_workers(workers)
         self.threshold = threshold
@@ -640,10 +639,10 @@ def _list_ids(ids: Iterable[Any] | pa.Array | pa.ChunkedArray) -> list[Any]:
 
 def _check_limits(at_least: float | None, top: int | None) -> None:
     """Requires that a minimum estimate and a maximum number of matches are in their ranges."""
-    if at_least is not None and not -1 <= at_least <= 1:
-        raise UsageError(f"at_least={at_least} is outside the similarities, -1 to 1")
-    if top is not None and top < 0:
-        raise UsageError(f"top={top} must be at least 0")
+    if at_least is not None:
+        NumberRange(-1, 1).require("at_least", at_least)
+    if top is not None:
+        COUNT_OR_NONE.require("top", top)
 
 
 def _as_column(document: Any) -> Any:

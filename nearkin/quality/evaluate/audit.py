@@ -28,6 +28,7 @@ from nearkin.quality.evaluate.scan import ReadDocuments, Removals, ReopenedRun, 
 from nearkin.runtime.argument_types import check_arguments, require_seed
 from nearkin.runtime.deadline import Deadline
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.runtime.number_range import COUNT, COUNT_OR_NONE
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.stages.lsh.slot_bands import Banding
@@ -111,11 +112,8 @@ def measure_run(
 ) -> Audit:
     """Measures the precision and the recall of a finished run."""
     require_auditable(run.settings)
-    for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
-        if value < least:
-            raise UsageError(
-                f"{name_setting(name, value)} is out of range; it must be at least {least}"
-            )
+    COUNT.require("sample", sample)
+    COUNT_OR_NONE.require("removed", removed)
     require_seed("seed", seed)
     deadline = deadline or Deadline()
     clusters = pq.read_table(run.folder / "clusters.parquet")

@@ -42,6 +42,7 @@ from nearkin.quality.fit.search import (
 from nearkin.quality.fit.validation import HeldOut, assign_folds, cross_validate
 from nearkin.runtime.argument_types import require_seed
 from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.threads import require_workers
@@ -89,8 +90,7 @@ class FitRequest:
     across: str | None = None
 
     def __post_init__(self) -> None:
-        if self.sample < 2:
-            raise UsageError(f"{name_setting('sample', self.sample)} must be at least 2")
+        NumberRange(2).require("sample", self.sample)
         require_seed("seed", self.seed)
         require_workers(self.workers)
 

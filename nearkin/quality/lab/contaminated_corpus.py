@@ -14,10 +14,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.errors import UsageError
 from nearkin.quality.lab.synth import Vocabulary
+from nearkin.runtime.number_range import COUNT
 from nearkin.runtime.outputs import published_folder
-from nearkin.runtime.setting_names import name_setting
 
 DOCUMENT_WORDS = 240
 QUESTION_WORDS = (20, 60)
@@ -55,11 +54,8 @@ class ContaminatedCorpus:
     """The documents and items of a corpus."""
 
     def __init__(self, documents: int, items: int, seed: int = 1) -> None:
-        for name, value in (("documents", documents), ("items", items)):
-            if value < 1:
-                raise UsageError(
-                    f"{name_setting(name, value)} is out of range; it must be at least 1"
-                )
+        COUNT.require("documents", documents)
+        COUNT.require("items", items)
         vocabulary = Vocabulary.invented()
         content = vocabulary.words.tobytes()
         bounds = vocabulary.starts.tolist()

@@ -22,6 +22,7 @@ from nearkin.corpus import Columns, Corpus
 from nearkin.corpus.ids import make_ids
 from nearkin.errors import UsageError
 from nearkin.quality.evaluate.golden import GoldenSet
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import MEASURES, Spec
 from nearkin.stages.lsh.band_keys import slot_band_keys
@@ -92,11 +93,7 @@ class GeneratedTexts:
 
     def __post_init__(self) -> None:
         _require_comparable(self.documents)
-        if self.words < LEAST_WORDS:
-            raise UsageError(
-                f"{name_setting('words', self.words)} is out of range; it must be at least "
-                f"{LEAST_WORDS}"
-            )
+        NumberRange(LEAST_WORDS).require("words", self.words)
         if not 0 <= self.similar_pairs <= self.documents // 2:
             raise UsageError(
                 f"{name_setting('similar_pairs', self.similar_pairs)} is out of range; it must be "

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import UsageError
 from nearkin.quality.lab import kernels
-from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.argument_types import check_arguments, check_fields, require_seed
+from nearkin.runtime.number_range import SHARE, NumberRange
 from nearkin.runtime.outputs import published_folder
 from nearkin.runtime.process_limits import workers_or_cores
-from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.runtime.threads import ordered_map
 from nearkin.settings.spec import Spec
@@ -125,8 +125,7 @@ class SynthSettings:
     def __post_init__(self) -> None:
         check_fields(self)
         for name in ("clustered", "exact", "boilerplate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name_setting(name, getattr(self, name))} is outside 0 to 1")
+            SHARE.require(name, getattr(self, name))
         low, high = self.similarity
         if not 0 < low <= high <= 1:
             raise UsageError(
@@ -163,21 +162,9 @@ class SynthSettings:
     def _check_counts(self) -> None:
         least = {"documents": 0, "hot_clusters": 0, "hot_size": 1, "hostile": 0, "files": 1}
         for name, low in least.items():
-            value = getattr(self, name)
-            if not low <= value < 2**63:
-                raise UsageError(
-                    f"{name_setting(name, value)} is out of range; it must be at least {low}"
-                )
-        if not 1 <= self.copies <= MOST_COPIES:
-            raise UsageError(
-                f"{name_setting('copies', self.copies)} is out of range; it must be from 1 to "
-                f"{MOST_COPIES}"
-            )
-        if not 0 <= self.seed < 2**64:
-            raise UsageError(
-                f"{name_setting('seed', self.seed)} is not an unsigned 64-bit number; give 0 to "
-                f"{2**64 - 1}"
-            )
+            NumberRange(low, 2**63 - 1).require(name, getattr(self, name))
+        NumberRange(1, MOST_COPIES).require("copies", self.copies)
+        require_seed("seed", self.seed)
         if self.hostile + self.hot_clusters * self.hot_size > self.documents:
             raise UsageError(
                 f"{self.documents} documents are fewer than those of hostile and hot_clusters "

@@ -22,6 +22,7 @@ from nearkin.quality.plan.data_kind import (
 from nearkin.quality.plan.distribution import Distribution
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.notebook_view import TableView, render_view
+from nearkin.runtime.number_range import COUNT, OPEN_SHARE, SHARE_ABOVE_0
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import HAMMING, Spec
 from nearkin.stages.lsh.curve import classic_threshold, steepest_point
@@ -409,14 +410,9 @@ def tune(
         [0.138, 0.509, 0.729]
     """
     require_bands_with_rows(bands, rows)
-    if not 0 < threshold <= 1:
-        raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
-    if not 0 < recall < 1:
-        raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
-    if not documents >= 1:
-        raise UsageError(
-            f"{name_setting('documents', documents)} is less than 1; give the size of the corpus"
-        )
+    SHARE_ABOVE_0.require("threshold", threshold)
+    OPEN_SHARE.require("recall", recall)
+    COUNT.require("documents", documents)
     _check_table_counts(tables, probes)
     _check_limits(at_most or {})
     spec = spec or default_spec(bands, rows, max(tables))

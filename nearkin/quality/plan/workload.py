@@ -1,13 +1,19 @@
 """The requirements of a deployment that is planned."""
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 from nearkin.errors import UsageError
 from nearkin.quality.plan.index_sizes import INDEX_SIZES
 from nearkin.runtime.argument_types import check_fields
+from nearkin.runtime.number_range import (
+    ABOVE_ZERO,
+    COUNT,
+    COUNT_OR_NONE,
+    OPEN_SHARE,
+    SHARE_ABOVE_0,
+    NumberRange,
+)
 from nearkin.runtime.process_limits import LEAST_MEMORY
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
@@ -25,57 +31,18 @@ SHINGLE_BYTES = 5
 """The size of text for each shingle of words, if the size of the text is not given."""
 
 
-class ValueLimits(NamedTuple):
-    """The values that some numbers may have."""
-
-    names: tuple[str, ...]
-    contains: Callable[[float], bool]
-    description: str
-
-    def require(self, name: str, value: float | None) -> None:
-        """Requires that a number is finite and in range. None stands for no requirement."""
-        if value is None:
-            return
-        if not math.isfinite(value):
-            raise UsageError(f"{name_setting(name, value)} is not a finite number")
-        if not self.contains(value):
-            raise UsageError(
-                f"{name_setting(name, value)} is out of range; it must be {self.description}"
-            )
-
-
-LIMITS = (
-    ValueLimits(("documents", "shingles", "cores"), lambda value: value >= 1, "at least 1"),
-    ValueLimits(
-        ("clusters", "core_hour_price", "gb_month_price"), lambda value: value >= 0, "at least 0"
-    ),
-    ValueLimits(("memory",), lambda value: value >= LEAST_MEMORY, f"at least {LEAST_MEMORY:,}"),
-    ValueLimits(
-        ("threshold", "vector_threshold", "precision"),
-        lambda value: 0 < value <= 1,
-        "above 0 and at most 1",
-    ),
-    ValueLimits(("recall",), lambda value: 0 < value < 1, "above 0 and below 1"),
-    ValueLimits(("duplicates",), lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    ValueLimits(
-        (
-            *("ingest", "signature_ram", "text_bytes", "input_bytes", "error"),
-            *("disk", "seconds", "latency"),
-        ),
-        lambda value: value > 0,
-        "above 0",
-    ),
-    ValueLimits(
-        ("vector_dimensions",),
-        lambda value: 1 <= value <= MAX_DIMENSIONS,
-        f"1 to {MAX_DIMENSIONS:,}",
-    ),
-    ValueLimits(
-        ("passages",),
-        lambda value: LEAST_TOKENS <= value <= MOST_TOKENS,
-        f"{LEAST_TOKENS} to {MOST_TOKENS:,}",
-    ),
-)
+LIMITS = {
+    **dict.fromkeys(("documents", "shingles", "cores"), COUNT),
+    **dict.fromkeys(("clusters", "core_hour_price", "gb_month_price"), COUNT_OR_NONE),
+    "memory": NumberRange(LEAST_MEMORY),
+    **dict.fromkeys(("threshold", "vector_threshold", "precision"), SHARE_ABOVE_0),
+    "recall": OPEN_SHARE,
+    "duplicates": NumberRange(0, 1, excludes_most=True),
+    **dict.fromkeys(("ingest", "signature_ram", "text_bytes", "input_bytes"), ABOVE_ZERO),
+    **dict.fromkeys(("error", "disk", "seconds", "latency"), ABOVE_ZERO),
+    "vector_dimensions": NumberRange(1, MAX_DIMENSIONS),
+    "passages": NumberRange(LEAST_TOKENS, MOST_TOKENS),
+}
 """The ranges of the numbers of a workload."""
 
 
@@ -192,8 +159,8 @@ class Workload:
                     f"unknown {name} {value!r}; choose one of {', '.join(choices)}"
                     f"{did_you_mean(value, choices)}"
                 )
-        for limits in LIMITS:
-            for name in limits.names:
+        for name, limits in LIMITS.items():
+            if getattr(self, name) is not None:
                 limits.require(name, getattr(self, name))
         if self.engine == "index" and self.kept > self.documents:
             raise UsageError(

@@ -10,6 +10,7 @@ import orjson
 from nearkin.errors import NearkinError, UsageError
 from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import Outcome, require_public_name
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
 
 if TYPE_CHECKING:
@@ -124,9 +125,7 @@ class StreamSettings:
             "max_event": 1,
         }
         for name, minimum in minimums.items():
-            value = getattr(self, name)
-            if value < minimum:
-                raise UsageError(f"{name_setting(name, value)} is less than {minimum}")
+            NumberRange(minimum).require(name, getattr(self, name))
 
 
 class EventDocument(NamedTuple):

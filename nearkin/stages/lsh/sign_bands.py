@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.runtime.number_range import OPEN_SHARE, NumberRange
 from nearkin.runtime.setting_names import name_setting
 from nearkin.stages.lsh.band_keys import BandLayout, sign_layout
 from nearkin.stages.lsh.curve import UNRELATED_BETA, sampled_recall, sign_collision
@@ -104,10 +105,7 @@ def solve_sign_banding(threshold: float, recall: float, bits: int, documents: in
         >>> small.rows < large.rows, min(small.recall, large.recall) >= 0.95
         (True, True)
     """
-    if not 0 < recall < 1:
-        raise UsageError(
-            f"recall {recall} is outside the range 0 to 1 (exclusive); a usual value is 0.95"
-        )
+    OPEN_SHARE.require("recall", recall)
     collision = sign_collision(threshold)
     fewest_rows = max(1, math.ceil(math.log2(max(documents, 2) / MAX_EXPECTED_BUCKET)))
     best: tuple[float, SignBanding] | None = None
@@ -216,13 +214,9 @@ def block_banding(
         >>> [(n, block_banding(64, 3, n).bands) for n in (1000, 10_000_000)]
         [(1000, 4), (10000000, 10)]
     """
-    if not 0 <= distance < bits // 2:
-        raise UsageError(
-            f"distance {distance} is outside the range 0 to {bits // 2 - 1}; "
-            f"it must be less than half of the {bits} bits"
-        )
-    if blocks is not None and not distance < blocks <= bits:
-        raise UsageError(f"blocks={blocks} is outside {distance + 1} to {bits}")
+    NumberRange(0, bits // 2 - 1).require("distance", distance)
+    if blocks is not None:
+        NumberRange(distance + 1, bits).require("blocks", blocks)
     choices = range(distance + 1, distance + 5) if blocks is None else [blocks]
     bandings = []
     for count in choices:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from nearkin.errors import UsageError
+from nearkin.runtime.number_range import OPEN_SHARE
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.spec import MEASURES
 from nearkin.stages.lsh.curve import (
@@ -139,10 +140,7 @@ def solve_banding(
     """
     if not 0 < collision <= 1:
         raise UsageError(f"threshold {collision} is outside the range 0 to 1")
-    if not 0 < recall < 1:
-        raise UsageError(
-            f"recall {recall} is outside the range 0 to 1 (exclusive); a usual value is 0.95"
-        )
+    OPEN_SHARE.require("recall", recall)
     best: tuple[float, int, int] | None = None
     for rows in range(1, k + 1):
         used_probes = min(probes, rows)

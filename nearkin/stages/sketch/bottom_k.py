@@ -11,8 +11,9 @@ from functools import reduce
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, UsageError
+from nearkin.errors import IncompatibleError
 from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.number_range import SHARE, NumberRange
 from nearkin.stages.hashing.families import require_hashes
 
 FULL = 2.0**64
@@ -56,8 +57,7 @@ class BottomK:
             UsageError: If k is less than 2, or the hashes are not one row of whole numbers that are
                 0 or more.
         """
-        if k < 2:
-            raise UsageError(f"k={k} is less than 2; use k=2 or more")
+        NumberRange(2).require("k", k)
         return cls(k, np.unique(require_hashes(hashes))[:k])
 
     def __eq__(self, other: object) -> bool:
@@ -155,8 +155,7 @@ class BottomK:
         Raises:
             UsageError: If the containment is outside 0 to 1.
         """
-        if not 0 <= containment <= 1:
-            raise UsageError(f"containment={containment} is outside 0 to 1")
+        SHARE.require("containment", containment)
         known = len(self.hashes)
         if not other.exact:
             known = int((self.hashes <= other.hashes[-1]).sum())

@@ -14,6 +14,7 @@ import numpy as np
 from nearkin.errors import RebuildDueError, UsageError
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.arrow_types import to_text_array
+from nearkin.runtime.number_range import NumberRange
 from nearkin.settings.spec import Spec
 from nearkin.stages.hashing.families import require_hashes
 from nearkin.stages.sketch import kernels
@@ -58,8 +59,7 @@ class CountingMinHash:
                 f"shingles cannot be removed from signatures of measure={spec.measure!r} with "
                 f"slot_bits={spec.slot_bits}; use measure='jaccard' and slot_bits=32"
             )
-        if not 1 <= depth <= MAX_DEPTH:
-            raise UsageError(f"depth={depth} is outside 1 to {MAX_DEPTH:,}")
+        NumberRange(1, MAX_DEPTH).require("depth", depth)
         self.spec = spec
         self.depth = depth
         self._shingler = resources.shingler(spec)

@@ -12,6 +12,7 @@ import pyarrow.ipc
 
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.runtime.argument_types import check_arguments, check_fields
+from nearkin.runtime.number_range import SHARE
 from nearkin.runtime.setting_names import SettingForm, current_form, name_setting
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import FORMAT_VERSIONS, IDF_JACCARD, Spec, advise_on_version
@@ -128,8 +129,7 @@ class DocumentFrequencies:
             >>> counted.above(0.2).hashes.tolist()
             [9]
         """
-        if not 0 <= share <= 1:
-            raise UsageError(f"share={share} is outside 0 to 1; 0.2 stands for 20 % of them")
+        SHARE.require("share", share)
         # A product could be rounded: 0.57 · 100 is 56.99999999999999.
         is_frequent = self.counts / max(self.documents, 1) > share
         return replace(self, hashes=self.hashes[is_frequent], counts=self.counts[is_frequent])

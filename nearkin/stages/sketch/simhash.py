@@ -14,6 +14,7 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.runtime.argument_types import check_arguments
 from nearkin.runtime.arrow_types import invalid_text
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.setting_names import name_setting
 from nearkin.settings.keys import HashKey
 from nearkin.settings.spec import Spec
@@ -166,8 +167,7 @@ def simhash_of(hashes: Sequence[int], weights: Sequence[float], bits: int = 64) 
         >>> b.bits, a.distance(b)
         ('1000', 2)
     """
-    if not 1 <= bits <= 64:
-        raise UsageError(f"{name_setting('bits', bits)} is out of range; it must be 1 to 64")
+    NumberRange(1, 64).require("bits", bits)
     if len(hashes) != len(weights):
         raise UsageError(
             f"there are {len(hashes)} hashes and {len(weights)} weights; give one for each hash"

@@ -25,6 +25,7 @@ from nearkin.corpus.places import files_and_rows
 from nearkin.corpus.writer import KnownDocuments, limit_copying_workers
 from nearkin.engine.work_folder import WorkFolder
 from nearkin.errors import UsageError
+from nearkin.runtime.number_range import NumberRange
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.sizes import require_memory
@@ -86,11 +87,7 @@ class PassageOptions:
 
     def __post_init__(self) -> None:
         require_workers(self.workers)
-        if not LEAST_TOKENS <= self.least <= MOST_TOKENS:
-            raise UsageError(
-                f"{name_setting('min_tokens', self.least)} is out of range; it must be "
-                f"{LEAST_TOKENS} to {MOST_TOKENS}"
-            )
+        NumberRange(LEAST_TOKENS, MOST_TOKENS).require("min_tokens", self.least)
         require_memory(self.memory)
         require_located_tokens(self.spec)
 

@@ -327,10 +327,10 @@ def test_ids_that_are_not_texts_or_numbers_are_refused(ids: Any) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"top": -1}, "top=-1 must be at least 0"),
+        ({"top": -1}, "top=-1 is out of range; it must be at least 0"),
         ({"top": 1.5}, "top=1.5 is of type float"),
         ({"at_least": float("nan")}, "at_least=nan is not a number"),
-        ({"at_least": 2}, "at_least=2 is outside"),
+        ({"at_least": 2}, "at_least=2 is out of range"),
     ],
 )
 def test_limits_of_a_query_out_of_range_are_refused(limits: dict[str, Any], message: str) -> None:
@@ -341,9 +341,9 @@ def test_limits_of_a_query_out_of_range_are_refused(limits: dict[str, Any], mess
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"workers": 0}, "workers=0 must be"),
+        ({"workers": 0}, "workers=0 is out of range"),
         ({"workers": 1.5}, "workers=1.5 is of type float"),
-        ({"documents": 0}, "documents=0 is less than 1"),
+        ({"documents": 0}, "documents=0 is out of range"),
         ({"documents": float("nan")}, "documents=nan is not a number"),
         ({"bands": -1, "rows": -1}, "must both be at least 1"),
     ],

@@ -125,7 +125,7 @@ def test_each_edit_operation_alone_reaches_the_similarity_range(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"clustered": 1.5}, "clustered=1.5 is outside 0 to 1"),
+        ({"clustered": 1.5}, "clustered=1.5 is out of range; it must be from 0 to 1"),
         ({"similarity": (0.9, 0.5)}, "is not a range"),
         ({"documents": 10, "hostile": 20}, "fewer than those of hostile"),
         ({"operations": {"paint": 1.0}}, "operation 'paint'"),

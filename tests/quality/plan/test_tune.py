@@ -119,7 +119,7 @@ def test_budget_limits_the_signature() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"documents": 0}, "documents=0 is less than 1"),
+        ({"documents": 0}, "documents=0 is out of range"),
         ({"documents": float("nan")}, "documents=nan is not a number"),
         ({"tables": []}, r"`tables` \[\] must be numbers of at least 1"),
         ({"tables": [0], "bands": 20, "rows": 5}, r"`tables` \[0\] must be"),
@@ -139,9 +139,9 @@ def test_unreachable_or_invalid_requests_are_rejected() -> None:
         tune(0.1, 0.99, spec=Spec(k=8))
     with pytest.raises(UsageError, match=r"at most \{0.7: 0.001\}"):
         tune(0.8, 0.95, at_most={0.7: 0.001})
-    with pytest.raises(UsageError, match="threshold 0 is outside"):
+    with pytest.raises(UsageError, match="threshold=0 is out of range"):
         tune(0)
-    with pytest.raises(UsageError, match="recall 1 is outside"):
+    with pytest.raises(UsageError, match="recall=1 is out of range"):
         tune(0.8, 1)
 
 

@@ -40,5 +40,5 @@ def test_events_and_requests_accept_the_same_names() -> None:
 
 def test_settings_out_of_range_are_rejected() -> None:
     for fields in ({"batch": 0}, {"wait": 0}, {"idle": 0}, {"deliveries": 1}):
-        with pytest.raises(nk.UsageError, match="is less than"):
+        with pytest.raises(nk.UsageError, match="is out of range"):
             StreamSettings(**fields)

@@ -109,13 +109,13 @@ def test_error_of_containment_is_that_of_a_share(containment: float, error: floa
 @pytest.mark.parametrize("containment", [-0.1, 1.1])
 def test_containment_outside_its_range_is_refused(containment: float) -> None:
     four = BottomK.of(ELEMENTS[:4], 8)
-    with pytest.raises(UsageError, match=f"containment={containment} is outside 0 to 1"):
+    with pytest.raises(UsageError, match=f"containment={containment} is out of range"):
         four.containment_error(four, containment)
 
 
 @pytest.mark.parametrize("k", [1, 0, -3])
 def test_sketch_of_fewer_than_two_hashes_is_refused(k: int) -> None:
-    with pytest.raises(UsageError, match=f"k={k} is less than 2; use k=2 or more"):
+    with pytest.raises(UsageError, match=f"k={k} is out of range; it must be at least 2"):
         BottomK.of(ELEMENTS, k)
 
 

@@ -129,5 +129,5 @@ def test_shingles_of_exactly_the_share_are_not_above_it() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, 20])
 def test_shares_of_documents_are_at_most_1(share: float) -> None:
-    with pytest.raises(UsageError, match=r"outside 0 to 1; 0\.2 stands for 20 %"):
+    with pytest.raises(UsageError, match="is out of range; it must be from 0 to 1"):
         make_frequencies().above(share)

@@ -78,7 +78,7 @@ def test_sums_do_not_depend_on_the_order_of_weights() -> None:
 @pytest.mark.parametrize(
     ("hashes", "weights", "bits", "message"),
     [
-        ([1], [1], 0, "bits=0 is out of range; it must be 1 to 64"),
+        ([1], [1], 0, "bits=0 is out of range; it must be from 1 to 64"),
         ([1], [1], 65, "bits=65 is out of range"),
         ([1, 2], [1], 4, "there are 2 hashes and 1 weights"),
         ([1], [-1], 4, "the weight -1 is out of range"),

@@ -193,7 +193,7 @@ def test_batches_are_small_however_long_ids_and_sources_are(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_tokens": 1}, "min_tokens=1 is out of range; it must be 2 to"),
+        ({"min_tokens": 1}, "min_tokens=1 is out of range; it must be from 2 to"),
         ({"min_tokens": 1 << 21}, "is out of range"),
         ({"memory": 1000}, "is too small"),
         ({"workers": 0}, "workers=0"),

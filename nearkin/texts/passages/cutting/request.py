@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nearkin.errors import UsageError
+from nearkin.runtime.number_range import COUNT_OR_NONE
 from nearkin.runtime.setting_names import name_setting
 from nearkin.runtime.suggestions import did_you_mean
 from nearkin.stages.cluster.keep import DEFAULT_ORDER
@@ -65,10 +66,7 @@ class CutRequest:
                 f"{name_setting('cut_unit', cut)} is not valid: only document has a share; "
                 f"write {name}"
             )
-        if min_left < 0:
-            raise UsageError(
-                f"{name_setting('min_left', min_left)} is out of range; it must be at least 0"
-            )
+        COUNT_OR_NONE.require("min_left", min_left)
         if min_left and unit == CutUnit.DOCUMENT:
             raise UsageError(
                 f"{name_setting('min_left', min_left)} has no effect with "
