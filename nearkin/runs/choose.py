@@ -169,7 +169,7 @@ def choose_for_run(
     if not _are_short(beginning) and not measure_log_shares(beginning).are_logs:
         return None
     documents = _read_sample(corpus, columns, parameters.get("across"), progress)
-    chosen = _choose_for_logs(documents)
+    chosen = _choose_for_logs(documents, columns)
     if chosen is not None or not _are_short(documents.contents):
         return chosen
     workers = workers_or_cores(parameters.get("workers"))
@@ -205,7 +205,8 @@ def choose_settings(
             f"pass {name_setting('labels')}"
         )
     documents = _read_sample(corpus, columns, across, progress)
-    return _choose_for_logs(documents) or _choose(documents, workers, progress, AUTOMATIC)
+    chosen = _choose_for_logs(documents, columns)
+    return chosen or _choose(documents, workers, progress, AUTOMATIC)
 
 
 def _read_sample(
@@ -267,9 +268,12 @@ def _choose(
     )
 
 
-def _choose_for_logs(documents: FitDocuments) -> ChosenSettings | None:
-    """Returns the settings of lines of logs, or None if a sample has other texts or sources."""
-    if documents.sources is not None:
+def _choose_for_logs(documents: FitDocuments, columns: Columns) -> ChosenSettings | None:
+    """Returns the settings of lines of logs, or None if a sample has other texts or sources.
+
+    Rows of several columns are not logs: measurements and payments differ in values alone.
+    """
+    if documents.sources is not None or columns.joined:
         return None
     shares = measure_log_shares(documents.contents)
     if not shares.are_logs:

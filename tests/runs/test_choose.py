@@ -251,6 +251,12 @@ def test_lines_of_two_sources_are_no_logs() -> None:
     assert nk.choose(rows, across="source").reason == ""
 
 
+def test_rows_of_several_columns_are_no_logs() -> None:
+    lines = make_lines(300, "{time} {value}")
+    rows = pa.table({"measured": lines, "sensor": ["the door is open"] * 300})
+    assert nk.choose(rows, text=["measured", "sensor"]).reason == ""
+
+
 def test_command_says_why_settings_of_logs_are_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,10 @@ from nearkin.settings.spec import MASK_STEPS
 from nearkin.stages.shingle.masks import MASKS, SECONDS, START, mask_texts
 
 MACHINE_VALUE = "|".join(
-    [rf"{START}{SECONDS}\b", *(MASKS[step].pattern for step in ("uuid", "ip", "path", "hex"))]
+    [
+        rf"(?:{START}|[0-9]T){SECONDS}\b",
+        *(MASKS[step].pattern for step in ("uuid", "ip", "path", "hex")),
+    ]
 )
 """A value that people rarely write."""
 WORDS = r"(?:\b[\pL_]{2,}\b.*){2}"

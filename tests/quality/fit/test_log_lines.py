@@ -23,6 +23,19 @@ def test_shares_count_lines_of_templates_and_values_of_machines() -> None:
     assert shares.are_logs
 
 
+@pytest.mark.parametrize(
+    "time", ["2026-01-31T10:00:0{0}Z", "[31/Jan/2026:10:00:0{0} +0100]", "Jun 14 15:16:0{0}"]
+)
+def test_times_with_seconds_are_values_of_machines(time: str) -> None:
+    lines = [f"{time.format(second)} the disk is full" for second in range(9)]
+    assert measure(lines) == LogShares(1.0, 1.0)
+
+
+def test_dates_and_times_of_day_are_written_by_people() -> None:
+    texts = [f"the meeting of 2026-01-0{day} begins at 10:30" for day in range(1, 9)]
+    assert measure(texts) == LogShares(1.0, 0.0)
+
+
 def test_equal_lines_are_not_equal_but_for_values() -> None:
     assert measure(["10:00:01 the disk is full"] * 5).repeated == 0
 
